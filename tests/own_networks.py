@@ -64,6 +64,39 @@ class Segmenter(nn.Module):
         return self.head(self.up(both))
 
 
+class DropPath(nn.Module):
+    """Stochastic depth, as libraries of networks have it."""
+
+    def __init__(self, drop_prob: float) -> None:
+        super().__init__()
+        self.drop_prob, self.mode = drop_prob, "row"
+
+    def forward(self, maps: Any) -> Any:
+        if not self.training:
+            return maps
+        keep = 1.0 - self.drop_prob
+        kept = maps.new_empty((maps.shape[0],) + (1,) * (maps.ndim - 1)).bernoulli_(keep)
+        return maps * kept.div_(keep)
+
+
+class Chance(nn.Module):
+    """A network that drops values, channels and whole images, in modules and in functions."""
+
+    def __init__(self, width: int = 6, classes: int = 5) -> None:
+        super().__init__()
+        self.stem, self.drop = nn.Conv2d(3, width, 3, padding=1), nn.Dropout(0.3, inplace=True)
+        self.norm, self.path = nn.BatchNorm2d(width), DropPath(0.4)
+        self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        self.inner, self.head = nn.Linear(width, 7), nn.Linear(7, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = self.drop(torch.relu(self.stem(image)))
+        made = made + self.path(functional.dropout2d(self.conv1(made), 0.5, self.training))
+        made = self.norm(self.drop(self.conv2(made)))
+        made = torch.relu(self.inner(torch.dropout(made.mean((2, 3)), 0.2, self.training)))
+        return self.head(self.drop(made))
+
+
 class Dense(nn.Module):
     """Layers that each read all before them, with channels that are squeezed and excited."""
 
@@ -158,19 +191,28 @@ class Choosing(nn.Module):
 
 
 class Dropping(nn.Module):
-    """A network that drops numbers, by a module or by a function."""
+    """A network that drops numbers in ways that ranks cannot have alike."""
 
     def __init__(self, by: str) -> None:
         super().__init__()
-        self.by, self.drop, self.head = by, nn.Dropout(0.5), nn.Linear(3, 5)
+        self.by, self.drop, self.head = by, nn.AlphaDropout(0.5), nn.Linear(3, 5)
+        self.layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.1, batch_first=True)
+        self.path = DropPath(0.5)
+        self.path.mode = "batch"
 
     def forward(self, image: Any) -> Any:
         pooled = image.mean((2, 3))
-        if self.by == "function":
-            return self.head(functional.dropout(pooled, 0.5, self.training))
-        return self.head(
-            self.drop(pooled) if self.by == "module" else torch.dropout(pooled, 0.5, True)
-        )
+        if self.by == "alpha":
+            pooled = self.drop(pooled)
+        elif self.by == "always":
+            pooled = torch.dropout(pooled, 0.5, True)
+        elif self.by == "attention":
+            pooled = self.layer(pooled[:, None]).flatten(1)
+        elif self.by == "batch":
+            pooled = self.path(pooled)
+        elif self.by == "noise":
+            pooled = pooled + torch.rand_like(pooled)
+        return self.head(pooled)
 
 
 class Asking(nn.Module):
@@ -212,8 +254,8 @@ class Tied(nn.Module):
 
 
 def maps() -> nn.Module:
-    """Return a network that gives maps, and no logits."""
-    return nn.Conv2d(3, 5, 3, padding=1)
+    """Return a network that gives smaller maps, and no logits."""
+    return nn.Conv2d(3, 5, 3)
 
 
 def frozen() -> nn.Module:

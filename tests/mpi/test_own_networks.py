@@ -83,6 +83,26 @@ RIGHT = {
         "Many", scheme="sp", split_size=1, grid="1x2", replicas=2, sync_batchnorm="replicas"
     ),
     "dense, 2x2 tiles": case("Dense", scheme="sp", split_size=1, grid="2x2"),
+    # What is dropped is the same everywhere.
+    "chance, one process": case("Chance", scheme="sequential", parts=2),
+    "chance, 3 stages": case("Chance", split_size=3, parts=2),
+    "chance, mirrored": case("Chance", scheme="gems", batch_size=8, parts=2),
+    "chance, interleaved": case("Chance", schedule="interleaved", parts=2, batch_size=6),
+    "chance, zero bubble": case("Chance", schedule="zb-h1", parts=3, batch_size=6),
+    "chance, local_DP": case("Chance", local_DP="2,1", batch_size=6),
+    "chance, one normalisation": case("Chance", replicas=2, sync_batchnorm="replicas"),
+    "chance, computed again": case("Chance", parts=2, batch_size=6, recompute="block"),
+    "chance, bf16": case("Chance", parts=2, precision="bf16"),
+    "chance, uneven tiles": case(
+        "Chance", scheme="sp", split_size=1, grid="2x2", image_size="36x45", parts=2
+    ),
+    "chance, mirrored tiles": case("Chance", scheme="gems_sp", grid="1x2", batch_size=4),
+    "chance, tiles, computed again": case(
+        "Chance", scheme="sp", grid="2x1", parts=2, recompute="block"
+    ),
+    "chance, tiles, evaluation": case(
+        "Chance", scheme="sp", split_size=1, grid="2x2", enable_evaluation=True
+    ),
     # A class for each pixel.
     "segmenter, one process": case("Segmenter", scheme="sequential"),
     "segmenter, dice, one process": case("Segmenter", scheme="sequential", loss="dice"),
@@ -150,6 +170,11 @@ WRONG = {
         case("Segmenter", "tile-dice", scheme="sp", split_size=1, grid="1x2", loss="dice"),
         {"loss", "grad", "weights"},
     ),
+    "other-draws": (case("Chance", "other-draws", parts=2), {"loss", "grad", "weights"}),
+    "other-draws, tiles": (
+        case("Chance", "other-draws", scheme="sp", split_size=1, grid="1x2"),
+        {"loss", "grad", "weights"},
+    ),
     "full:scale-input-gradient": (
         case(
             "Segmenter",
@@ -180,6 +205,7 @@ OFTEN = {
     "many, 3x1 uneven tiles",
     "wrong-neighbour, tiles",
     "segmenter, dice, uneven tiles",
+    "chance, uneven tiles",
     "tile-dice",
 }
 """Those of every run; the others are long tests."""

@@ -37,7 +37,9 @@ class RandomImages:
         found, _ = self.all_of(replica)
         return cut(found[slice(*images)], box).clone()
 
-    def classes(self, replica, images):
+    step = 0
+
+    def targets(self, replica, images, box):
         return self.all_of(replica)[1][slice(*images)]
 
 

@@ -31,10 +31,13 @@ class Images(Protocol):
 
     Attributes:
         count: Number of images of the data set; None where they are endless.
+        step: The step whose images it gives.
     """
 
     @property
     def count(self) -> int | None: ...
+    @property
+    def step(self) -> int: ...
 
     def turn_to(self, step: int) -> None:
         """Give the images of a step from now on; it begins with step 0."""

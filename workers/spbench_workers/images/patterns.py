@@ -32,7 +32,7 @@ class PatternImages(SyntheticImages):
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
         noise = self.noise(replica, images, box)
         for index, pixels in zip(range(*images), noise, strict=True):
-            turns = drawn("phase", self._seed, replica, self._step, index) / 2.0**63
+            turns = drawn("phase", self._seed, replica, self.step, index) / 2.0**63
             pixels.mul_(NOISE).add_(self._waves(replica, index, turns, box))
         return noise.to(self._dtype)
 
@@ -55,13 +55,13 @@ class PatternImages(SyntheticImages):
 
     def _pair(self, replica: int, index: int) -> tuple[int, int]:
         """Return the classes on both sides of an image's line."""
-        words = self._seed, replica, self._step, index
+        words = self._seed, replica, self.step, index
         first, second = (drawn(word, *words) % self._num_classes for word in ("one", "other"))
         return first, second
 
     def _beyond(self, replica: int, index: int, box: Box) -> torch.Tensor:
         """Return which of a box's pixels are on the first side, in whole numbers."""
-        source = generator("line", self._seed, replica, self._step, index)
+        source = generator("line", self._seed, replica, self.step, index)
         down, across, row, col = torch.randint(-1000, 1001, (4,), generator=source).tolist()
         _, height, width = self._image.shape
         rows = 2000 * torch.arange(*box.rows) - (row + 1000) * height

@@ -59,6 +59,7 @@ class StoredImages:
 
     Attributes:
         count: Number of images of the data set.
+        step: The step whose images it gives.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class StoredImages:
         self.count = shuffle.count
         self._data, self._shuffle = data, shuffle
         self._dtype, self._device = dtype, torch.device(device)
-        self._step = 0
+        self.step = 0
         self._background = _Background(data.crop, num_workers) if num_workers else None
 
     def turn_to(self, step: int) -> None:
         """Give the images of a step from now on."""
-        self._step = step
+        self.step = step
         if self._background is not None:
             self._background.keep((step, step + 1))
 
@@ -100,7 +101,7 @@ class StoredImages:
         Raises:
             CannotRunError: They cannot be read.
         """
-        numbers = self._shuffle.images(self._step, replica)[slice(*images)]
+        numbers = self._shuffle.images(self.step, replica)[slice(*images)]
         found = np.asarray([self._data.target(number, box) for number in numbers], np.int64)
         return sent(torch.from_numpy(found), self._device)
 
@@ -112,7 +113,7 @@ class StoredImages:
     def _crops(self, replica: int, images: Interval, box: Box) -> list[Pixels]:
         here, ahead = (
             [(step, number, box) for number in self._shuffle.images(step, replica)[slice(*images)]]
-            for step in (self._step, self._step + 1)
+            for step in (self.step, self.step + 1)
         )
         if self._background is None:
             return [self._data.crop(number, box) for _, number, box in here]

@@ -14,6 +14,7 @@ from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
 from spbench_workers.device.memory_format import lay_out
 from spbench_workers.p2p.opening import open_p2p
+from spbench_workers.parallel.losses import Loss
 from spbench_workers.parallel.pipeline.building import build
 from spbench_workers.parallel.pipeline.phases import phases_of
 from spbench_workers.parallel.pipeline.recomputation import recompute
@@ -23,7 +24,6 @@ from spbench_workers.parallel.pipeline.warm_up import SilentP2P, warm_up
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig, check_fused
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
-from spbench_workers.parallel.training.losses import Loss
 from spbench_workers.parallel.training.trainer import Trainer
 
 Logits = Mapping[int, torch.Tensor]
@@ -271,6 +271,7 @@ class Engine:
                 own.members,
                 own.grid.tile(place.tile, data.height, data.width),
                 plan.batches,
+                plan.seed,
             ),
             source,
             phases_of(plan.device) if silent else self.phases,

@@ -84,9 +84,9 @@ class Steps:
         """Keep a step's logits, and as many of the steps before as there is room for."""
         model, batches = self._engine.plan.model, self._engine.plan.batches
         values = sum(batch.size for batch in batches) * model.flows[-1][0].values
-        room = max(1, MOST_BYTES // (values * self._engine.plan.dtype.itemsize))
         self._answers.append((number, logits))
-        while len(self._answers) > room:
+        bytes_each = values * self._engine.plan.dtype.itemsize
+        while len(self._answers) > 1 and len(self._answers) * bytes_each > MOST_BYTES:
             self._answers.popleft()
 
     def _sent(self) -> tuple[int, int]:

@@ -101,7 +101,7 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
-_OF_IMPORTS = ("lost-tile-sum", "tile-dice")
+_OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws")
 FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
     "wrong-neighbour",
     "skipped-microbatch",

@@ -161,13 +161,15 @@ def test_arguments_alone_reach_the_callable():
     ("name", "arguments", "says"),
     [
         ("Choosing", {}, r"own_networks.py:\d+: the forward pass cannot be traced.*control flow"),
-        ("Dropping", {"by": "module"}, r"own_networks.py:\d+: drop draws random numbers"),
-        ("Dropping", {"by": "function"}, r"own_networks.py:\d+: dropout draws random numbers"),
+        ("Dropping", {"by": "alpha"}, r"own_networks.py:\d+: drop draws random numbers"),
+        ("Dropping", {"by": "attention"}, r"own_networks.py:\d+: layer draws random numbers"),
+        ("Dropping", {"by": "batch"}, r"own_networks.py:\d+: path draws random numbers"),
+        ("Dropping", {"by": "noise"}, r"own_networks.py:\d+: rand_like draws random numbers"),
         ("Asking", {"what": "width"}, r"own_networks.py:\d+: add is another one in evaluation"),
         ("Asking", {"what": "output"}, r"it gives several outputs"),
         ("Asking", {"what": "more"}, r"has other operators in training than in evaluation"),
-        ("Dropping", {"by": "torch"}, r"own_networks.py:\d+: dropout draws random numbers"),
-        ("maps", {}, r"it gives maps of \[5, 32, 32\], and must give logits"),
+        ("Dropping", {"by": "always"}, r"own_networks.py:\d+: dropout draws random numbers"),
+        ("maps", {}, r"it gives maps of \[5, 30, 30\], and must give logits"),
         ("frozen", {}, r"middle.conv1.weight does not learn"),
         ("nothing", {}, r"it returned NoneType, and must return an nn.Module"),
         ("absent", {}, r"AttributeError: module 'own_networks' has no attribute 'absent'"),
@@ -192,6 +194,7 @@ def test_the_lines_are_those_of_the_operators():
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32, "weights": None}
+    case |= {"task": None, "loss": "cross_entropy", "app": "synthetic"}
     layout = {"scheme": "lp", "replicas": 1, "local_DP": "1", "rounds": None}
     check(case | layout | {"split_size": 6})
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):

@@ -92,7 +92,7 @@ def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halo
 
 def test_strict_refuses_what_is_gathered():
     case = {"network": "own_networks:Many", "network_args": None, "image_size": 32}
-    case["weights"] = None
+    case |= {"weights": None, "task": None, "loss": "cross_entropy", "app": "synthetic"}
     case |= {"scheme": "sp", "split_size": 1, "grid": "1x2", "replicas": 1, "local_DP": "1"}
     check(case | {"rounds": None, "strict": False})
     with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: permute is not there over"):

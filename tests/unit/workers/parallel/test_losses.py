@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from spbench_workers.parallel.full_size.learning import ExactLoss
-from spbench_workers.parallel.training.losses import Loss
+from spbench_workers.parallel.losses import Loss
 from spbench_workers.parallel.validation.reference import whole_loss
 
 torch.manual_seed(4)

@@ -4,7 +4,9 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from spbench_core.models.parts import Map
 from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.steps import Steps
 
@@ -22,7 +24,12 @@ def engine(trainer):
     nothing = {name: lambda: None for name in ("begin_epoch", "evaluate", "step")}
     world = SimpleNamespace(Barrier=lambda: None)
     sent = {"bytes_sent": 0, "messages_sent": 0, "stages": ()}
-    return SimpleNamespace(phases=phases, world=world, trainer=trainer, **nothing, **sent)
+    plan = SimpleNamespace(
+        model=SimpleNamespace(flows=[(Map(10, 1, 1),)]), batches=(), dtype=torch.float32
+    )
+    return SimpleNamespace(
+        phases=phases, world=world, trainer=trainer, plan=plan, **nothing, **sent
+    )
 
 
 TRAINER = SimpleNamespace(

@@ -16,6 +16,7 @@ import torch
 from torch import fx, nn
 
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.loading import in_words, is_users, place_of, short
 
 _DICT_KEY = "out"
@@ -23,8 +24,19 @@ _DICT_KEY = "out"
 _MODE = "training"
 """The attribute that every module has of its own."""
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_UNITS = {
+    "Dropout": "value",
+    "Dropout2d": "channel",
+    "StochasticDepth": "image",
+    "DropPath": "image",
+    "dropout": "value",
+    "dropout2d": "channel",
+    "stochastic_depth": "image",
+    "drop_path": "image",
+}
+"""Classes and functions of chance that ranks can draw, with what they drop: see `Chance`."""
 _CHANCE = "Dropout", "StochasticDepth", "DropPath", "DropBlock"
-_CHANCE_FUNCTIONS = "dropout", "stochastic_depth", "rand", "drop_path"
+_CHANCE_FUNCTIONS = "dropout", "stochastic_depth", "rand", "drop_path", "bernoulli"
 _IN_PLACE = {
     operator.iadd: operator.add,
     operator.imul: operator.mul,
@@ -180,32 +192,68 @@ def _read_instead(graph: fx.Graph, node: fx.Node) -> None:
     written.replace_all_uses_with(node, delete_user_cb=lambda user: user in later)
 
 
-def refuse_chance(name: str, module: nn.Module, node: fx.Node) -> None:
-    """Refuse operators that draw random numbers in training: ranks would draw others.
+def chance_of(name: str, module: nn.Module, node: fx.Node, index: int) -> Chance | None:
+    """Return what a node drops in training; None where it draws nothing.
+
+    Args:
+        name: The network's name in errors.
+        module: The network.
+        node: The node.
+        index: Its number among those that draw.
 
     Raises:
-        CannotRunError: It is one.
+        CannotRunError: It draws random numbers that cannot be drawn by position.
     """
-    chance: Any
-    if node.op == "call_module":
-        called = module.get_submodule(str(node.target))
-        chance = _share(called) if _is_of_chance(called) else 0.0
-    elif node.op == "call_function" and any(
-        word in _function_name(node.target) for word in _CHANCE_FUNCTIONS
-    ):
-        chance = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
-    else:
-        return
-    if chance:
+    found = _draws(module, node)
+    if found is None:
+        return None
+    word, share, mode = found
+    if share == 0:
+        return None
+    if word not in _UNITS or share is None or not 0 < share < 1 or mode == "batch":
         raise CannotRunError(
             f"network {name}: {where(node)} draws random numbers in training, and ranks draw "
             "others than one process; give network_args that make its share 0, as {dropout: 0}"
         )
+    return Chance(index, share, _UNITS[word])
+
+
+def _draws(module: nn.Module, node: fx.Node) -> tuple[str, float | None, Any] | None:
+    """Return the word of what draws at a node, its share where it is known, and its mode."""
+    if node.op == "call_module":
+        called = module.get_submodule(str(node.target))
+        if _is_of_chance(called):
+            return type(called).__name__, _share(called), getattr(called, "mode", None)
+        inner = [share for one in called.modules() if (share := _inner_share(one))]
+        return (f"what is in {type(called).__name__}", inner[0], None) if inner else None
+    word = _function_name(node.target)
+    if node.op == "call_method":
+        return (word, None, None) if any(one in word for one in _CHANCE_FUNCTIONS) else None
+    if node.op != "call_function" or not any(one in word for one in _CHANCE_FUNCTIONS):
+        return None
+    words: dict[str, Any] = dict(zip(("p", "mode"), node.args[1:], strict=False))
+    words |= node.kwargs
+    share = words.get("p", words.get("drop_prob", 0.5))
+    always = word in ("dropout", "dropout2d") and not _asks_mode(node)
+    known = isinstance(share, float | int) and not always
+    return word, float(share) if known else None, words.get("mode")
+
+
+def _asks_mode(node: fx.Node) -> bool:
+    """Return whether one of torch's dropouts draws in training alone."""
+    training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
+    return training is False or (isinstance(training, fx.Node) and training.target == _MODE)
 
 
 def _is_of_chance(module: nn.Module) -> bool:
     """Return whether a module draws random numbers in training, by the names that are in use."""
     return any(word in type(module).__name__ for word in _CHANCE)
+
+
+def _inner_share(module: nn.Module) -> float:
+    """Return the share that a module within one of torch's own drops; attention has a number."""
+    found = _share(module) if _is_of_chance(module) else getattr(module, "dropout", 0.0)
+    return float(found) if isinstance(found, float | int) else 0.0
 
 
 def _share(module: nn.Module) -> float:

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from spbench_core.layout.tiles import Box
 from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.chance import DropByPosition
 from spbench_workers.models.imported.cuts import LayerSpan, spans
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.operators import called
@@ -67,19 +69,25 @@ class ImportedPiece:
 
         It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
         """
-        graph, span = fx.Graph(), self.span
+        graph, span, drops = fx.Graph(), self.span, dict[str, Any]()
         made = with_shape(graph, self.network, span.inputs)
         for each in self.operators:
             for node in each.node.all_input_nodes:
                 if node.op == "get_attr" and node not in made:
                     made[node] = graph.node_copy(node)
-            made[each.node] = graph.node_copy(each.node, made.__getitem__)
+            if each.node in self.network.chance:
+                path, (source, *_) = f"dropped_{each.node.name}", each.node.all_input_nodes
+                drops[path] = drop_of(self.network, each.node)
+                made[each.node] = graph.call_module(path, (made[source],))
+            else:
+                made[each.node] = graph.node_copy(each.node, made.__getitem__)
         with_map_outputs(graph, self.network, span, made)
         root = {
             str(node.target): copied(self.network, str(node.target))
             for node in graph.nodes
-            if node.op in ("call_module", "get_attr")
+            if node.op in ("call_module", "get_attr") and node.target not in drops
         }
+        root |= drops
         return fx.GraphModule(root, graph, class_name="Piece")
 
     @property
@@ -112,6 +120,11 @@ def copied(network: Traced, path: str) -> Any:
     if getattr(made, "inplace", False):
         made.inplace = False  # what a layer gets belongs to the layer before
     return made
+
+
+def drop_of(network: Traced, node: fx.Node, box: Box | None = None) -> DropByPosition:
+    """Return a rank's operator of chance, of whole maps or of this box of them."""
+    return DropByPosition(network.chance[node], network.shapes[node], box)
 
 
 def with_shape(

@@ -132,6 +132,8 @@ def _cuts_channels(node: fx.Node) -> bool:
 def _is_by_pixel(network: Traced, each: Operator, grid: Grid) -> bool:
     if _cuts_channels(each.node):
         return True
+    if each.node in network.chance:
+        return in_tiles(network, each.node)
     if _is_pointwise(network, each.node):
         return _alike(network, each)
     return _repeats_pixels(network, each.node) and _aligned(network, each, grid)

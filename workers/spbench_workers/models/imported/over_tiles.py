@@ -14,6 +14,7 @@ from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.model import (
     ImportedPiece,
     copied,
+    drop_of,
     with_map_outputs,
     with_shape,
 )
@@ -119,6 +120,8 @@ class _Building:
 
     def _operator(self, each: Operator) -> fx.Node:
         node, way = each.node, self._ways[each.node]
+        if node in self._network.chance:
+            return self._dropped(node)
         if way is TileWay.NUMBER:
             return self._number(each)
         if way is TileWay.TILES:
@@ -136,6 +139,13 @@ class _Building:
             return self._cut(node, self._copied(node, self._gathered_inputs(node)))
         made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
         return self._cut(node, made) if way is TileWay.WHOLE else made
+
+    def _dropped(self, node: fx.Node) -> fx.Node:
+        """Return what an operator of chance leaves: of a map in tiles, of this rank's."""
+        source = node.all_input_nodes[0]
+        box = self._tiling_of(source).tile if in_tiles(self._network, source) else None
+        drop = drop_of(self._network, node, box)
+        return self._call("dropped", node, drop, self._made[source])
 
     def _copied(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
         """Return an operator as it is, on these inputs."""

@@ -7,6 +7,7 @@ image.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.graph import graph_of, refuse_chance, where
+from spbench_workers.models.imported.chance import Chance
+from spbench_workers.models.imported.graph import chance_of, graph_of, where
 from spbench_workers.models.imported.loading import in_words
 
 _IMAGES = 3, 5
@@ -56,6 +58,7 @@ class Traced:
         graph: Its operators and their arguments.
         image: The shape of an image.
         operators: The operators that compute something, in their order.
+        chance: What those drop that draw random numbers.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Traced:
     graph: fx.Graph
     image: Map
     operators: tuple[Operator, ...]
+    chance: Mapping[fx.Node, Chance]
 
     @cached_property
     def places(self) -> dict[fx.Node, int]:
@@ -87,20 +91,25 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
         image: The shape of an image.
 
     Raises:
-        CannotRunError: It cannot be traced, not for such images, or it draws random numbers.
+        CannotRunError: It cannot be traced, not for such images, or it draws random numbers that
+            ranks cannot draw alike.
     """
     module, graph = graph_of(name, module)
     shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
-    operators = []
+    operators: list[Operator] = []
+    chances: dict[fx.Node, Chance] = {}
     for node in graph.nodes:
-        refuse_chance(name, module, node)
+        if (chance := chance_of(name, module, node, len(chances))) is not None:
+            chances[node] = chance
         if node.op in ("call_module", "call_function", "call_method"):
             first, second = (found.get(node) for found in shapes)
             multiply_adds = 0 if first is None else first.multiply_adds // _IMAGES[0]
             number, value = _number(first, second)
             shape = _of_one_image(first, second)
+            if node in chances and shape is None:
+                raise CannotRunError(f"network {name}: {where(node)} drops what is of no one image")
             operators.append(Operator(node, shape, multiply_adds, number, value))
-    return Traced(name, module, graph, image, tuple(operators))
+    return Traced(name, module, graph, image, tuple(operators), chances)
 
 
 @dataclass(frozen=True, slots=True)

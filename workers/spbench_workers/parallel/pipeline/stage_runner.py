@@ -13,12 +13,13 @@ from torch import nn
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.device.memory_format import MemoryFormat, laid_out
+from spbench_workers.models.imported.chance import DrawnImages, of_chance
+from spbench_workers.parallel.losses import Loss
 from spbench_workers.parallel.pipeline.later_weights import LaterWeights
 from spbench_workers.parallel.pipeline.phases import Phases
 from spbench_workers.parallel.pipeline.running_sum import RunningSum
 from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
-from spbench_workers.parallel.training.losses import Loss
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -27,8 +28,13 @@ class ImageSource(Protocol):
     """A source of images and their targets, of which a rank asks only for its own part.
 
     Images come in the number format and on the device of the model.
+
+    Attributes:
+        step: The step whose images it gives.
     """
 
+    @property
+    def step(self) -> int: ...
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
 
@@ -81,12 +87,14 @@ class StepImages:
         images: By micro-batch, this rank's images, counted from the replica's first of the step.
         box: This rank's pixels of each image.
         count: Images of the replica's step, over which the loss is a mean.
+        seed: The seed of what operators of chance draw.
     """
 
     replica: int
     images: dict[int, Interval]
     box: Box
     count: int
+    seed: int
 
 
 class StageRunner:
@@ -138,6 +146,7 @@ class StageRunner:
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
         self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None
+        self._of_chance = of_chance(module)
         self.loss_of = loss or Loss()
 
     @property
@@ -204,6 +213,7 @@ class StageRunner:
         if self.io.inputs is not None or self._keeps_input_gradients:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
+        self._draw(micro_batch)
         with self._phases.of("forward"):
             with self._later.of(micro_batch) if self._later is not None else nullcontext():
                 outputs = self._run(inputs)
@@ -225,6 +235,7 @@ class StageRunner:
         """Run a micro-batch's backward pass; send its input's gradients to the stage before."""
         inputs, outputs = self._kept.pop(micro_batch)
         gradients = self._take(self.io.output_gradients)
+        self._draw(micro_batch)  # again, for what is computed again
         with self._phases.of("backward"):
             torch.autograd.backward(outputs, gradients)
         if not inputs[0].requires_grad:
@@ -246,6 +257,13 @@ class StageRunner:
         """Return the classes of this rank's images of a micro-batch, or of its pixels of them."""
         part = self._part
         return self._source.targets(part.replica, part.images[micro_batch], part.box)
+
+    def _draw(self, micro_batch: int) -> None:
+        """Let operators of chance draw for the images of a micro-batch."""
+        part = self._part
+        images = tuple((part.replica, index) for index in range(*part.images[micro_batch]))
+        for operator in self._of_chance:
+            operator.drawn = DrawnImages(part.seed, self._source.step, images)
 
     def _inputs(self, micro_batch: int) -> Tensors:
         taken = self._take(self.io.inputs)
@@ -287,7 +305,12 @@ class StageRunner:
 
 
 def part_of(
-    replica: int, member: int, members: int, box: Box, batches: Sequence[MicroBatch]
+    replica: int,
+    member: int,
+    members: int,
+    box: Box,
+    batches: Sequence[MicroBatch],
+    seed: int = 0,
 ) -> StepImages:
     """Return a rank's part of a step's images."""
     return StepImages(
@@ -295,6 +318,7 @@ def part_of(
         {index: batch.share(member, members) for index, batch in enumerate(batches)},
         box,
         sum(batch.size for batch in batches),
+        seed,
     )
 
 

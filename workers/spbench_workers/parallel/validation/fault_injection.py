@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -10,10 +11,11 @@ from torch import nn
 from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
 from spbench_workers.errors import NothingToSpoilError
+from spbench_workers.models.imported.chance import DropByPosition, of_chance
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.losses import DICE, Loss
 from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
-from spbench_workers.parallel.training.losses import DICE, Loss
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
@@ -164,6 +166,28 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
         _lose_gradient(module)
 
 
+def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
+    """Draw other numbers on the last rank than on one process, where it drops some."""
+    found = of_chance(runner.module)
+    if not found:
+        raise NothingToSpoilError(
+            "other-draws: the last rank drops nothing; take a network with dropout in its last stage"
+        )
+    for operator in found:
+        _spoil_draws(operator)
+
+
+def _spoil_draws(operator: DropByPosition) -> None:
+    forward = operator.forward
+
+    def spoilt(values: torch.Tensor) -> torch.Tensor:
+        if operator.drawn is not None:
+            operator.drawn = replace(operator.drawn, seed=operator.drawn.seed + 1)
+        return forward(values)
+
+    operator.forward = spoilt  # type: ignore[method-assign]
+
+
 class _TileDice(Loss):
     """A Dice loss whose sums are lost on their way to the last rank, which takes its own."""
 
@@ -262,4 +286,5 @@ _FAULTS: dict[str, _Spoil] = {
     "drop-tile": _drop_tile,
     "lost-tile-sum": _lose_tile_sums,
     "tile-dice": _keep_tile_dice,
+    "other-draws": _draw_others,
 }

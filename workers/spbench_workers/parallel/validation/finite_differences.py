@@ -11,8 +11,9 @@ from torch import nn
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_reference
+from spbench_workers.models.imported.chance import DrawnByPosition
 from spbench_workers.parallel.plan import ModelPlan
-from spbench_workers.parallel.validation.reference import whole_loss
+from spbench_workers.parallel.validation.reference import drawn_images, whole_loss
 
 DIRECTIONS = 4
 STEPS = (1e-9, 1e-10)
@@ -82,7 +83,8 @@ def _loss_at(
     whole = Box((0, image.height), (0, image.width))
     total = 0.0
     for batch in plan.batches:
-        logits = model(images.pixels(0, batch.images, whole))
+        with DrawnByPosition(drawn_images(plan, images.step, (0,), batch)):
+            logits = model(images.pixels(0, batch.images, whole))
         targets = images.targets(0, batch.images, whole)
         total += float(whole_loss(plan.loss, logits, targets))
     for name, parameter in model.named_parameters():

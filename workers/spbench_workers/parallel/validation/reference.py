@@ -20,6 +20,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_reference
+from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.training.updates import MOMENTUM
 
@@ -132,7 +133,9 @@ class OneProcess:
             targets = torch.cat(
                 [self._source.targets(one, batch.images, self._whole) for one in shares]
             )
-            loss = whole_loss(self._plan.loss, copy(torch.cat(images)), targets) / self._count
+            with DrawnByPosition(drawn_images(self._plan, self._source.step, shares, batch)):
+                logits = copy(torch.cat(images))
+            loss = whole_loss(self._plan.loss, logits, targets) / self._count
             loss.backward()
             total += float(loss.detach())
             self._advance()
@@ -178,11 +181,19 @@ class OneProcess:
         return values.detach() * (1 + self._noise * drawn.to(values.device))
 
 
+def drawn_images(
+    plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
+) -> DrawnImages:
+    """Return what operators of chance draw for a micro-batch of some replicas."""
+    images = ((replica, index) for replica in replicas for index in range(*batch.images))
+    return DrawnImages(plan.seed, step, tuple(images))
+
+
 def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the loss of whole images, summed over them, image by image in plain torch.
 
     Args:
-        name: ``cross_entropy`` or ``dice``, as `spbench_workers.parallel.training.losses` has them.
+        name: ``cross_entropy`` or ``dice``, as `spbench_workers.parallel.losses` has them.
         logits: ``images x classes``, or ``images x classes x rows x cols``.
         targets: Their classes.
     """

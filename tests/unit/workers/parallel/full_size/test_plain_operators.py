@@ -13,9 +13,9 @@ from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding, W
 from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_workers.parallel.full_size.plain import PlainCheck
 from spbench_workers.parallel.full_size.windows import Call
+from spbench_workers.parallel.losses import Loss
 from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import BF16, FP16, FP32, FP64
-from spbench_workers.parallel.training.losses import Loss
 from spbench_workers.parallel.training.updates import Updates
 
 FORMATS = [FP64, FP32, FP16, BF16]
