@@ -171,7 +171,7 @@ def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
     found = of_chance(runner.module)
     if not found:
         raise NothingToSpoilError(
-            "other-draws: the last rank drops nothing; take a network with dropout in its last stage"
+            "other-draws: the last rank drops nothing; take a network with dropout there"
         )
     for operator in found:
         _spoil_draws(operator)
