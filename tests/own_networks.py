@@ -156,6 +156,108 @@ class Many(nn.Module):
         return self.head(made.mean([2, 3]))
 
 
+class Resizing(nn.Module):
+    """A network that makes its maps larger and smaller in every way."""
+
+    def __init__(self, width: int = 4, classes: int = 5) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            nn.Conv2d(3 if at == 0 else width, width, 3, padding=1) for at in range(9)
+        )
+        self.wider = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
+        self.grouped = nn.ConvTranspose2d(width, width, (4, 2), stride=2, groups=2, bias=False)
+        self.spread = nn.ConvTranspose2d(width, width, 3, dilation=2, padding=(1, 3))
+        self.far = nn.ConvTranspose2d(width, width, 1, stride=3, output_padding=2)
+        self.up = nn.Upsample(scale_factor=1.5, mode="bilinear", align_corners=False)
+        self.ceil = nn.MaxPool2d(3, 2, ceil_mode=True)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, image: Any) -> Any:
+        first, *convs = self.convs
+        made = first(image)
+        sizes = made.shape[-2:]
+        made = convs[0](self.ceil(made))
+        made = convs[1](functional.interpolate(made, size=(19, 22), mode="bilinear"))
+        made = convs[2](functional.max_pool2d(made, 2, padding=1, dilation=2, ceil_mode=True))
+        made = convs[3](functional.interpolate(made, (13, 17), mode="bilinear", align_corners=True))
+        made = convs[4](self.up(made) + functional.interpolate(made, scale_factor=1.5))
+        made = made + functional.interpolate(made, scale_factor=1, mode="nearest-exact")
+        made = convs[5](functional.avg_pool2d(made, 3, 2, 1, ceil_mode=True))
+        made = made + functional.avg_pool2d(
+            made, 3, 1, 1, ceil_mode=True, count_include_pad=False, divisor_override=7
+        )
+        made = torch.relu(self.spread(self.grouped(self.wider(made))))
+        made = convs[6](functional.adaptive_avg_pool2d(self.far(made), (11, 7)))
+        made = convs[7](functional.interpolate(made, size=sizes, mode="nearest"))
+        return self.head(made.mean((2, 3)))
+
+
+class Padding(nn.Module):
+    """A network with all that can stand around an image, and with crops of it."""
+
+    def __init__(self, width: int = 4, classes: int = 5) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, padding="same", dilation=2)
+        self.reflect = nn.Conv2d(width, width, 5, 2, 2, groups=2, padding_mode="reflect")
+        self.copy = nn.Conv2d(width, width, 5, padding=2, padding_mode="replicate")
+        self.round = nn.Conv2d(
+            width, width, 5, 1, (2, 4), (1, 2), groups=2, padding_mode="circular"
+        )
+        self.even = nn.Conv2d(width, width, (4, 2), bias=False)
+        self.around = nn.ReflectionPad2d((1, 2, 3, 0))
+        self.valid = nn.Conv2d(width, width, 3)
+        self.norm, self.head = nn.BatchNorm2d(width), nn.Linear(2 * width, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = self.reflect(torch.relu(self.stem(image)))
+        made = self.copy(made) + self.round(made)
+        made = self.norm(self.even(functional.pad(made, (0, 1, 1, 2))))
+        made = self.valid(functional.pad(self.around(made), (1, 0, -1, 2), value=0.5))
+        cut = made[:, :, 1:-1, 2:]
+        wide = functional.pad(made, (2, 1, 1, 1), mode="circular")
+        wide = functional.pad(wide, (0, 2, 0, 0), mode="replicate")
+        pooled = [functional.adaptive_avg_pool2d(one, 1).flatten(1) for one in (cut, wide)]
+        return self.head(torch.cat(pooled, 1))
+
+
+class ChannelsLast(nn.Module):
+    """Blocks whose channels are last for a while, as those of ConvNeXt, and groups of channels."""
+
+    def __init__(self, width: int = 8, blocks: int = 2, classes: int = 5) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 4, stride=2, padding=1)
+        self.across = nn.ModuleList(
+            nn.Conv2d(width, width, 5, padding=2, groups=width) for _ in range(blocks)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(blocks))
+        self.wide = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(blocks))
+        self.narrow = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(blocks))
+        self.scale, self.path = nn.Parameter(torch.full((width, 1, 1), 0.3)), DropPath(0.2)
+        self.last, self.slope = nn.Parameter(torch.full((width,), 1.1)), nn.PReLU(width)
+        self.weight = nn.Parameter(torch.ones(width))
+        self.soft, self.drop = nn.Softmax(dim=1), nn.Dropout(0.1)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = self.stem(image)
+        for across, norm, wide, narrow in zip(
+            self.across, self.norms, self.wide, self.narrow, strict=True
+        ):
+            inner = norm(across(made).permute(0, 2, 3, 1)) * self.last
+            inner = narrow(functional.gelu(wide(self.drop(inner)))).softmax(-1)
+            inner = self.scale * torch.permute(inner, (0, 3, 1, 2))
+            made = made + self.path(inner)
+        made = made.permute(0, 2, 3, 1)
+        made = functional.layer_norm(made, (made.shape[-1],), self.weight).permute(0, 3, 1, 2)
+        images, channels, height, width = made.shape
+        grouped = made.view(images, 2, channels // 2, height, width).transpose(1, 2)
+        made = grouped.contiguous().view(images, channels, height, width)
+        made = made * torch.sigmoid(made.mean(1, keepdim=True)) + self.soft(made)
+        made = self.slope(made)
+        made = torch.cat([made[:, 1::2], made[:, ::2]], 1)
+        return self.head(made.mean((2, 3)))
+
+
 class Attention(nn.Module):
     """Patches that attend to each other: between its layers are rows of vectors, and no maps."""
 

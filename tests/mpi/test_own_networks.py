@@ -83,6 +83,37 @@ RIGHT = {
         "Many", scheme="sp", split_size=1, grid="1x2", replicas=2, sync_batchnorm="replicas"
     ),
     "dense, 2x2 tiles": case("Dense", scheme="sp", split_size=1, grid="2x2"),
+    # Operators that fetch what they read.
+    "resizing, 2 stages": case("Resizing", parts=2),
+    "resizing, 1x2 tiles": case("Resizing", scheme="sp", split_size=1, grid="1x2", strict=True),
+    "resizing, 3x1 uneven tiles": case(
+        "Resizing", scheme="sp", split_size=1, grid="3x1", image_size="40x45"
+    ),
+    "resizing, 2x2 uneven tiles": case(
+        "Resizing", scheme="sp", split_size=1, grid="2x2", image_size="37x45", parts=2
+    ),
+    "resizing, tiles and a stage": case("Resizing", scheme="sp", grid="1x3", parts=2),
+    "padding, 2 stages": case("Padding", parts=2),
+    "padding, 1x2 tiles": case("Padding", scheme="sp", split_size=1, grid="1x2", strict=True),
+    "padding, 3x1 uneven tiles": case(
+        "Padding", scheme="sp", split_size=1, grid="3x1", image_size="40x45"
+    ),
+    "padding, 2x2 uneven tiles": case(
+        "Padding", scheme="sp", split_size=1, grid="2x2", image_size="37x45", parts=2
+    ),
+    "padding, mirrored tiles": case("Padding", scheme="gems_sp", grid="2x1", batch_size=4),
+    "padding, tiles, computed again": case(
+        "Padding", scheme="sp", grid="2x1", parts=2, recompute="block"
+    ),
+    "channels last, 3 stages": case("ChannelsLast", split_size=3, parts=2),
+    "channels last, 1x2 tiles": case("ChannelsLast", scheme="sp", split_size=1, grid="1x2"),
+    "channels last, 2x2 uneven tiles": case(
+        "ChannelsLast", scheme="sp", split_size=1, grid="2x2", image_size="37x45", parts=2
+    ),
+    "channels last, tiles and a stage": case("ChannelsLast", scheme="sp", grid="3x1", parts=2),
+    "channels last, tiles, replicas": case(
+        "ChannelsLast", scheme="sp", split_size=1, grid="1x2", replicas=2
+    ),
     # What is dropped is the same everywhere.
     "chance, one process": case("Chance", scheme="sequential", parts=2),
     "chance, 3 stages": case("Chance", split_size=3, parts=2),

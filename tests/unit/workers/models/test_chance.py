@@ -49,6 +49,18 @@ def test_a_tile_drops_what_the_whole_map_drops(unit):
             assert torch.equal(drop_of(unit, box=box)(values[cut]), whole[cut])
 
 
+def test_a_tile_whose_channels_are_last_drops_what_the_whole_does():
+    values, shape = torch.ones(3, 30, 41, 4), (30, 41, 4)
+    whole = drop_of(shape=shape)(values)
+    assert float((whole == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
+    for tile in range(6):
+        box = Grid(2, 3).tile(tile, 30, 41)
+        cut = slice(None), slice(*box.rows), slice(*box.cols)
+        part = DropByPosition(Chance(2, 0.3, "value"), shape, box, channels_last=True)
+        part.drawn = IMAGES
+        assert torch.equal(part(values[cut]), whole[cut])
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_some_images_drop_what_they_drop_among_others(unit):
     values = torch.ones(3, *SHAPE)

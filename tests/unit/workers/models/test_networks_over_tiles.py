@@ -34,12 +34,17 @@ def names(nodes):
 def test_operators_go_over_tiles_by_kind():
     found = {node.name: way for node, way in ways_of(network("Many").network, TWO).items()}
     wanted = {
-        TileWay.TILES: ["stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"],
-        TileWay.PIXELS: ["hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"],
+        TileWay.TILES: [
+            *("stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"),
+            *("layer", "mirrored", "larger", "interpolate"),
+        ],
+        TileWay.PIXELS: [
+            *("hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"),
+            *("permute", "permute_1"),
+        ],
         TileWay.MEAN: ["adaptive_avg_pool2d", "mean"],
         TileWay.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
         TileWay.NUMBER: ["getattr_1", "getitem"],
-        TileWay.GATHERED: ["permute", "layer", "permute_1", "mirrored", "larger", "interpolate"],
     }
     for way, several in wanted.items():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)
@@ -51,15 +56,38 @@ def test_what_asks_for_the_mode_is_by_pixel_all_the_same():
     assert found["batch_norm"] is TileWay.GATHERED
 
 
-def test_what_is_gathered_depends_on_the_grid():
+def test_channels_may_be_last_or_in_groups():
+    found = {node.name: way for node, way in ways_of(network("ChannelsLast").network, TWO).items()}
+    assert TileWay.GATHERED not in found.values()
+    wanted = {
+        TileWay.TILES: ["norms_0", "wide_1", "narrow_0", "slope"],
+        TileWay.PIXELS: ["permute", "drop", "softmax", "path", "layer_norm", "transpose", "mean"],
+        TileWay.GROUPS: ["view", "view_1"],
+    }
+    for way, several in wanted.items():
+        assert {name: found[name] for name in several} == dict.fromkeys(several, way)
+
+
+def test_what_repeats_pixels_fetches_them_where_tiles_do_not_end_at_them():
     even, uneven = network("UNet").network, network("UNet", Map(3, 36, 44)).network
-    assert gathered(even, [TWO, FOUR]) == []
-    assert names(gathered(uneven, [FOUR])) == ["interpolate"]
-    # Of 9x11 pixels, 16 channels, that are made 18x22: 11 columns have no even halves.
-    assert gathered_values(uneven, gathered(uneven, [FOUR])) == 16 * 9 * 11
+    ways = [
+        [way for node, way in ways_of(one, FOUR).items() if node.name.startswith("interpolate")]
+        for one in (even, uneven)
+    ]
+    # Of 9x11 pixels that are made 18x22: 11 columns have no even halves.
+    assert ways == [[TileWay.PIXELS] * 2, [TileWay.TILES, TileWay.PIXELS]]
+    assert gathered(uneven, [FOUR]) == []
 
 
-@pytest.mark.parametrize("name", ["UNet", "Dense", "Attention", "Many", "Asking"])
+def test_what_is_gathered_is_counted():
+    asking = network("Asking").network
+    assert names(gathered(asking, [TWO, FOUR])) == ["batch_norm"]
+    assert gathered_values(asking, gathered(asking, [FOUR])) == 4 * 32 * 32
+
+
+@pytest.mark.parametrize(
+    "name", ["UNet", "Dense", "Attention", "Many", "Asking", "Resizing", "Padding"]
+)
 def test_one_tile_is_the_whole_image(name):
     model = network(name)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 32, 32)
@@ -91,11 +119,11 @@ def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halo
 
 
 def test_strict_refuses_what_is_gathered():
-    case = {"network": "own_networks:Many", "network_args": None, "image_size": 32}
+    case = {"network": "own_networks:Asking", "network_args": None, "image_size": 32}
     case |= {"weights": None, "task": None, "loss": "cross_entropy", "app": "synthetic"}
     case |= {"scheme": "sp", "split_size": 1, "grid": "1x2", "replicas": 1, "local_DP": "1"}
     check(case | {"rounds": None, "strict": False})
-    with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: permute is not there over"):
+    with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: batch_norm is not there over"):
         check(case | {"rounds": None, "strict": True})
 
 

@@ -59,14 +59,23 @@ class DropByPosition(nn.Module):
         chance: What it drops.
         shape: The shape of what it gets for one image.
         box: This rank's pixels, where it has a tile of a map; None: it has all of it.
+        channels_last: Whether channels come after rows and columns.
 
     Attributes:
         drawn: The images of the next call. Without them torch draws, as where layers are timed.
     """
 
-    def __init__(self, chance: Chance, shape: Sequence[int], box: Box | None = None) -> None:
+    def __init__(
+        self,
+        chance: Chance,
+        shape: Sequence[int],
+        box: Box | None = None,
+        *,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__()
         self._chance, self._shape, self._box = chance, tuple(shape), box
+        self._channels_last = channels_last
         self.drawn: DrawnImages | None = None
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -75,7 +84,8 @@ class DropByPosition(nn.Module):
             return values
         if self.drawn is None:
             return functional.dropout(values, self._chance.share)
-        return dropped(values, self._chance, self.drawn, self._shape, self._box)
+        words = values, self._chance, self.drawn, self._shape, self._box
+        return dropped(*words, channels_last=self._channels_last)
 
 
 def dropped(
@@ -84,6 +94,8 @@ def dropped(
     drawn: DrawnImages,
     shape: tuple[int, ...],
     box: Box | None = None,
+    *,
+    channels_last: bool = False,
 ) -> torch.Tensor:
     """Return values of which a share is 0, and the others are larger by as much.
 
@@ -93,8 +105,14 @@ def dropped(
         drawn: The images.
         shape: The shape of a whole one's values.
         box: The pixels that are here, of a map; None: all of them.
+        channels_last: Whether channels come after rows and columns.
     """
-    keeps = _kept(chance, drawn, shape, box, values.device)
+    here = box
+    if box is not None and channels_last:
+        here = Box(box.cols, (0, shape[-1]))  # rows are where channels are else
+    keeps = _kept(chance, drawn, shape, here, values.device)
+    if box is not None and channels_last and chance.unit == "value":
+        keeps = keeps[:, slice(*box.rows)]
     kept = keeps.reshape(values.shape if chance.unit == "value" else _leading(keeps, values))
     return torch.where(kept, values / (1.0 - chance.share), 0.0)
 

@@ -4,8 +4,8 @@ A cut hands over all tensors that are alive there: what operators before it gave
 after it read, so that skips may cross stages. Between two operators that multiply (convolutions,
 linear layers, products) there is at most one cut, the last of those with the fewest tensors alive.
 It is left out where more are alive than at the cuts on both sides of it, as within a residual
-block. There is none where something is alive that has no row for each image, and none between two
-uses of one parameter.
+block. There is none where something is alive that has no row for each image, or a map whose
+channels are not first, and none between two uses of one parameter.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 import torch
 from torch import fx
 
+from spbench_workers.models.imported.pixel_axes import LAST, pixel_axes
 from spbench_workers.models.imported.tracing import Traced, attribute
 
 
@@ -51,7 +52,7 @@ def _cuts(network: Traced, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
     free = [
         at
         for at in range(1, count)
-        if all(node in network.shapes for node in alive[at])
+        if all(node in network.shapes and _has_channels_first(network, node) for node in alive[at])
         and not any(first < at <= last for first, last in tied)
     ]
     multiply = [at for at in range(count) if network.operators[at].multiply_adds]
@@ -72,6 +73,11 @@ def _alive(network: Traced) -> list[tuple[fx.Node, ...]]:
         for at in range(place + 1, max(users, default=-1) + 1):
             alive[at].append(node)
     return [tuple(nodes) for nodes in alive]
+
+
+def _has_channels_first(network: Traced, node: fx.Node) -> bool:
+    """Return whether what crosses a cut is a map as stages know it, or no map."""
+    return pixel_axes(network).get(node, LAST) == LAST
 
 
 def _fewest(places: Sequence[int], numbers: Sequence[int]) -> list[int]:

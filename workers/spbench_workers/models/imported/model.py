@@ -19,7 +19,6 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import DropByPosition
 from spbench_workers.models.imported.cuts import LayerSpan, spans
 from spbench_workers.models.imported.loading import loaded, take_weights
-from spbench_workers.models.imported.operators import called
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute, traced
 
 
@@ -53,7 +52,7 @@ class ImportedPiece:
         return [
             (
                 map_of(shape),
-                isinstance(called(self.network, each.node), nn.modules.batchnorm._BatchNorm),
+                isinstance(self.network.called(each.node), nn.modules.batchnorm._BatchNorm),
             )
             for each in self.operators
             for node in each.node.all_input_nodes
@@ -100,7 +99,7 @@ class ImportedPiece:
         found: dict[str, torch.Tensor] = {}
         wanted = nn.Parameter if kind == "parameters" else torch.Tensor
         for each in self.operators:
-            module = called(self.network, each.node)
+            module = self.network.called(each.node)
             if module is not None:
                 named = getattr(module, f"named_{kind}")()
                 found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
@@ -122,9 +121,12 @@ def copied(network: Traced, path: str) -> Any:
     return made
 
 
-def drop_of(network: Traced, node: fx.Node, box: Box | None = None) -> DropByPosition:
+def drop_of(
+    network: Traced, node: fx.Node, box: Box | None = None, *, channels_last: bool = False
+) -> DropByPosition:
     """Return a rank's operator of chance, of whole maps or of this box of them."""
-    return DropByPosition(network.chance[node], network.shapes[node], box)
+    words = network.chance[node], network.shapes[node], box
+    return DropByPosition(*words, channels_last=channels_last)
 
 
 def with_shape(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+import torch
 from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.counterparts import (
+    Making,
+    NormOf,
+    counterpart_of,
+    module_of,
+)
 from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.model import (
     ImportedPiece,
@@ -18,18 +26,13 @@ from spbench_workers.models.imported.model import (
     with_map_outputs,
     with_shape,
 )
-from spbench_workers.models.imported.operators import TileWay, in_tiles, module_of, ways_of
+from spbench_workers.models.imported.operators import TileWay, ways_of
+from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 from spbench_workers.spatial.all_gather import AllGather
-from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
-from spbench_workers.spatial.group_norm import SpatialGroupNorm
-from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 from spbench_workers.spatial.tiling import Tiling
-
-NormOf = Callable[[nn.BatchNorm2d, Tiling], nn.Module]
-"""Returns the batch normalisation over tiles in the place of one of whole images."""
 
 
 def over_tiles(piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> fx.GraphModule:
@@ -86,7 +89,7 @@ def _has_halos(small: Traced, one: fx.Node, whole: Traced, other: fx.Node, grid:
         have // parts >= max(1, min(beyond, had // parts))
         for mine, theirs in zip(sources, larger, strict=True)
         for have, had, parts, beyond in zip(
-            small.shapes[mine][1:], whole.shapes[theirs][1:], tiles, reach, strict=True
+            sides_of(small, mine), sides_of(whole, theirs), tiles, reach, strict=True
         )
     )
 
@@ -120,35 +123,40 @@ class _Building:
 
     def _operator(self, each: Operator) -> fx.Node:
         node, way = each.node, self._ways[each.node]
-        if node in self._network.chance:
-            return self._dropped(node)
         if way is TileWay.NUMBER:
             return self._number(each)
         if way is TileWay.TILES:
-            path = str(node.target) if node.op == "call_module" else f"{node.name}_over_tiles"
+            counterpart = self._counterpart(node)
+            path = str(node.target) if counterpart.state_dict() else f"{node.name}_over_tiles"
             if path in self._root:
                 raise CannotRunError(
                     f"network {self._network.name}: {where(node)} is used twice, which cannot be "
                     "over tiles; take scheme lp"
                 )
-            self._root[path] = self._counterpart(node)
+            self._root[path] = counterpart
             return self._graph.call_module(path, (self._made[node.all_input_nodes[0]],))
         if way is TileWay.MEAN:
             return self._mean(node, each)
+        if way is TileWay.GROUPS:
+            shape, source = self._network.shapes[node], node.all_input_nodes[0]
+            return self._graph.call_function(_regrouped, (self._made[source], *shape[:-2]))
         if way is TileWay.GATHERED:
             return self._cut(node, self._copied(node, self._gathered_inputs(node)))
         made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
         return self._cut(node, made) if way is TileWay.WHOLE else made
 
-    def _dropped(self, node: fx.Node) -> fx.Node:
+    def _dropped(self, node: fx.Node, made: fx.Node) -> fx.Node:
         """Return what an operator of chance leaves: of a map in tiles, of this rank's."""
-        source = node.all_input_nodes[0]
-        box = self._tiling_of(source).tile if in_tiles(self._network, source) else None
-        drop = drop_of(self._network, node, box)
-        return self._call("dropped", node, drop, self._made[source])
+        by_pixel = self._ways[node] is TileWay.PIXELS
+        box = self._tiling_of(node).tile if by_pixel else None
+        channels_last = by_pixel and pixel_axes(self._network)[node] == (0, 1)
+        drop = drop_of(self._network, node, box, channels_last=channels_last)
+        return self._call("dropped", node, drop, made)
 
     def _copied(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
         """Return an operator as it is, on these inputs."""
+        if node in self._network.chance:
+            return self._dropped(node, given[node.all_input_nodes[0]])
         if node.op == "call_module":
             path = str(node.target)
             self._root.setdefault(path, copied(self._network, path))
@@ -174,19 +182,37 @@ class _Building:
                 found[one] = self._attribute(one)
             elif in_tiles(self._network, one):
                 if one not in self._whole:
-                    gather = AllGather(tiling=self._tiling_of(one))
-                    self._whole[one] = self._call("gathered", one, gather, self._made[one])
+                    self._whole[one] = self._gathered(one)
                 found[one] = self._whole[one]
             else:
                 found[one] = self._made[one]
         return found
+
+    def _gathered(self, node: fx.Node) -> fx.Node:
+        """Return what is in tiles, whole."""
+        gather = AllGather(tiling=self._tiling_of(node))
+        return self._of_maps("gathered", node, gather, self._made[node])
 
     def _cut(self, node: fx.Node, made: fx.Node) -> fx.Node:
         """Return this rank's tile of what was computed on gathered maps, or that, if no map."""
         if not in_tiles(self._network, node):
             return made
         self._whole[node] = made
-        return self._call("own_tile", node, OwnTile(tiling=self._tiling_of(node)), made)
+        return self._of_maps("own_tile", node, OwnTile(tiling=self._tiling_of(node)), made)
+
+    def _of_maps(self, word: str, node: fx.Node, module: nn.Module, made: fx.Node) -> fx.Node:
+        """Return what a module of maps gives of a value, whose channels may be elsewhere."""
+        shape, axes = self._network.shapes[node], pixel_axes(self._network)[node]
+        if axes == LAST and len(shape) == 3:
+            return self._call(word, node, module, made)
+        # Channels, of one axis or several, become one, and come first.
+        others = [at for at in range(len(shape)) if at not in axes]
+        order = [0, *(at + 1 for at in (*others, *axes))]
+        made = self._graph.call_function(torch.permute, (made, order))
+        made = self._call(word, node, module, self._graph.call_function(_flat, (made,)))
+        made = self._graph.call_function(_regrouped, (made, *(shape[at] for at in others)))
+        back = [order.index(at) for at in range(len(order))]
+        return self._graph.call_function(torch.permute, (made, back))
 
     def _mean(self, node: fx.Node, each: Operator) -> fx.Node:
         source = node.all_input_nodes[0]
@@ -227,17 +253,20 @@ class _Building:
 
     def _counterpart(self, node: fx.Node) -> nn.Module:
         """Return the operator over tiles, with the weights that the network was loaded with."""
-        tiling = self._tiling_of(node.all_input_nodes[0])
-        module = module_of(self._network, node)
+        network, source = self._network, node.all_input_nodes[0]
+        module, make = copy.deepcopy(module_of(network, node)), counterpart_of(network, node)
+        assert make is not None, "its way is by its counterpart"
+        given, result = (sides_of(network, one) for one in (source, node))
         try:
-            made = _counterpart(module, tiling, self._norm_of)
+            made = make(Making(module, given, result, self._tiling_of(source), self._norm_of))
         except ValueError as error:
-            raise CannotRunError(f"network {self._network.name}: {where(node)}: {error}") from None
-        made.load_state_dict(module.state_dict())  # type: ignore[union-attr]
+            raise CannotRunError(f"network {network.name}: {where(node)}: {error}") from None
+        if module is not None:
+            made.load_state_dict(module.state_dict())
         return made
 
     def _tiling_of(self, node: fx.Node) -> Tiling:
-        _, height, width = self._network.shapes[node]
+        height, width = sides_of(self._network, node)
         grid: Grid = self._tiling.partition.grid
         if height < grid.rows or width < grid.cols:
             raise CannotRunError(
@@ -248,40 +277,19 @@ class _Building:
         return self._tiling.resized(height, width)
 
 
-def _counterpart(module: nn.Module | None, tiling: Tiling, norm_of: NormOf) -> nn.Module:
-    match module:
-        case nn.Conv2d():
-            return SpatialConv2d(
-                module.in_channels,
-                module.out_channels,
-                _pair(module.kernel_size),
-                _pair(module.stride),
-                _pair(module.padding),
-                _pair(module.dilation),
-                module.groups,
-                module.bias is not None,
-                tiling=tiling,
-            )
-        case nn.MaxPool2d():
-            windows = module.kernel_size, module.stride, module.padding, module.dilation
-            return SpatialMaxPool2d(*windows, tiling=tiling)
-        case nn.AvgPool2d():
-            sizes = module.kernel_size, module.stride, module.padding, module.count_include_pad
-            return SpatialAvgPool2d(*sizes, tiling=tiling)
-        case nn.GroupNorm():
-            words = module.num_groups, module.num_channels, module.eps, module.affine
-            return SpatialGroupNorm(*words, tiling=tiling)
-        case nn.InstanceNorm2d():
-            channels = module.num_features
-            return SpatialGroupNorm(channels, channels, module.eps, module.affine, tiling=tiling)
-        case nn.BatchNorm2d():
-            return norm_of(module, tiling)
-    raise AssertionError("others have no counterpart")
-
-
 def _pair(value: Any) -> tuple[int, int]:
     first, second = value if isinstance(value, tuple) else (value, value)
     return int(first), int(second)
+
+
+def _regrouped(values: torch.Tensor, *channels: int) -> torch.Tensor:
+    """Return maps whose channels are parted, or joined."""
+    return values.reshape(len(values), *channels, *values.shape[-2:])
+
+
+def _flat(values: torch.Tensor) -> torch.Tensor:
+    """Return maps whose channels are one axis."""
+    return values.flatten(1, -3)
 
 
 def _is_size(node: fx.Node) -> bool:

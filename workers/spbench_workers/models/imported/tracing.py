@@ -48,7 +48,7 @@ class Operator:
     value: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Traced:
     """A traced network.
 
@@ -80,6 +80,10 @@ class Traced:
         shapes = {each.node: each.shape for each in self.operators if each.shape is not None}
         images = (node for node in self.graph.nodes if node.op == "placeholder")
         return dict.fromkeys(images, self.image.shape) | shapes
+
+    def called(self, node: fx.Node) -> nn.Module | None:
+        """Return the module that a node calls, if it does."""
+        return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
 def traced(name: str, module: nn.Module, image: Map) -> Traced:
