@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -104,9 +104,19 @@ class PaddedBox:
         if self._mode == "constant":
             return found[0, 0]
         if self._mode == "circular":
-            rows = sorted({row for row, _ in found})
-            lines = ([found[row, col] for col in range(3) if (row, col) in found] for row in rows)
-            return torch.cat([torch.cat(line, 3) for line in map(_filled, lines)], 2)
+            # Empty parts too: their gradients are exchanged as those of other ranks are.
+            rows, cols = (
+                [last - first for first, last in _inside(interval, length, self._mode)]
+                for interval, length in self._axes()
+            )
+            lines = (
+                [
+                    found.get((row, col), tile.new_empty(*tile.shape[:2], height, width))
+                    for col, width in enumerate(cols)
+                ]
+                for row, height in enumerate(rows)
+            )
+            return torch.cat([torch.cat(line, 3) for line in lines], 2)
         (part,) = found.values()
         for axis, (interval, length) in enumerate(self._axes()):
             sources = _sources(interval, length, self._mode)
@@ -137,11 +147,6 @@ class PaddedBox:
 
 def _ranks(tiling: Tiling) -> range:
     return range(tiling.comm.size)
-
-
-def _filled(line: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the parts of a line that are not empty, or one that is."""
-    return [one for one in line if one.numel()] or [line[0]]
 
 
 def _inside(interval: Interval, length: int, mode: str) -> list[Interval]:
