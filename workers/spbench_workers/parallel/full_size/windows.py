@@ -247,8 +247,8 @@ class WindowCheck:
             reach = taps if wanted.dim() > 1 else count
             size = math.sqrt(reach * squares)
             bound = self._rounding.bound(part.norm(), part.new_tensor(size), count, part.numel())
-            if wanted.dim() == 1:  # a bias: torch sums it over all pixels, in an order of its own
-                bound = bound + STATISTICS_SLACK * self._rounding.sums * size
+            # Torch sums over all pixels, in an order of its own, what may be of one sign.
+            bound = bound + STATISTICS_SLACK * self._rounding.sums * size
             flat = found.detach().double().reshape(-1).cpu()
             what, error = f"gradient of {name}", (flat - part).norm()
             self._errors.single.note(float(error / (bound + 1e-300)), f"{self._name}: {what}")
