@@ -21,4 +21,4 @@ for _name in ("nms", "qnms"):
 def __getattr__(name: str) -> Any:
     from torchvision import models
 
-    return getattr(models, name)
+    return getattr(models, name, None) or getattr(models.segmentation, name)

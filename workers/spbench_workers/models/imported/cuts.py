@@ -77,7 +77,8 @@ def _alive(network: Traced) -> list[tuple[fx.Node, ...]]:
 
 def _has_channels_first(network: Traced, node: fx.Node) -> bool:
     """Return whether what crosses a cut is a map as stages know it, or no map."""
-    return pixel_axes(network).get(node, LAST) == LAST
+    axes, shape = pixel_axes(network).get(node), network.shapes[node]
+    return axes == LAST or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
 
 
 def _fewest(places: Sequence[int], numbers: Sequence[int]) -> list[int]:

@@ -99,7 +99,7 @@ class _Tracer(fx.Tracer):
         self.record_stack_traces = True
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return _is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
+        return is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
@@ -222,7 +222,7 @@ def _draws(module: nn.Module, node: fx.Node) -> tuple[str, float | None, Any] | 
     """Return the word of what draws at a node, its share where it is known, and its mode."""
     if node.op == "call_module":
         called = module.get_submodule(str(node.target))
-        if _is_of_chance(called):
+        if is_of_chance(called):
             return type(called).__name__, _share(called), getattr(called, "mode", None)
         inner = [share for one in called.modules() if (share := _inner_share(one))]
         return (f"what is in {type(called).__name__}", inner[0], None) if inner else None
@@ -245,14 +245,14 @@ def _asks_mode(node: fx.Node) -> bool:
     return training is False or (isinstance(training, fx.Node) and training.target == _MODE)
 
 
-def _is_of_chance(module: nn.Module) -> bool:
+def is_of_chance(module: nn.Module) -> bool:
     """Return whether a module draws random numbers in training, by the names that are in use."""
     return any(word in type(module).__name__ for word in _CHANCE)
 
 
 def _inner_share(module: nn.Module) -> float:
     """Return the share that a module within one of torch's own drops; attention has a number."""
-    found = _share(module) if _is_of_chance(module) else getattr(module, "dropout", 0.0)
+    found = _share(module) if is_of_chance(module) else getattr(module, "dropout", 0.0)
     return float(found) if isinstance(found, float | int) else 0.0
 
 

@@ -223,20 +223,13 @@ class _Building:
         return self._graph.call_method("flatten", (made, 1))
 
     def _number(self, each: Operator) -> fx.Node:
-        """Return a size or a number: of whole maps, as it was traced, and of as many images."""
+        """Return a size, of the whole map and of as many images, or another number of images."""
         node = each.node
-        sources = [one for one in node.all_input_nodes if in_tiles(self._network, one)]
-        if not sources:
-            given = {
-                one: self._made.get(one) or self._attribute(one) for one in node.all_input_nodes
-            }
+        given = {one: self._made.get(one) or self._attribute(one) for one in node.all_input_nodes}
+        if each.value is None or not any(in_tiles(self._network, one) for one in given):
             return self._copied(node, given)
-        if each.value is None:  # it counts images
-            return self._copied(node, {one: self._made[one] for one in node.all_input_nodes})
-        if isinstance(each.value, tuple) and _is_size(node):
-            images = self._graph.call_method("size", (self._made[sources[0]], 0))
-            return self._graph.call_function(_size, (images, *each.value))
-        return self._graph.call_function(_constant, (each.value,))
+        images = self._graph.call_method("size", (given[node.all_input_nodes[0]], 0))
+        return self._graph.call_function(_size, (images, *each.value))
 
     def _attribute(self, node: fx.Node) -> fx.Node:
         if node not in self._made:
@@ -292,14 +285,5 @@ def _flat(values: torch.Tensor) -> torch.Tensor:
     return values.flatten(1, -3)
 
 
-def _is_size(node: fx.Node) -> bool:
-    """Return whether a node asks for all sides of a tensor."""
-    return node.target == "size" or node.target is getattr
-
-
 def _size(images: int, *sides: int) -> tuple[int, ...]:
     return images, *sides
-
-
-def _constant(value: Any) -> Any:
-    return value

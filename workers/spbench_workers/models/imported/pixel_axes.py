@@ -35,7 +35,7 @@ def pixel_axes(network: Traced) -> Mapping[fx.Node, Axes]:
         shape = network.shapes.get(node)
         if shape is None:
             continue
-        axes = _axes(network, node, found) or (LAST if len(shape) == 3 else None)
+        axes = _axes(network, node, found)
         if axes is not None and shape[axes[0]] * shape[axes[1]] > 1:
             found[node] = axes
     return found
@@ -53,16 +53,19 @@ def sides_of(network: Traced, node: fx.Node) -> tuple[int, int]:
 
 
 def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:
-    """Return where a node leaves the axes of its input; None where it makes a map of its own."""
-    sources = [one for one in node.all_input_nodes if one in found]
+    """Return a node's axes of rows and columns; None where it has none."""
+    made = LAST if len(network.shapes[node]) == 3 else None
+    tensors = [one for one in node.all_input_nodes if one in network.shapes]
+    sources = [one for one in tensors if one in found]
     if not sources:
-        return _of_part(network, node, found)
+        part = _of_part(network, node, found)
+        return part or (None if _keeps_shape(network, node, tensors) else made)
     source, sides = sources[0], len(network.shapes[sources[0]])
     axes = found[source]
     order = permuted(node, sides)
     if order is not None:
         rows, cols = (order.index(axis) for axis in axes)
-        return (rows, cols) if rows + 1 == cols else None
+        return (rows, cols) if rows + 1 == cols else made
     if regroups(network, node, source, axes):
         last = len(network.shapes[node])
         return last - 2, last - 1
@@ -74,7 +77,18 @@ def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes
         or takes_channels(node, axes)
         or (is_along_last(module) and axes[1] < sides - 1)
     )
-    return axes if keeps else None
+    return axes if keeps else made
+
+
+def _keeps_shape(network: Traced, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
+    """Return whether a node makes no map of what is whole: its tensor is as one of its inputs'."""
+    module = network.called(node)
+    return any(
+        permuted(node, sides) is not None
+        or is_along_last(module)
+        or is_pointwise(node, module, (0, 1), sides)
+        for sides in (len(network.shapes[one]) for one in sources)
+    )
 
 
 def _of_part(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:

@@ -10,6 +10,8 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from spbench_workers.models.imported.graph import is_of_chance
+
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""
 
@@ -54,7 +56,8 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
     if isinstance(module, nn.Softmax | nn.LogSoftmax):
         return _is_other(module.dim, axes, sides)
     if module is not None:
-        return isinstance(module, _MODULES)
+        # What is of chance, and draws, is asked about before: this drops nothing.
+        return isinstance(module, _MODULES) or is_of_chance(module)
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:

@@ -7,7 +7,7 @@ image.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,8 +37,7 @@ class Operator:
             point with a row for each image.
         multiply_adds: For one image.
         number: Whether it gives no tensor, but a size or another number.
-        value: That number, where it is the same for any number of images; of a size all sides but
-            the first.
+        value: Of a size of a tensor, all sides but the first.
     """
 
     node: fx.Node
@@ -100,6 +99,7 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
     """
     module, graph = graph_of(name, module)
     shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
+    _fold_numbers(graph, shapes)
     operators: list[Operator] = []
     chances: dict[fx.Node, Chance] = {}
     for node in graph.nodes:
@@ -182,11 +182,36 @@ def _number(first: _Made | None, second: _Made | None) -> tuple[bool, Any]:
     one, other = first.value, second.value
     if isinstance(one, torch.Size):
         return True, tuple(one[1:]) if one[1:] == other[1:] else None
-    if isinstance(one, int | float | bool):
-        return True, one if one == other else None
-    if isinstance(one, tuple | list) and all(isinstance(each, int | float) for each in one):
-        return True, one if one == other else None
-    return False, None
+    return _is_number(one), None
+
+
+def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _Made]]) -> None:
+    """Put numbers and sizes that do not depend on images in the place of what asks for them.
+
+    So they cross no cuts, and are of whole maps over tiles too.
+    """
+    for node in reversed(graph.nodes):
+        if not node.op.startswith("call"):
+            continue
+        first, second = (found[node].value for found in runs)
+        if not _is_number(first) or (first != second and node.users):
+            continue
+        value = tuple(first) if isinstance(first, tuple | list) else first
+        for user in list(node.users):
+            user.args = _replaced(user.args, node, value)
+            user.kwargs = _replaced(user.kwargs, node, value)
+        graph.erase_node(node)
+
+
+def _replaced(arguments: Any, node: fx.Node, value: Any) -> Any:
+    """Return arguments with a value in the place of a node."""
+    return fx.map_arg(arguments, lambda one: value if one is node else one)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(isinstance(one, int | float) for one in value)
+    return isinstance(value, int | float)
 
 
 def attribute(module: nn.Module, path: str) -> Any:
