@@ -1,6 +1,6 @@
 """Check networks of torchvision over stages, mirrored pipelines, replicas and tiles.
 
-    python -m benchmarks.networks --folder FOLDER [--only resnet18,unet] [--size 96]
+    python -m benchmarks.networks --folder FOLDER [--only "resnet18;unet"] [--size 96]
 
 Each network is run as a case of ``model.network`` with `validate: full`: two and three stages,
 interleaved, mirrored, replicated, over tiles, and over tiles with a stage. Every rank compares
@@ -17,41 +17,60 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from benchmarks.goals import argument_parser
+import torch
+from torch import fx, nn
 
-OFF = {"dropout": 0}
+from benchmarks.goals import argument_parser
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
+from spbench_workers.models.imported.model import imported
+from spbench_workers.models.imported.over_tiles import gathered
+
+NO_AUX = {"aux_logits": False, "init_weights": False}
+BARE = {"weights": None, "weights_backbone": None}
 NETWORKS: dict[str, dict[str, Any]] = {
     "resnet18": {},
     "resnet50": {},
     "resnext50_32x4d": {},
     "wide_resnet50_2": {},
-    "vgg16_bn": OFF,
-    "alexnet": OFF,
-    "googlenet": OFF | {"aux_logits": False, "init_weights": False},
-    "inception_v3": OFF | {"aux_logits": False, "init_weights": False},
+    "vgg16_bn": {},
+    "alexnet": {},
+    "googlenet": NO_AUX,
+    "inception_v3": NO_AUX,
     "densenet121": {},
-    "mobilenet_v2": OFF,
-    "mobilenet_v3_small": OFF,
-    "mobilenet_v3_large": OFF,
-    "efficientnet_b0": OFF | {"stochastic_depth_prob": 0},
-    "efficientnet_v2_s": OFF | {"stochastic_depth_prob": 0},
-    "squeezenet1_0": OFF,
-    "squeezenet1_1": OFF,
+    "mobilenet_v2": {},
+    "mobilenet_v3_small": {},
+    "mobilenet_v3_large": {},
+    "efficientnet_b0": {},
+    "efficientnet_v2_s": {},
+    "squeezenet1_0": {},
+    "squeezenet1_1": {},
+    "shufflenet_v2_x0_5": {},
     "shufflenet_v2_x1_0": {},
-    "mnasnet0_5": OFF,
+    "mnasnet0_5": {},
     "regnet_x_400mf": {},
     "regnet_y_400mf": {},
-    "convnext_tiny": {"stochastic_depth_prob": 0},
-    "vit_b_16": {},
+    "convnext_tiny": {},
+    "fcn_resnet50": BARE,
+    "deeplabv3_mobilenet_v3_large": BARE,
+    "lraspp_mobilenet_v3_large": BARE,
+    "vit_b_16": {"image_size": 96},
     "swin_t": {},
     "maxvit_t": {},
 }
-"""Networks of torchvision, and what they are given: nothing that draws random numbers."""
-OURS = {"unet": "spbench_workers.models.imported.example:UNet"}
-LARGER = {"inception_v3": 139, "maxvit_t": 224}
-"""Pixels a side of those that take no smaller image."""
+"""Networks of torchvision as they come, without auxiliary outputs, and what they are given."""
+OURS: dict[str, dict[str, Any]] = {
+    "unet": {},
+    "unet, segments": {"segments": True},
+    "unet, 4 levels": {"levels": 4, "width": 8, "segments": True},
+}
+"""The example, and what it is given."""
+EXAMPLE = "spbench_workers.models.imported.example:UNet"
+LARGER = {"inception_v3": 139, "alexnet": 128, "maxvit_t": 224}
+"""Pixels a side of those whose maps would end as too few for three tiles, or that take no less."""
 LAYOUTS: dict[str, dict[str, Any]] = {
     "lp-2": {"scheme": "lp", "split_size": 2, "parts": 2},
     "lp-3": {"scheme": "lp", "split_size": 3, "parts": 2},
@@ -65,13 +84,19 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
+MOST_GATHERED = 0.05
+"""The most of forward time that should be spent on gathered maps."""
+
+
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where rows are kept")
-    parser.add_argument("--only", default="", help="names with commas between (default: all)")
+    parser.add_argument("--only", default="", help="names with ; between (default: all)")
     parser.add_argument("--size", type=int, default=96, help="pixels a side (default: 96)")
     words = parser.parse_args()
-    asked = words.only.split(",") if words.only else [*NETWORKS, *OURS]
+    asked = words.only.split(";") if words.only else [*NETWORKS, *OURS]
+    print("| network | " + " | ".join([*LAYOUTS, "gathered"]) + " |")
+    print("| --- |" + " --- |" * (len(LAYOUTS) + 1))
     words.folder.mkdir(parents=True, exist_ok=True)
     for name in asked:
         kept = words.folder / f"{name}.json"
@@ -82,8 +107,9 @@ def main() -> None:
 
 def row_of(name: str, size: int) -> dict[str, Any]:
     """Run a network in all layouts; return each one's status, or why it cannot be imported."""
-    network = OURS.get(name, f"benchmarks.torchvision_networks:{name}")
-    given = {"network": network, "network_args": NETWORKS.get(name, {}), "image_size": size}
+    network = EXAMPLE if name in OURS else f"benchmarks.torchvision_networks:{name}"
+    arguments = (OURS | NETWORKS)[name]
+    given = {"network": network, "network_args": arguments, "image_size": size}
     # What is compared is all that counts: nothing is timed but one step.
     given |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False, "batch_size": 4}
     cases = [
@@ -100,7 +126,40 @@ def row_of(name: str, size: int) -> dict[str, Any]:
         found = json.loads(report.read_text()) if report.exists() else {}
         if not found.get("cases"):
             return {"why": _sentence(ended.stderr)}
-    return {"statuses": {case["id"]: _status(case) for case in found["cases"]}}
+    statuses = {case["id"]: _status(case) for case in found["cases"]}
+    return {"statuses": statuses, "gathered": gathered_share(network, arguments, size)}
+
+
+def gathered_share(network: str, arguments: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return what 2x2 tiles compute on gathered maps: operators, and their share of forward time.
+
+    The time is that of one process, which runs the same operators on whole maps.
+    """
+    model = imported(network, arguments, Map(3, size, size), 0)
+    nodes = gathered(model.network, [Grid(2, 2)])
+    timed = _Timed(model.network.module.eval(), model.network.graph)
+    with torch.no_grad():
+        for _ in range(3):
+            timed.run(torch.randn(4, 3, size, size))
+    share = sum(timed.seconds[node] for node in nodes) / sum(timed.seconds.values())
+    convolves = any(isinstance(model.network.called(node), nn.Conv2d) for node in nodes)
+    return {"operators": len(nodes), "share": share, "convolves": convolves}
+
+
+class _Timed(fx.Interpreter):
+    """A run that times each operator."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(module, graph=graph)
+        self.seconds: dict[fx.Node, float] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run an operator; keep the least of its times."""
+        began = perf_counter()
+        made = super().run_node(n)
+        spent = perf_counter() - began
+        self.seconds[n] = min(spent, self.seconds.get(n, spent))
+        return made
 
 
 def _sentence(errors: str) -> str:
@@ -117,8 +176,18 @@ def _status(case: dict[str, Any]) -> str:
 def line(name: str, row: dict[str, Any]) -> str:
     """Return a row of a Markdown table."""
     if "why" in row:
-        return f"| {name} | {row['why']} |" + " |" * (len(LAYOUTS) - 1)
-    return f"| {name} | " + " | ".join(row["statuses"].get(each, "") for each in LAYOUTS) + " |"
+        return f"| {name} | {row['why']} |" + " |" * len(LAYOUTS)
+    statuses = [row["statuses"].get(each, "") for each in LAYOUTS]
+    return f"| {name} | " + " | ".join([*statuses, _gathered_words(row["gathered"])]) + " |"
+
+
+def _gathered_words(found: dict[str, Any]) -> str:
+    """Return what is gathered in words, with a no where it is more than it should be."""
+    if not found["operators"]:
+        return "nothing"
+    much = found["convolves"] or found["share"] > MOST_GATHERED
+    words = f"{found['operators']} operators, {100 * found['share']:.1f} %"
+    return f"no: {words}" if much else words
 
 
 if __name__ == "__main__":
