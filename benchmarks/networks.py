@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from benchmarks.goals import argument_parser
 from torch import fx, nn
 
-from benchmarks.goals import argument_parser
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_workers.models.imported.model import imported
