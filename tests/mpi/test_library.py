@@ -1,0 +1,100 @@
+"""A script of one's own: the library trains as plain torch does, and says what is wrong where."""
+
+import re
+
+import pytest
+import torch
+from torch.nn import functional
+
+from mpi.programs import train_own
+from running import answers_of
+from spbench_core.layout.tiles import Box
+
+pytestmark = pytest.mark.mpi
+
+RANKS = 6
+WORDS = {"batch_size": 4, "optimizer": "adam", "learning_rate": 0.01, "precision": "fp64"}
+WHOLE = Box((0, 24), (0, 36))
+
+
+def case(ranks, network, wrong=None, **words):
+    return {"ranks": ranks, "network": network, "words": WORDS | words, "wrong": wrong}
+
+
+TRAINED = {
+    "one rank": case(1, "UNet"),
+    "three stages": case(3, "UNet", stages=3, micro_batches=2),
+    "tiles": case(4, "UNet", grids=["2x2"]),
+    "tiles and members": case(6, "UNet", stages=2, grids=["2x2"], members=2, micro_batches=2),
+    "two replicas": case(2, "UNet", replicas=2, batch_size=2),
+    "masks on tiles": case(6, "Segmenter", grids=["2x3"]),
+}
+WRONG = {
+    "ranks": (case(3, "UNet", stages=2), "the layout has 2 ranks, and there are 3: start it with"),
+    "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
+    "stages": (case(2, "UNet", stages=2, members=0), "a stage has 1 or more members"),
+    "targets": (case(1, "UNet", "targets"), r"rank 0: targets have the shape \[5\], and must"),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("library")
+    cases = TRAINED | {name: one for name, (one, _) in WRONG.items()}
+    cases = {name: one | {"save": str(folder / f"{name}.pt")} for name, one in cases.items()}
+    answers = answers_of(RANKS, "train_own.py", folder, list(cases.values()))
+    return folder, dict(zip(cases, answers, strict=True))
+
+
+def plainly(one):
+    """Losses and weights of plain torch, micro-batch by micro-batch; a loss is a mean."""
+    words = one["words"]
+    network = train_own.network_of(one, 4).double()
+    optimizer = torch.optim.Adam(network.parameters(), words["learning_rate"])
+    replicas = words.get("replicas", 1)
+    parts = replicas if replicas > 1 else words.get("micro_batches", 1)
+    count = 4 // parts
+    losses = []
+    for step in range(train_own.STEPS):
+        optimizer.zero_grad()
+        total = 0.0
+        for part in range(parts):
+            images = range(part * count, (part + 1) * count)
+            made = network(train_own.pixels(step, images, WHOLE).double())
+            made = made["out"] if isinstance(made, dict) else made
+            segments = made.dim() == 4
+            targets = (train_own.masks if segments else train_own.classes)(step, images, WHOLE)
+            loss = functional.cross_entropy(made, targets) / parts
+            loss.backward()
+            total += float(loss)
+        optimizer.step()
+        losses.append(total)
+    return losses, network.state_dict()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_losses_and_weights_are_those_of_plain_torch(said, name):
+    folder, answers = said
+    losses, state = plainly(TRAINED[name])
+    for answer in answers[name]:
+        assert answer["losses"] == pytest.approx(losses, rel=1e-9)
+    saved = torch.load(folder / f"{name}.pt", weights_only=True)
+    assert saved.keys() == state.keys()
+    for key, one in state.items():
+        if "running" not in key:  # of replicas, those of the first one's images
+            torch.testing.assert_close(saved[key].double(), one.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_logits_are_on_ranks_of_the_last_stage(said):
+    _, answers = said
+    assert [one["shapes"] for one in answers["three stages"]] == [[], [], [[2, 5], [2, 5]]]
+    # Tiles have those of their own pixels.
+    shapes = [one["shapes"] for one in answers["masks on tiles"]]
+    assert shapes == [[[4, 5, 12, 12]]] * 6
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told_with_its_rank(said, name):
+    _, answers = said
+    for answer in answers[name]:
+        assert re.search(WRONG[name][1], answer["error"])
