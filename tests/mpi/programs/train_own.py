@@ -38,6 +38,11 @@ def classes(step, images, box):
     return torch.tensor([(step + image) % 5 for image in images], dtype=torch.int64)
 
 
+def too_many(step, images, box):
+    """Classes of an image more than there are."""
+    return classes(step, range(len(images) + 1), box)
+
+
 def network_of(case, seed):
     torch.manual_seed(seed)
     return getattr(own_networks, case["network"])()
@@ -46,9 +51,7 @@ def network_of(case, seed):
 def answer_of(case, comm):
     wrong, segments = case.get("wrong"), case["network"] == "Segmenter"
     seed = comm.rank if wrong == "weights" else 4
-    targets = masks if segments else classes
-    if wrong == "targets":
-        targets = lambda step, images, box: classes(step, range(len(images) + 1), box)
+    targets = too_many if wrong == "targets" else masks if segments else classes
     try:
         network = ParallelNetwork(
             network_of(case, seed), SIZE, pixels, targets, comm=comm, **case["words"]
