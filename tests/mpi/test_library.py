@@ -32,7 +32,7 @@ TRAINED = {
 WRONG = {
     "ranks": (case(3, "UNet", stages=2), "the layout has 2 ranks, and there are 3: start it with"),
     "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
-    "stages": (case(2, "UNet", stages=2, members=0), "rank 0: a stage has at least one rank"),
+    "stages": (case(2, "UNet", stages=2, members=0), r"rank \d: a stage has at least one rank"),
     "targets": (case(1, "UNet", "targets"), r"rank 0: targets have the shape \[5\], and must"),
 }
 
@@ -66,7 +66,7 @@ def plainly(one):
             targets = (train_own.masks if segments else train_own.classes)(step, images, WHOLE)
             loss = functional.cross_entropy(made, targets) / parts
             loss.backward()
-            total += float(loss)
+            total += float(loss.detach())
         optimizer.step()
         losses.append(total)
     return losses, network.state_dict()
