@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from own_networks import UNet
 from running import answers_of
@@ -295,7 +296,8 @@ def test_weights_go_out_as_the_users_own_whatever_the_layout_and_come_in_again(t
         "tiles": {"scheme": "sp", "split_size": 1, "grid": "1x2"},
     }
     learnt = {"precision": "fp64", "validate": "off", "iterations": 2}
-    files = {name: str(tmp_path / f"{name}.pt") for name in layouts}
+    suffixes = dict.fromkeys(layouts, ".pt") | {"tiles": ".safetensors"}
+    files = {name: str(tmp_path / f"{name}{suffix}") for name, suffix in suffixes.items()}
     cases = [
         case("UNet", save_weights=files[name], **learnt, **params)
         for name, params in layouts.items()
@@ -303,8 +305,10 @@ def test_weights_go_out_as_the_users_own_whatever_the_layout_and_come_in_again(t
     again = case("UNet", weights=files["tiles"], **learnt, save_weights=str(tmp_path / "again.pt"))
     answers_of(RANKS, "run_cases.py", tmp_path, [*cases, again])
     states = {
-        name: torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in (*layouts, "again")
+        name: torch.load(tmp_path / f"{name}.pt", weights_only=True)
+        for name in ("one", "stages", "again")
     }
+    states["tiles"] = load_file(files["tiles"])
     user, drawn = UNet(), UNet().state_dict()
     user.load_state_dict(states["stages"])
     for key, one in states["one"].items():

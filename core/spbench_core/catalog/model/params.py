@@ -331,7 +331,12 @@ OWN_NETWORK = (
         "Dice coefficient, the mean over classes (dice, to segment)",
         choices=("cross_entropy", "dice"),
     ),
-    Param("weights", "text", None, "a file with its state_dict (.pt), to begin with; else drawn"),
+    Param(
+        "weights",
+        "text",
+        None,
+        "a file with its state_dict (.pt, .safetensors), to begin with; else drawn",
+    ),
     Param("save_weights", "text", None, "a file that gets its state_dict after the last step"),
     Param(
         "strict",

@@ -1,6 +1,7 @@
 """Networks of the user's own: their layers together, and against the user's module itself."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from spbench_workers.models.build import build_reference, build_stage
 from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.models.imported.model import imported
 from spbench_workers.models.imported.parameters import check
+from spbench_workers.models.imported.state_files import check_format, write_state
 
 IMAGE = Map(3, 32, 32)
 NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking"]
@@ -244,9 +246,28 @@ def test_weights_of_another_network_are_refused(tmp_path, state, says):
         imported("own_networks:UNet", {}, IMAGE, 0, str(path))
 
 
-def test_weights_are_taken_from_a_file(tmp_path):
-    path, own = tmp_path / "weights.pt", own_networks.UNet()
-    torch.save(own.state_dict(), path)
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_weights_are_taken_from_a_file(tmp_path, suffix):
+    path, own = tmp_path / f"weights{suffix}", own_networks.UNet()
+    with path.open("wb") as file:
+        write_state(own.state_dict(), path, file)
     model = imported("own_networks:UNet", {}, IMAGE, 0, str(path))
     found = model.network.module.get_parameter("down1.conv1.weight")
     assert torch.equal(found, own.down1.conv1.weight)
+
+
+def test_safetensors_that_are_none_or_cannot_be_read_are_told(tmp_path, monkeypatch):
+    path = tmp_path / "weights.safetensors"
+    for content, says in ((None, "No such file"), (b"text", "it is no file of safetensors")):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {says}"):
+            imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(
+        CannotRunError, match=r"not installed: pip install 'spbench\[safetensors\]'"
+    ):
+        imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+    with pytest.raises(CannotRunError, match="is of safetensors, which is not installed"):
+        check_format(path)
+    check_format(tmp_path / "weights.pt")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import random
 import sys
 import traceback
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.state_files import read_state
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parents[2])
@@ -70,10 +70,9 @@ def take_weights(network: str, module: nn.Module, path: Path) -> None:
         CannotRunError: There is no such file, or it is of another module.
     """
     try:
-        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is no file of torch's tensors"
-        raise CannotRunError(f"network {network}: weights {path} cannot be read: {told}") from None
+        found = read_state(path)
+    except CannotRunError as error:
+        raise CannotRunError(f"network {network}: {error}") from None
     wanted = module.state_dict()
     if not isinstance(found, dict) or found.keys() != wanted.keys():
         names = set(found) if isinstance(found, dict) else set()

@@ -7,10 +7,10 @@ import hashlib
 import os
 import pickle
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -66,11 +66,16 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     Raises:
         CannotRunError: The file cannot be written; one that was there before is left as it was.
     """
-    write_whole(path, {name: getattr(checkpoint, name) for name in _FIELDS})
+    content = {name: getattr(checkpoint, name) for name in _FIELDS}
+    write_whole(path, lambda file: torch.save(content, file))
 
 
-def write_whole(path: Path, value: Any) -> None:
-    """Write what torch saves under another name in its folder, and rename it once it is on disk.
+def write_whole(path: Path, save: Callable[[BinaryIO], object]) -> None:
+    """Write a file under another name in its folder, and rename it once it is on disk.
+
+    Args:
+        path: The file.
+        save: Writes its content.
 
     Raises:
         CannotRunError: The file cannot be written; one that was there before is left as it was.
@@ -78,7 +83,7 @@ def write_whole(path: Path, value: Any) -> None:
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with written.open("wb") as file:
-            torch.save(value, file)
+            save(file)
             file.flush()
             os.fsync(file.fileno())
         written.replace(path)

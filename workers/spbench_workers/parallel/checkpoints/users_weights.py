@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from mpi4py import MPI
 
 from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.models.imported.state_files import check_format, write_state
 from spbench_workers.parallel.checkpoints.checkpoint import agreed, gathered_weights
 from spbench_workers.parallel.checkpoints.file import check_writable, write_whole
 from spbench_workers.parallel.engine import Engine
@@ -18,7 +20,13 @@ def check(path: Path, world: MPI.Intracomm) -> None:
     Raises:
         CannotRunError: It cannot be written; on all ranks.
     """
-    agreed(world, lambda: check_writable(path) if world.rank == 0 else None)
+
+    def check_here() -> None:
+        check_format(path)
+        if world.rank == 0:
+            check_writable(path)
+
+    agreed(world, check_here)
 
 
 def save(path: Path, engine: Engine) -> None:
@@ -39,6 +47,6 @@ def save(path: Path, engine: Engine) -> None:
             state = dict(model.network.module.state_dict())
             for name, own in model.owners().items():
                 state[name] = weights[own].to(state[name].dtype)
-            write_whole(path, state)
+            write_whole(path, partial(write_state, state, path))
 
     agreed(engine.world, write)
