@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,5 +69,7 @@ def _safetensors(path: Path) -> Any:
 
 
 def _unreadable(path: Path, error: Exception, kind: str) -> CannotRunError:
-    told = error.strerror if isinstance(error, OSError) and error.strerror else None
-    return CannotRunError(f"weights {path} cannot be read: {told or f'it is no file of {kind}'}")
+    told = f"it is no file of {kind}"
+    if isinstance(error, OSError):
+        told = error.strerror or os.strerror(errno.ENOENT)  # safetensors says it in words alone
+    return CannotRunError(f"weights {path} cannot be read: {told}")
