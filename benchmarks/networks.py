@@ -64,8 +64,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
 """Networks of torchvision as they come, without auxiliary outputs, and what they are given."""
 OURS: dict[str, dict[str, Any]] = {
     "unet": {},
-    "unet, segments": {"segments": True},
-    "unet, 4 levels": {"levels": 4, "width": 8, "segments": True},
+    "unet-segments": {"segments": True},
+    "unet-4-levels": {"levels": 4, "width": 8, "segments": True},
 }
 """The example, and what it is given."""
 EXAMPLE = "spbench_workers.models.imported.example:UNet"
