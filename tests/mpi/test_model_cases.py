@@ -283,6 +283,9 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "amoebanet sp",
+    "sp, fp16, 5 images in 2 parts",
+    "sp 2x3+1",
     "lp 2 replicas, one normalisation",
     "interleaved 4 on 2",
     "gems_sp 2, one way",

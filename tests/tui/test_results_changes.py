@@ -117,6 +117,7 @@ async def test_a_run_is_deleted_after_a_yes_but_not_one_that_a_baseline_needs(tm
         assert [run.id[:8] for run in summaries(home)] == ["20010101", "20010103"]
 
 
+@pytest.mark.long
 async def test_all_but_the_newest_runs_are_deleted_after_a_yes(tmp_path, home):
     a_run(home, 4, 1.0)
     app = opened(tmp_path)

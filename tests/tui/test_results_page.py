@@ -445,6 +445,7 @@ async def asked_for_export(pilot):
     await until(pilot, lambda: isinstance(pilot.app.screen, ExportDialog))
 
 
+@pytest.mark.long
 async def test_a_run_is_exported_in_the_format_of_the_ending(tmp_path, home):
     app = opened(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:

@@ -395,6 +395,7 @@ async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypat
         await run.sees("✗ failed")
 
 
+@pytest.mark.long
 async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
     async with opened(WIDE, [*going_on(), *warps()]) as run:
         await run.until(lambda: run.title("histogram") == "time_ms of all 4 ranks")

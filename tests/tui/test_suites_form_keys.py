@@ -51,6 +51,7 @@ async def test_escape_leaves_an_untouched_form_at_once_and_asks_for_another(suit
         assert editor(app).text == SUITE
 
 
+@pytest.mark.long
 async def test_the_leave_button_asks_as_well(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

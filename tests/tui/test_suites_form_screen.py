@@ -97,6 +97,7 @@ async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(
         assert editor(app).text == SUITE
 
 
+@pytest.mark.long
 async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
@@ -192,6 +193,7 @@ async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(
         assert editor(app).text == SUITE.replace("image_size: 64", "image_size: 96")
 
 
+@pytest.mark.long
 async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_form(
     suite, monkeypatch
 ):

@@ -97,6 +97,7 @@ async def test_choosing_a_problem_goes_to_its_place(suite):
         assert editor(app).cursor_location == (12, 8)
 
 
+@pytest.mark.long
 async def test_the_cursor_chooses_a_case_and_a_chosen_case_moves_the_cursor(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
@@ -439,6 +440,7 @@ async def test_one_types_on_while_the_loader_reads(suite, monkeypatch):
         await until(pilot, lambda: pane(app)._reading.text == editor(app).text)
 
 
+@pytest.mark.long
 async def test_faults_of_the_case_are_offered_and_the_list_narrows(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -77,6 +77,7 @@ def test_a_whole_model_in_float64_is_blind_to_it():
     assert products.products == 0
 
 
+@pytest.mark.long
 def test_tf32_is_compared_as_a_whole_too():
     torch.backends.cuda.matmul.allow_tf32 = True
     plan = plan_of(GPU, TF32)

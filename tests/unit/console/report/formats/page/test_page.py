@@ -218,6 +218,7 @@ def test_details_end_where_there_is_no_room_for_more(monkeypatch):
     assert len(set(re.findall(r'href="#(c\d+)"', told))) == count
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_thousand_cases_take_less_than_two_mebibytes(tmp_path):
     folder = RunFolder(tmp_path / "made-up")
