@@ -9,36 +9,45 @@ from running import answers_of, on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
-NETWORK = {"version": 1, "depth": 20, "image_size": 512, "num_classes": 5, "batch_size": 1}
-SHORT = {"iterations": 1, "warmup": 0}
-TILES = NETWORK | SHORT | {"scheme": "sp", "split_size": 1}
-ALONE = NETWORK | SHORT | {"scheme": "sequential", "validate": "off"}
-MEGABYTES = 510
-"""Beyond what a rank has once all is imported."""
+SHORT = {"iterations": 1, "warmup": 0, "batch_size": 1}
+RESNET = {"version": 1, "depth": 20, "image_size": 512, "num_classes": 5}
+EXAMPLE = "spbench_workers.models.imported.example:UNet"
+UNET = {"network": EXAMPLE, "network_args": {"segments": True}, "image_size": 768}
+NETWORKS = {"model.resnet": (RESNET, 510), "model.network": (UNET, 1000)}
+"""Networks, and the megabytes that a rank has once all is imported."""
+TILES = {"scheme": "sp", "split_size": 1}
+ALONE = {"scheme": "sequential", "validate": "off"}
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def limited(name, layout, room=1):
+    params, megabytes = NETWORKS[name]
+    return {
+        "benchmark": name,
+        "params": params | SHORT | layout,
+        "megabytes": room * megabytes,
+    }
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def said(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("limited")
-    return answers_of(4, "limit_memory.py", folder, limited(TILES), seconds=280)
+    return answers_of(4, "limit_memory.py", folder, limited(request.param, TILES), seconds=280)
 
 
-def limited(params):
-    return {"benchmark": "model.resnet", "params": params, "megabytes": MEGABYTES}
-
-
-def test_one_process_has_no_room_for_it(tmp_path):
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_process_has_no_room_for_it(tmp_path, name):
     case, results = tmp_path / "case.json", tmp_path / "results.json"
-    case.write_text(json.dumps(limited(ALONE)))
+    case.write_text(json.dumps(limited(name, ALONE)))
     ended = on_ranks(1, str(PROGRAMS / "limit_memory.py"), str(case), str(results), seconds=280)
     assert not results.exists()
     # oneDNN has two words for it, and at some places none.
-    said = ("memory", "could not create a primitive", "Segmentation fault")
+    said = ("memory", "could not create a primitive", "Segmentation fault", "bad_alloc")
     assert any(word in ended.stdout + ended.stderr for word in said)
 
 
-def test_a_process_with_room_ends_well(tmp_path):
-    case = limited(ALONE) | {"megabytes": 4 * MEGABYTES}
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_process_with_room_ends_well(tmp_path, name):
+    case = limited(name, ALONE, room=4)
     (events,) = answers_of(1, "limit_memory.py", tmp_path, case, seconds=280)
     assert "time_ms" in {one["metric"] for one in events if one["event"] == "samples"}
 

@@ -58,6 +58,10 @@ class Call:
         self.parameter_gradients = {}
 
 
+_BAND = 1 << 25
+"""Bytes of windows that are written out at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Window:
     """An operator with a window as plain torch has it.
@@ -325,7 +329,7 @@ def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
     def plain(
         pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return functional.conv2d(seen(pixels), weight, bias, steps, 0, dilation, groups)
+        return _in_bands(seen(pixels), weight, bias, steps, dilation, groups)
 
     def count(squares: torch.Tensor) -> torch.Tensor:
         return functional.conv2d(seen(squares), ones, None, steps, 0, dilation)
@@ -339,6 +343,31 @@ def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
         taps * module.in_channels / groups,
         taps * module.out_channels / groups,
     )
+
+
+def _in_bands(
+    pixels: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> torch.Tensor:
+    """Return a convolution without padding, by bands of rows.
+
+    In float64 torch writes each output's window out, many times the pixels: a band has room for it.
+    """
+    span = dilation[0] * (weight.shape[2] - 1) + 1
+    outputs = (pixels.shape[2] - span) // stride[0] + 1
+    of_row = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
+    band = max(1, _BAND // of_row)
+    words = (0, dilation, groups)
+    parts = []
+    for first in range(0, outputs, band):
+        last = min(first + band, outputs) - 1
+        rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
+        parts.append(functional.conv2d(rows, weight, bias, stride, *words))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
 def _two(value: int | tuple[int, ...] | None) -> tuple[int, int]:
