@@ -25,8 +25,11 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "two stages": {"scheme": "lp", "parts": 2, "balance": "estimated"},
     "two tiles": {"scheme": "sp", "split_size": 1, "grid": "1x2", "parts": 2},
 }
-OURS = {"benchmark": "model.resnet", "params": {"arch": "resnet50", "num_classes": 1000}}
-IMPORTED = {
+OURS: dict[str, Any] = {
+    "benchmark": "model.resnet",
+    "params": {"arch": "resnet50", "num_classes": 1000},
+}
+IMPORTED: dict[str, Any] = {
     "benchmark": "model.network",
     "params": {"network": "benchmarks.torchvision_networks:resnet50"},
 }

@@ -226,6 +226,23 @@ WRONG = {
     "full:wrong-neighbour": (case("UNet", "full:wrong-neighbour"), {"joints"}),
     "full:mean-instead-of-sum": (case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
 }
+HELD = "UNet", "Dense", "Many", "Resizing", "Padding", "ChannelsLast"
+"""Networks that together hold every operator."""
+IN_STAGES = "drop-gradient", "wrong-neighbour", "skipped-microbatch", "scale-weight-gradient"
+IN_TILES = (
+    *("drop-gradient", "wrong-neighbour", "lost-halo-gradient", "zero-input-gradient"),
+    *("mean-instead-of-sum", "drop-tile"),
+)
+EVERYWHERE = {
+    f"{fault}, {network}, {layout}": case(network, fault, parts=2, **params)
+    for layout, faults, params in (
+        ("stages", IN_STAGES, {}),
+        ("tiles", IN_TILES, {"scheme": "sp", "split_size": 1, "grid": "2x1"}),
+    )
+    for fault in faults
+    for network in HELD
+}
+"""Each fault in each of these networks."""
 OFTEN = {
     "u-net, 3 stages, as given",
     "u-net, mirrored",
@@ -252,7 +269,7 @@ def said(request, tmp_path_factory):
     """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
     tests = [test for test in request.session.items if test.path == request.path]
     asked = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
-    cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
+    cases = RIGHT | EVERYWHERE | {name: one for name, (one, _) in WRONG.items()}
     cases = {name: one for name, one in cases.items() if name in asked}
     folder = tmp_path_factory.mktemp("networks")
     found = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
@@ -286,6 +303,13 @@ def test_a_planted_fault_is_noticed(said, name):
     found = checks_of(said[name][: one["ranks"]])
     failed = {check for check, events in found.items() if not all(e["passed"] for e in events)}
     assert wanted <= failed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_a_fault_is_noticed_in_every_network(said, name):
+    found = checks_of(said[name][: EVERYWHERE[name]["ranks"]])
+    assert not all(event["passed"] for events in found.values() for event in events)
 
 
 @pytest.mark.long
