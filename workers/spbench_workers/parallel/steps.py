@@ -7,6 +7,7 @@ from collections import deque
 from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
+from spbench_workers.models.imported.gathered_time import GATHERED_TIME
 from spbench_workers.parallel.engine import Engine, Logits
 from spbench_workers.parallel.memory_shares import Activations
 from spbench_workers.parallel.pipeline.phases import PHASES
@@ -44,12 +45,14 @@ class Steps:
         self._seconds: list[dict[str, float]] = []
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
+        self._gathered: list[float] = []
         self._answers: deque[tuple[int, Logits]] = deque(maxlen=MOST_JUDGED)
 
     def take(self) -> None:
         """Take a step."""
         engine, phases = self._engine, self._engine.phases
         before, total, sent = dict(phases.seconds), phases.total, self._sent()
+        gathered = GATHERED_TIME.seconds
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
         number = self._next if engine.trainer is not None else self._inferred_now()
@@ -66,6 +69,7 @@ class Steps:
         self._next += 1
         self._seconds.append({name: phases.seconds[name] - before[name] for name in PHASES})
         self._totals.append(phases.total - total)
+        self._gathered.append(GATHERED_TIME.seconds - gathered)
         now = self._sent()
         self._traffic.append((now[0] - sent[0], now[1] - sent[1]))
 
@@ -110,6 +114,8 @@ class Steps:
         context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])
         shares = zip(seconds, totals, strict=True)
         context.samples("bubble", [step["wait"] / total for step, total in shares])
+        if any(self._gathered[-count:]) and not is_gpu(self._engine.plan.device):
+            context.samples("gathered_ms", [one * 1000.0 for one in self._gathered[-count:]])
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
         summing = summed_by(self._engine.plan) if self._engine.trainer is not None else ""

@@ -40,6 +40,12 @@ _METRICS = (
     _phase("allreduce", "sums of gradients and statistics over ranks"),
     _phase("optimizer", "the update of the weights"),
     _phase("bubble", "a rank's wait for other stages, and for the next step"),
+    Metric(
+        "gathered_ms",
+        "ms",
+        "lower",
+        "of a rank's passes, operators on gathered maps of a network of one's own over tiles",
+    ),
     Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
     Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
     Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),

@@ -18,6 +18,7 @@ from spbench_workers.models.imported.counterparts import (
     counterpart_of,
     module_of,
 )
+from spbench_workers.models.imported.gathered_time import begin, end
 from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.model import (
     ImportedPiece,
@@ -141,7 +142,11 @@ class _Building:
             shape, source = self._network.shapes[node], node.all_input_nodes[0]
             return self._graph.call_function(_regrouped, (self._made[source], *shape[:-2]))
         if way is TileWay.GATHERED:
-            return self._cut(node, self._copied(node, self._gathered_inputs(node)))
+            given = self._gathered_inputs(node)
+            first = next(one for one in given if in_tiles(self._network, one))
+            given[first] = self._graph.call_function(begin, (given[first],))
+            made = self._copied(node, given)
+            return self._cut(node, self._graph.call_function(end, (made,)))
         made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
         return self._cut(node, made) if way is TileWay.WHOLE else made
 
