@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
     terminal.press("C-p")
     terminal.wait_for("Search for commands")
     terminal.press("theme: spbench-l", "Enter")
-    time.sleep(0.3)
+    terminal.wait_for("Search for commands", gone=True)
     terminal.press("C-q")
     terminal.wait_for("left with 0")
     assert "spbench-light" in (tmp_path / "console.yaml").read_text()
