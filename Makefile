@@ -17,14 +17,14 @@ help: ## Show the targets
 run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedded MPI
 	$(BIN)/spbench run suites/halo.yaml
 
-test: lint types ## Install what tests need; lint, types, arrows and the tests that this machine can run
+test: $(VENV)/.test ## Install what tests need; lint, types, arrows and the tests that this machine can run
+	$(MAKE) --jobs 2 lint types
 	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(TOGETHER)
 	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BESIDE)
-	$(BIN)/python -m pytest -m "alone and not long"
 
 all: test ## All tests: each command of the docs, each line of the reference scripts, each MPI library
 	$(BIN)/python -m pytest -m "long and not alone" $(BESIDE)
-	$(BIN)/python -m pytest -m "long and alone"
+	$(BIN)/python -m pytest -m alone
 
 unit: $(VENV)/.test ## The fast tests only
 	$(BIN)/python -m pytest tests/unit -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)

@@ -28,6 +28,7 @@ def doctor(hosts: NetHosts, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
     one, two, lost = hosts.hosts
     # the second by a name that only ssh knows

@@ -130,6 +130,7 @@ def test_hosts_reach_the_console_by_tunnels_a_relay_each(hosts: NetHosts, start)
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_ranks_use_the_address_that_they_are_told(hosts: NetHosts, start) -> None:
     """The first one swallows packets; the second is this machine's, on a port of the range."""
     words = ("--console-address", f"192.0.2.1,{hosts.address}", "--port-range", "47000-47040")
@@ -139,6 +140,7 @@ def test_ranks_use_the_address_that_they_are_told(hosts: NetHosts, start) -> Non
     assert running.end().code == 130
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
     slow = hosts.hosts[2]
@@ -168,6 +170,7 @@ def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> 
     assert_gone_everywhere(ended)
 
 
+@pytest.mark.long
 def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
     running = start(LONG).timing()
     os.kill(running.pid_of(2), signal.SIGKILL)

@@ -54,6 +54,7 @@ def wait_until(condition: Callable[[], object], limit: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_corrupted_halo_fails_the_check_on_that_rank_alone(tmp_path: Path) -> None:
     ended = run(HALO, "-k", "uneven", "--inject", "corrupt-halo", home=tmp_path / "home")
     assert ended.code == 1, ended.stderr
@@ -420,6 +421,7 @@ def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> No
     assert job_end["strangers"] >= 3
 
 
+@pytest.mark.long
 def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
     """A launcher that starts every rank as a world of its own: here a plain loop in a script."""
     bin_folder = tmp_path / "bin"

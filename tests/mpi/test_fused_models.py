@@ -11,7 +11,7 @@ from running import answers_of
 from sampling import Sample
 from spbench_core.layout.tiles import Grid, parse_pair
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 CLOSE = 1e-10
 FAR = 1e-3

@@ -77,6 +77,7 @@ def passed(ended):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fio_reads_and_writes_a_file_and_checks_it(tmp_path):
     program("fio")
@@ -100,6 +101,7 @@ def client_and_server(port, *words):
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("udp", [[], ["--udp", "--bitrate", "100M"]], ids=["tcp", "udp"])
 def test_iperf3_measures_the_loopback(udp, tmp_path):

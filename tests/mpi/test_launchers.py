@@ -27,6 +27,8 @@ pytestmark = pytest.mark.mpi
 
 HOST = socket.gethostname()
 LAUNCHERS = ("openmpi", "mpirun_rsh", "hydra", "srun")
+OFTEN = ("hydra", "srun")
+"""Those of every run, where both are tried; the others are long tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +88,10 @@ def run(
 @pytest.mark.parametrize(
     "setup", [pytest.param((), marks=pytest.mark.long), ("export DONE=1 # it's",)]
 )
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "launcher",
+    [one if one in OFTEN else pytest.param(one, marks=pytest.mark.long) for one in LAUNCHERS],
+)
 def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(RANK)

@@ -10,7 +10,7 @@ from mpi.errors import assert_close
 from running import answers_of
 from sampling import Sample
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 CLOSE = 1e-10
 FAR = 1e-3

@@ -52,6 +52,7 @@ def test_a_run_passes(start) -> None:
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
     start(LONG).killed(1, HOST).assert_no_process_left()
 

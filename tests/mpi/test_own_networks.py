@@ -246,12 +246,9 @@ EVERYWHERE = {
 OFTEN = {
     "u-net, 3 stages, as given",
     "u-net, mirrored",
-    "u-net, one normalisation",
     "attention, 2 stages",
     "drop-gradient",
-    "wrong-neighbour",
     "u-net, 2x2 uneven tiles",
-    "many, 3x1 uneven tiles",
     "wrong-neighbour, tiles",
     "segmenter, dice, uneven tiles",
     "chance, uneven tiles",

@@ -13,7 +13,7 @@ from sampling import Sample
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 CLOSE = 1e-9
 FAR = 1e-4

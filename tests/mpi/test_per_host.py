@@ -74,7 +74,8 @@ def test_a_number_is_the_most_hosts_at_once(tmp_path: Path) -> None:
     assert len(ended.case("copy")["samples"]["time_ms"][0]) == 5
 
 
-@pytest.mark.parametrize("at_once", [True, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("at_once", [True, 1])
 def test_a_host_on_which_it_dies_is_named_and_the_others_have_their_figures(
     at_once: bool | int, tmp_path: Path
 ) -> None:

@@ -202,7 +202,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "launcher",
-    ["openmpi", "mpirun_rsh", *(pytest.param(one, marks=LONG) for one in ("hydra", "srun"))],
+    ["openmpi", *(pytest.param(one, marks=LONG) for one in ("mpirun_rsh", "hydra", "srun"))],
 )
 def test_a_program_is_the_launchers_mpi_process(launcher: str, world: Path, tmp_path: Path) -> None:
     suite = suite_with_world(world, tmp_path, np=3)
@@ -217,7 +217,8 @@ def test_a_program_is_the_launchers_mpi_process(launcher: str, world: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "status"), [("dies", 3, "failed"), ("aborts", 7, "error")]
+    ("word", "code", "status"),
+    [("dies", 3, "failed"), pytest.param("aborts", 7, "error", marks=LONG)],
 )
 def test_an_mpi_program_that_breaks_off_is_named(
     word: str, code: int, status: str, world: Path, tmp_path: Path

@@ -71,6 +71,7 @@ def flaky(tmp_path: Path) -> str:
     return str(suite)
 
 
+@pytest.mark.long
 def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -> None:
     ended = run(flaky, "--retries", "3", "--fail-on-flaky", home=tmp_path / "home")
     assert ended.code == 1, ended.stdout + ended.stderr
@@ -87,6 +88,7 @@ def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -
     assert "again, since they did not pass: flake" in ended.stdout
 
 
+@pytest.mark.long
 def test_what_failed_is_run_again_alone(flaky: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     first = run(flaky, home=home)

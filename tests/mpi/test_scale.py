@@ -40,6 +40,7 @@ def scale(
     return ended, {one["of"]: one for one in json.loads(out.read_text())}
 
 
+@pytest.mark.long
 def test_work_that_ranks_share_pays_and_work_that_they_do_not_share_does_not(
     tmp_path: Path,
 ) -> None:
@@ -53,6 +54,7 @@ def test_work_that_ranks_share_pays_and_work_that_they_do_not_share_does_not(
     assert "alone: it pays to 1 rank: from 1 to 2 an added rank brings" in ended.stdout
 
 
+@pytest.mark.long
 def test_only_what_is_selected_goes_over_to_other_ranks(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, one=ALONE, other="exit 1")
     ended, found = scale(suite, tmp_path, "--np", "1,2", "--weak", "-k", "one")

@@ -127,6 +127,7 @@ async def test_keys_keep_their_meaning_where_nothing_is_open(tmp_path):
         await until(pilot, lambda: "File of the new suite:" in shown(app))
 
 
+@pytest.mark.long
 async def test_the_palette_writes_them(tmp_path):
     app = empty(tmp_path)
     async with app.run_test(size=(120, 36)) as pilot:

@@ -31,7 +31,7 @@ SAMPLE = ("first run", "compare with yesterday", "switch the launcher, copy its 
 
 def marked(job):
     alone = [pytest.mark.mpi, pytest.mark.alone] if job.ranks else []
-    again = [] if job.name in SAMPLE else [pytest.mark.long]
+    again = [] if job.name in SAMPLE and not job.ranks else [pytest.mark.long]
     return pytest.param(job, id=job.name, marks=[pytest.mark.timeout(300), *alone, *again])
 
 

@@ -182,6 +182,7 @@ async def test_texts_of_living_consoles_and_damaged_files_are_let_be(tmp_path, s
     assert UnsavedText(**alive).left()
 
 
+@pytest.mark.long
 async def test_a_home_that_cannot_be_written_is_told_once(tmp_path, suite):
     (tmp_path / "home").write_text("no folder")
     app = console(tmp_path, suite=suite)

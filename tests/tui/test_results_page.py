@@ -329,6 +329,7 @@ async def test_a_case_opens_from_what_was_loaded_and_reads_no_file(tmp_path, hom
         await until(pilot, lambda: "Launched by Open MPI" in shown(app))
 
 
+@pytest.mark.long
 async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, home):
     a_run(home, 4, 1.0, suite="other")
     a_run(home, 5, 1.0)

@@ -285,6 +285,7 @@ async def test_the_filter_shows_ranks_that_match_and_escape_shows_all(opened):
         assert not run.page.query_one("#filter").display
 
 
+@pytest.mark.long
 async def test_the_key_for_the_slowest_looks_at_the_order_that_there_is(opened, tmp_path):
     async with opened(WIDE, going_on()) as run:
         await run.until(lambda: len(run.ranks) == 4)
@@ -509,6 +510,7 @@ async def test_wide_letters_of_logs_are_all_shown(opened):
         assert shown(run.app).count("漢") == 200
 
 
+@pytest.mark.long
 async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not_drawn(
     opened, monkeypatch
 ):
@@ -562,6 +564,7 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         await run.sees("sum, repeat 0: ✗ failed, largest error 0.25 (tolerance 0.001): row 7")
 
 
+@pytest.mark.long
 async def test_several_jobs_each_with_its_own_ranks(opened):
     small = made_up("small", np=2)
     events = [
@@ -653,6 +656,7 @@ async def test_cancelled_and_skipped_cases(opened):
         await run.sees("no rank has begun here", "ranks of next")
 
 
+@pytest.mark.long
 async def test_a_run_whose_console_was_killed_is_unfinished(opened):
     async with opened(WIDE, going_on()) as run:
         await run.sees("… running", "Cancel")

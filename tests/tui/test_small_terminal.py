@@ -42,6 +42,7 @@ async def test_questions_and_answers_are_seen(tmp_path, screen, words):
         assert app.screen.region.contains_region(frame)
 
 
+@pytest.mark.long
 async def test_the_form_has_its_buttons(suite):
     app = opened(suite)
     async with app.run_test(size=SMALL) as pilot:

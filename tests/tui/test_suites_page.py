@@ -386,6 +386,7 @@ async def test_a_text_with_errors_is_not_run_and_one_that_changed_is_saved_first
         assert "np: 3" in suite.read_text()
 
 
+@pytest.mark.long
 async def test_readonly_shows_all_and_changes_nothing(suite):
     app = opened(suite, readonly=True)
     async with app.run_test(size=SIZE) as pilot:
