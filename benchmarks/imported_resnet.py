@@ -60,11 +60,9 @@ def measured(size: int, *, reverse: bool) -> dict[str, float]:
     both = (("ours", OURS), ("imported", IMPORTED))
     cases = []
     for layout, params in LAYOUTS.items():
-        of_one = params["scheme"] == "sequential"
-        given = {key: value for key, value in shared.items() if not (of_one and key == "baseline")}
         for word, case in reversed(both) if reverse else both:
             name = f"{word} {layout}".replace(" ", "-")
-            cases.append(case | {"name": name, "params": case["params"] | given | params})
+            cases.append(case | {"name": name, "params": case["params"] | shared | params})
     suite = {"schema": "spbench.suite/1", "name": "suite", "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
         path, report = Path(folder) / "suite.json", Path(folder) / "report.json"

@@ -312,6 +312,12 @@ class Dropping(nn.Module):
             pooled = self.layer(pooled[:, None]).flatten(1)
         elif self.by == "batch":
             pooled = self.path(pooled)
+        elif self.by == "product":
+            pooled = functional.scaled_dot_product_attention(
+                *(pooled[:, None],) * 3, dropout_p=0.1
+            ).flatten(1)
+        elif self.by == "rrelu":
+            pooled = functional.rrelu(pooled, training=self.training)
         elif self.by == "noise":
             pooled = pooled + torch.rand_like(pooled)
         return self.head(pooled)
@@ -358,6 +364,11 @@ class Tied(nn.Module):
 def maps() -> nn.Module:
     """Return a network that gives smaller maps, and no logits."""
     return nn.Conv2d(3, 5, 3)
+
+
+def one() -> nn.Module:
+    """Return a network that tells one class of pixels."""
+    return nn.Conv2d(3, 1, 3, padding=1)
 
 
 def frozen() -> nn.Module:

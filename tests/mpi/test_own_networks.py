@@ -115,6 +115,14 @@ RIGHT = {
     "channels last, tiles, replicas": case(
         "ChannelsLast", scheme="sp", split_size=1, grid="1x2", replicas=2
     ),
+    **{
+        f"{name}, tiles, {word}": case(name, scheme="sp", split_size=1, grid="2x1", **params)
+        for name in ("Resizing", "Padding", "ChannelsLast")
+        for word, params in (
+            ("bf16", {"precision": "bf16"}),
+            ("channels_last", {"memory_format": "channels_last"}),
+        )
+    },
     # What is dropped is the same everywhere.
     "chance, one process": case("Chance", scheme="sequential", parts=2),
     "chance, 3 stages": case("Chance", split_size=3, parts=2),

@@ -157,6 +157,11 @@ class Model:
         return self.flows[-1][0].shape[1:] != (1, 1)
 
     @property
+    def targets(self) -> int:
+        """The number of targets of an image: its one class, or one for each pixel."""
+        return self.image.height * self.image.width if self.segments else 1
+
+    @property
     def parameters(self) -> int:
         """The trainable parameters of all layers."""
         return sum(count.parameters for count in self.counts)

@@ -74,12 +74,13 @@ class MaskedFolder:
             if image.mode not in _MODES:
                 raise ValueError(f"a mask has a number a pixel, and this one is {image.mode}")
             classes = _nearest(image, self._size, box)
-        largest = int(classes.max(initial=0))
-        if largest >= self._num_classes:
-            raise CannotRunError(
-                f"{file} has the class {largest}, and the network has {self._num_classes}, from 0: "
-                "change the mask, or give the network more"
-            )
+        ends = int(classes.min(initial=0)), int(classes.max(initial=0))
+        for one in ends:
+            if not 0 <= one < self._num_classes:
+                raise CannotRunError(
+                    f"{file} has the class {one}, and the network has {self._num_classes}, from 0: "
+                    "change the mask, or give the network more"
+                )
         return classes
 
 

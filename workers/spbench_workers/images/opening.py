@@ -92,7 +92,9 @@ def open_images(
     open_data = _masked_set if masked else _data_set
     data = open_data(app, _path(app, datapath), num_classes, (image.height, image.width))
     shuffle = Shuffle(len(data), batch, replicas, seed)
-    return StoredImages(data, shuffle, num_workers=num_workers, dtype=dtype, device=device)
+    return StoredImages(
+        data, shuffle, masked=masked, num_workers=num_workers, dtype=dtype, device=device
+    )
 
 
 def _path(app: str, datapath: str | None) -> Path:

@@ -6,9 +6,9 @@ needs no copy from process to process, and a process that uses MPI must not be f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,8 +20,9 @@ from spbench_workers.images.shuffle import Shuffle
 
 CHANNELS = 3
 """Red, green, blue."""
-_Key = tuple[int, int, Box]
-"""A step, an image's number in the data set, and the box of the image."""
+_Read = Callable[[int, Box], Any]
+_Key = tuple[str, int, int, Box]
+"""``crop`` or ``target``, a step, an image's number in the data set, and the box of the image."""
 
 
 class DataSet(Protocol):
@@ -52,6 +53,7 @@ class StoredImages:
     Args:
         data: The data set.
         shuffle: The order of the images.
+        masked: Whether each pixel has a class, which is read as pixels are.
         num_workers: Threads that prepare the next step's images while a step's are worked on; with
             none they are read when they are asked for.
         dtype: The number format of the pixels, which are computed in fp32, and then converted.
@@ -67,15 +69,17 @@ class StoredImages:
         data: DataSet,
         shuffle: Shuffle,
         *,
+        masked: bool = False,
         num_workers: int = 0,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.count = shuffle.count
+        self.count, self._masked = shuffle.count, masked
         self._data, self._shuffle = data, shuffle
         self._dtype, self._device = dtype, torch.device(device)
         self.step = 0
-        self._background = _Background(data.crop, num_workers) if num_workers else None
+        self._reads: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
+        self._background = _Background(self._reads, num_workers) if num_workers else None
 
     def turn_to(self, step: int) -> None:
         """Give the images of a step from now on."""
@@ -92,7 +96,7 @@ class StoredImages:
         shape = (images[1] - images[0], CHANNELS, *box.shape)
         if box.empty or not shape[0]:
             return torch.empty(shape, dtype=self._dtype, device=self._device)
-        crops = self._crops(replica, images, box)
+        crops = self._read("crop", replica, images, box)
         return torch.from_numpy(np.stack(crops)).to(self._device, self._dtype)
 
     def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
@@ -101,22 +105,29 @@ class StoredImages:
         Raises:
             CannotRunError: They cannot be read.
         """
-        numbers = self._shuffle.images(self.step, replica)[slice(*images)]
-        found = np.asarray([self._data.target(number, box) for number in numbers], np.int64)
-        return sent(torch.from_numpy(found), self._device)
+        if self._masked:
+            found = self._read("target", replica, images, box)
+        else:
+            numbers = self._shuffle.images(self.step, replica)[slice(*images)]
+            found = [self._data.target(number, box) for number in numbers]
+        return sent(torch.from_numpy(np.asarray(found, np.int64)), self._device)
 
     def close(self) -> None:
         """End the threads that prepare images."""
         if self._background is not None:
             self._background.close()
 
-    def _crops(self, replica: int, images: Interval, box: Box) -> list[Pixels]:
+    def _read(self, word: str, replica: int, images: Interval, box: Box) -> list[Any]:
+        """Return the crops of some images, or their masks, and have the next step's read."""
         here, ahead = (
-            [(step, number, box) for number in self._shuffle.images(step, replica)[slice(*images)]]
+            [
+                (word, step, number, box)
+                for number in self._shuffle.images(step, replica)[slice(*images)]
+            ]
             for step in (self.step, self.step + 1)
         )
         if self._background is None:
-            return [self._data.crop(number, box) for _, number, box in here]
+            return [self._reads[word](number, box) for _, _, number, box in here]
         # A rank asks for the same box and the same places in each step.
         for key in (*here, *ahead):
             self._background.prepare(key)
@@ -124,26 +135,26 @@ class StoredImages:
 
 
 class _Background:
-    """Crops that threads prepare, by step, number of the image, and box."""
+    """Crops and masks that threads prepare, by step, number of the image, and box."""
 
-    def __init__(self, crop: Callable[[int, Box], Pixels], workers: int) -> None:
-        self._crop = crop
+    def __init__(self, reads: Mapping[str, _Read], workers: int) -> None:
+        self._reads = reads
         self._pool = ThreadPoolExecutor(workers, "images")
-        self._under_way: dict[_Key, Future[Pixels]] = {}
+        self._under_way: dict[_Key, Future[Any]] = {}
 
     def prepare(self, key: _Key) -> None:
-        """Start to prepare a crop, unless it is in work or done."""
+        """Start to prepare one, unless it is in work or done."""
         if key not in self._under_way:
-            _, number, box = key
-            self._under_way[key] = self._pool.submit(self._crop, number, box)
+            word, _, number, box = key
+            self._under_way[key] = self._pool.submit(self._reads[word], number, box)
 
-    def take(self, key: _Key) -> Pixels:
-        """Wait for a crop, return it, and forget it."""
+    def take(self, key: _Key) -> Any:
+        """Wait for one, return it, and forget it."""
         return self._under_way.pop(key).result()
 
     def keep(self, steps: tuple[int, ...]) -> None:
-        """Drop the crops of other steps."""
-        for key in [key for key in self._under_way if key[0] not in steps]:
+        """Drop those of other steps."""
+        for key in [key for key in self._under_way if key[1] not in steps]:
             self._under_way.pop(key).cancel()
 
     def close(self) -> None:

@@ -279,7 +279,7 @@ class Engine:
             keeps_input_gradients=keeps_input_gradients,
             memory_format=plan.memory_format,
             later_weights=plan.schedule == ZERO_BUBBLE,
-            loss=Loss(plan.loss, data.height * data.width if plan.model.segments else 1, tiles),
+            loss=Loss(plan.loss, plan.model.targets, tiles),
         )
 
     def _order(self, learns: bool) -> tuple[Task, ...]:

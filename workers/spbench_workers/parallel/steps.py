@@ -46,7 +46,7 @@ class Steps:
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
         self._gathered: list[float] = []
-        self._answers: deque[tuple[int, Logits]] = deque(maxlen=MOST_JUDGED)
+        self._answers: deque[tuple[int, Logits]] = deque(maxlen=_judged(engine.plan))
 
     def take(self) -> None:
         """Take a step."""
@@ -60,7 +60,7 @@ class Steps:
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:
-            self._keep(number, engine.evaluate())
+            self._answers.append((number, engine.evaluate()))
         elif self._next == self._begun < self._first:
             with self.activations.counted():
                 engine.step()
@@ -80,18 +80,9 @@ class Steps:
     def inferred(self, count: int) -> list[tuple[int, Logits]]:
         """Return the last ``count`` steps, each with its logits.
 
-        They are `MOST_JUDGED` at most, and of `MOST_BYTES`: alike on all ranks.
+        They are `MOST_JUDGED` at most, and together of `MOST_BYTES`: alike on all ranks.
         """
         return list(self._answers)[-count:]
-
-    def _keep(self, number: int, logits: Logits) -> None:
-        """Keep a step's logits, and as many of the steps before as there is room for."""
-        model, batches = self._engine.plan.model, self._engine.plan.batches
-        values = sum(batch.size for batch in batches) * model.flows[-1][0].values
-        self._answers.append((number, logits))
-        bytes_each = values * self._engine.plan.dtype.itemsize
-        while len(self._answers) > 1 and len(self._answers) * bytes_each > MOST_BYTES:
-            self._answers.popleft()
 
     def _sent(self) -> tuple[int, int]:
         """Return bytes and messages that this rank has sent so far, of all kinds."""
@@ -121,6 +112,13 @@ class Steps:
         summing = summed_by(self._engine.plan) if self._engine.trainer is not None else ""
         if summing and context.world.rank == 0:
             context.choice("gradient_sum", summing, f"backend {self._engine.plan.backend}")
+
+
+def _judged(plan: ModelPlan) -> int:
+    """Return of how many steps the answers are kept: one at least."""
+    images = sum(batch.size for batch in plan.batches)
+    each = images * plan.model.flows[-1][0].values * plan.dtype.itemsize
+    return max(1, min(MOST_JUDGED, MOST_BYTES // max(1, each)))
 
 
 def summed_by(plan: ModelPlan) -> str:

@@ -38,6 +38,15 @@ def shared_by_tiles(
     return shared
 
 
+def shared_weights(
+    comm: MPI.Intracomm, weight: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return weight and bias of an operator as `shared_by_tiles` does."""
+    own = (weight,) if bias is None else (weight, bias)
+    shared = shared_by_tiles(comm, own)
+    return shared[0], None if bias is None else shared[1]
+
+
 def summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the sum of values over the ranks; its gradient is summed too, as every rank uses it.
 

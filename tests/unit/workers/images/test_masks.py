@@ -9,6 +9,7 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
+from spbench_workers.images.masks import MaskedFolder
 from spbench_workers.images.opening import open_images
 from spbench_workers.images.patterns import PatternImages
 
@@ -140,6 +141,34 @@ def test_a_mask_of_more_classes_or_of_colours_is_told(scans):
     for file in (scans / "masks").rglob("*.png"):
         saved(file, np.zeros((9, 9, 3), np.uint8))
     with pytest.raises(CannotRunError, match="a mask has a number a pixel, and this one is RGB"):
+        opened("medical", scans).targets(0, (0, BATCH), WHOLE)
+
+
+def test_the_next_steps_masks_are_read_meanwhile(scans, monkeypatch):
+    read, whole = [], MaskedFolder.target
+
+    def noted(self, number, box):
+        read.append(number)
+        return whole(self, number, box)
+
+    monkeypatch.setattr(MaskedFolder, "target", noted)
+    images = opened("medical", scans, batch=1, num_workers=1)
+    first = images.targets(0, (0, 1), WHOLE)
+    images.turn_to(1)
+    images.targets(0, (0, 1), WHOLE)
+    images.close()
+    assert len(read) >= 2
+    assert len(set(read[:2])) == 2  # this step's, and the next one's before it was asked for
+    again = opened("medical", scans, batch=1)
+    assert torch.equal(again.targets(0, (0, 1), WHOLE), first)
+
+
+def test_a_class_below_0_is_told(scans):
+    for file in (scans / "masks").rglob("*.png"):
+        file.unlink()
+        mask = np.full((9, 9), -1, np.int32)
+        Image.fromarray(mask).save(file.with_suffix(".tif"))
+    with pytest.raises(CannotRunError, match="has the class -1, and the network has 4, from 0"):
         opened("medical", scans).targets(0, (0, BATCH), WHOLE)
 
 

@@ -1,5 +1,8 @@
 """What becomes of imported operators where images are in tiles."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from mpi4py import MPI
@@ -77,6 +80,15 @@ def test_what_repeats_pixels_fetches_them_where_tiles_do_not_end_at_them():
     # Of 9x11 pixels that are made 18x22: 11 columns have no even halves.
     assert ways == [[TileWay.PIXELS] * 2, [TileWay.TILES, TileWay.PIXELS]]
     assert gathered(uneven, [FOUR]) == []
+
+
+def test_a_network_lives_no_longer_for_what_is_known_of_it():
+    model = network("UNet")
+    ways_of(model.network, FOUR)
+    kept = weakref.ref(model.network)
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 def test_what_is_gathered_is_counted():

@@ -23,7 +23,7 @@ from spbench_workers.images.position_bits import position_bits
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What an operator of chance drops.
+    """The share of numbers that an operator of chance drops, and in which units.
 
     Attributes:
         index: Its number among the network's operators of chance.

@@ -20,7 +20,6 @@ from spbench_workers.spatial.fetched.padded import (
     SpatialPaddedConv2d,
     pads_of,
 )
-from spbench_workers.spatial.fetched.pixelwise import PixelwiseOperator
 from spbench_workers.spatial.fetched.transposed_conv import SpatialConvTranspose2d
 from spbench_workers.spatial.fetched.weighted import (
     SpatialWeightedSums,
@@ -29,6 +28,7 @@ from spbench_workers.spatial.fetched.weighted import (
     resizing_taps,
 )
 from spbench_workers.spatial.group_norm import SpatialGroupNorm
+from spbench_workers.spatial.pixelwise import PixelwiseOperator
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 
@@ -50,7 +50,7 @@ _MODES = "nearest", "nearest-exact", "bilinear"
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What a counterpart is made of.
+    """The parts of a counterpart: the operator of whole images, its sizes, and the tiles.
 
     Attributes:
         module: A copy of the operator of whole images, with its weights; None of a function.
@@ -144,13 +144,13 @@ def _of_function(network: Traced, node: fx.Node, source: fx.Node) -> Counterpart
         mode, known = words.get("mode", "nearest"), not isinstance(factor, fx.Node)
         if mode in _MODES and known and not words.get("antialias"):
             return _resizing(mode, words.get("align_corners"), factor)
-    if node.target in (functional.pad, torch.nn.functional.pad):
+    if node.target is functional.pad:
         words = words_of(node, ("pad", "mode", "value"))
-        pads = words.get("pad")
-        if isinstance(pads, list | tuple) and all(isinstance(one, int) for one in pads):
+        pads = words.get("pad", ())
+        whole = isinstance(pads, list | tuple) and all(isinstance(one, int) for one in pads)
+        if whole and len(pads) in (2, 4):
             sides = (*pads, 0, 0)[:4]
-            if len(pads) in (2, 4):
-                return _pad(sides, words.get("mode", "constant"), words.get("value") or 0.0)
+            return _pad(sides, words.get("mode", "constant"), words.get("value") or 0.0)
     slices = slices_of(node)
     if slices is not None and all(one == slice(None) for one in slices[:2]):
         return _crop(slices[2:], sides_of(network, source))

@@ -35,8 +35,12 @@ _UNITS = {
     "drop_path": "image",
 }
 """Classes and functions of chance that ranks can draw, with what they drop: see `Chance`."""
-_CHANCE = "Dropout", "StochasticDepth", "DropPath", "DropBlock"
+_CHANCE = "Dropout", "StochasticDepth", "DropPath", "DropBlock", "RReLU", "FractionalMaxPool"
 _CHANCE_FUNCTIONS = "dropout", "stochastic_depth", "rand", "drop_path", "bernoulli"
+_OTHER_FUNCTIONS = frozenset(
+    ("rrelu", "rrelu_", "gumbel_softmax", "multinomial", "normal", "normal_", "poisson")
+)
+"""Functions that draw, whose names are parts of others'."""
 _IN_PLACE = {
     operator.iadd: operator.add,
     operator.imul: operator.mul,
@@ -227,16 +231,25 @@ def _draws(module: nn.Module, node: fx.Node) -> tuple[str, float | None, Any] | 
         inner = [share for one in called.modules() if (share := _inner_share(one))]
         return (f"what is in {type(called).__name__}", inner[0], None) if inner else None
     word = _function_name(node.target)
-    if node.op == "call_method":
-        return (word, None, None) if any(one in word for one in _CHANCE_FUNCTIONS) else None
-    if node.op != "call_function" or not any(one in word for one in _CHANCE_FUNCTIONS):
+    if not node.op.startswith("call"):
         return None
+    draws = word in _OTHER_FUNCTIONS or any(one in word for one in _CHANCE_FUNCTIONS)
+    if node.op == "call_method" or not draws:
+        return (word, None, None) if draws or _drops_within(node, word) else None
     words: dict[str, Any] = dict(zip(("p", "mode"), node.args[1:], strict=False))
     words |= node.kwargs
     share = words.get("p", words.get("drop_prob", 0.5))
     always = word in ("dropout", "dropout2d") and not _asks_mode(node)
     known = isinstance(share, float | int) and not always
     return word, float(share) if known else None, words.get("mode")
+
+
+def _drops_within(node: fx.Node, word: str) -> bool:
+    """Return whether a function is given a share to drop, as attention is; or what may be one."""
+    named = [value for name, value in node.kwargs.items() if "dropout" in name]
+    if word == "scaled_dot_product_attention":
+        named += node.args[4:5]
+    return any(value not in (0, False, None) for value in named)
 
 
 def _asks_mode(node: fx.Node) -> bool:

@@ -21,6 +21,9 @@ from spbench_workers.models.imported.cuts import LayerSpan, spans
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute, traced
 
+_CLASSES = 2
+"""The fewest classes between which a loss can tell."""
+
 
 @dataclass(frozen=True, eq=False)
 class ImportedPiece:
@@ -279,6 +282,11 @@ def _check(network: Traced) -> None:
         raise CannotRunError(
             f"network {network.name}: it gives {told}, and must give logits, batch x classes, or "
             f"batch x classes x {image[0]} x {image[1]} to segment"
+        )
+    if shape[0] < _CLASSES:
+        raise CannotRunError(
+            f"network {network.name}: it gives the logits of one class, and cross entropy is 0 "
+            "whatever they are; give one for each of two classes"
         )
     frozen = [name for name, one in network.module.named_parameters() if not one.requires_grad]
     if frozen:

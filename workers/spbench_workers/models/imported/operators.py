@@ -58,7 +58,6 @@ class TileWay(Enum):
     GATHERED = "gathered"
 
 
-_MEANS = functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_avg_pool2d
 _PIXEL_AXES = (2, 3)
 
 
@@ -136,7 +135,7 @@ def _is_mean(network: Traced, node: fx.Node) -> bool:
     module = network.called(node)
     if isinstance(module, nn.AdaptiveAvgPool2d):
         return _is_one(module.output_size)
-    if node.op == "call_function" and node.target in _MEANS:
+    if node.op == "call_function" and node.target is functional.adaptive_avg_pool2d:
         return _is_one(words_of(node, ("output_size",)).get("output_size"))
     if node.target in ("mean", torch.mean):
         axes = words_of(node, ("dim",)).get("dim")

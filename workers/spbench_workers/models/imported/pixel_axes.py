@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from torch import fx
 
@@ -27,9 +27,18 @@ LAST = 1, 2
 """The axes of a map, ``channels x rows x cols``."""
 
 
-@lru_cache(maxsize=16)
+_KNOWN: WeakKeyDictionary[Traced, Mapping[fx.Node, Axes]] = WeakKeyDictionary()
+"""The axes of the networks in being: a network, with its weights, lives no longer for them."""
+
+
 def pixel_axes(network: Traced) -> Mapping[fx.Node, Axes]:
     """Return the axes of all tensors that are in tiles."""
+    if network not in _KNOWN:
+        _KNOWN[network] = _found(network)
+    return _KNOWN[network]
+
+
+def _found(network: Traced) -> Mapping[fx.Node, Axes]:
     found: dict[fx.Node, Axes] = {}
     for node in network.places:
         shape = network.shapes.get(node)

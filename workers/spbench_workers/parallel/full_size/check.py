@@ -211,15 +211,13 @@ class StepCheck:
         if self._training is None or not self._every:
             return
         images = sum(batch.size for batch in plan.batches)
-        image = plan.model.image
-        pixels = image.height * image.width if plan.model.segments else 1
         for place, runner in zip(engine.places, engine.runners, strict=True):
             if place.stage == last:
                 tiles = None
                 if plan.model.segments and plan.layout.stages[last].spatial:
                     ranks = plan.layout.ranks_of(last, place.replica, place.direction)
                     tiles = self._comm(ranks)
-                loss = ExactLoss(plan.loss, pixels, tiles)
+                loss = ExactLoss(plan.loss, plan.model.targets, tiles)
                 words = f"stage {place.stage}", runner, loss, images, engine.arithmetic.scale
                 self._losses.append(LossCheck(*words, self._errors.operators))
 

@@ -25,7 +25,7 @@ from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.training.updates import Updates
 
 _SUMS = 16.0
-"""How many last bits the few sums and roundings of a loss, or of an update, may be off."""
+"""Last bits that the few sums and roundings of a loss, or of an update, may be off."""
 
 
 @dataclass(frozen=True, slots=True)

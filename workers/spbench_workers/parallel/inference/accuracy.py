@@ -63,7 +63,7 @@ def answers_of(
         tuple(step for step, _ in inferred),
         torch.cat([one.double() for one in logits]),
         torch.cat(classes),
-        model.image.height * model.image.width if model.segments else 1,
+        model.targets,
     )
 
 

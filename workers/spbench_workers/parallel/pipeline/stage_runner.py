@@ -260,10 +260,13 @@ class StageRunner:
 
     def _draw(self, micro_batch: int) -> None:
         """Let operators of chance draw for the images of a micro-batch."""
+        if not self._of_chance:
+            return
         part = self._part
         images = tuple((part.replica, index) for index in range(*part.images[micro_batch]))
+        drawn = DrawnImages(part.seed, self._source.step, images)
         for operator in self._of_chance:
-            operator.drawn = DrawnImages(part.seed, self._source.step, images)
+            operator.drawn = drawn
 
     def _inputs(self, micro_batch: int) -> Tensors:
         taken = self._take(self.io.inputs)

@@ -151,6 +151,10 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
             "drop-tile: the last rank has no tile; take scheme sp with split_size 1, or gems_sp"
         )
     convs = [one for one in runner.module.modules() if isinstance(one, SpatialConv2d)]
+    if not convs:
+        raise NothingToSpoilError(
+            "drop-tile: the last rank has no convolution with zeros around its image over tiles"
+        )
     drop_tile_of(max(convs, key=lambda conv: conv.weight.numel()))
 
 

@@ -49,13 +49,13 @@ SLACK = 100.0
 """The factor by which rounding may do more in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6
 MOST_MOVE = MOST_TOLERANCE / 10.0
-"""Where rounding moves results farther than this, a right model may miss the tolerance."""
+"""The farthest that rounding may move results: beyond it a right model may miss the tolerance."""
 SMALL_STEP = 1e-3
 """The largest change of a weight in a small step, over the largest weight."""
 VALIDATION_SCALE = 2.0**8
 """The scale of the loss in fp16 while ranks are compared."""
 FORMAT_SLACK = 2.0
-"""How much farther than one process many ranks may be from float64, in a format of fewer bits: all
+"""The factor by which many ranks may be farther from float64 than one process, in fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
 
 Parts = dict[str, dict[Key, TensorPart]]

@@ -13,7 +13,7 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_workers.device.convolution import convolve
 from spbench_workers.spatial.conv import Pair, window_of
 from spbench_workers.spatial.fetched.box import FetchingOperator, PaddedBox
-from spbench_workers.spatial.gradients import shared_by_tiles
+from spbench_workers.spatial.gradients import shared_weights
 from spbench_workers.spatial.tiling import Tiling
 
 Pads = tuple[int, int, int, int]
@@ -122,17 +122,9 @@ class SpatialPaddedConv2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        own = (self.weight,) if self.bias is None else (self.weight, self.bias)
-        weight, *bias = shared_by_tiles(self._comm, own)
-        return convolve(
-            self._padded.of(tile),
-            weight,
-            bias[0] if bias else None,
-            self._stride,
-            (0, 0),
-            self._dilation,
-            self._groups,
-        )
+        weight, bias = shared_weights(self._comm, self.weight, self.bias)
+        words = self._stride, (0, 0), self._dilation, self._groups
+        return convolve(self._padded.of(tile), weight, bias, *words)
 
 
 def pads_of(conv: nn.Conv2d) -> Pads:

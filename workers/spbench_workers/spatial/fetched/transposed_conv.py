@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.spatial.fetched.box import FetchedBox, FetchingOperator
-from spbench_workers.spatial.gradients import shared_by_tiles
+from spbench_workers.spatial.gradients import shared_weights
 from spbench_workers.spatial.tiling import Tiling
 
 
@@ -60,8 +60,7 @@ class SpatialConvTranspose2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        own = (self.weight,) if self.bias is None else (self.weight, self.bias)
-        weight, *bias = shared_by_tiles(self._comm, own)
+        weight, bias = shared_weights(self._comm, self.weight, self.bias)
         made = functional.conv_transpose2d(
             self._fetch.of(tile),
             weight,
@@ -72,7 +71,7 @@ class SpatialConvTranspose2d(FetchingOperator):
         )
         for axis, (first, count) in enumerate(self._shifts, start=2):
             made = _part(made, axis, first, count)
-        return made + bias[0].to(made.dtype)[:, None, None] if bias else made
+        return made if bias is None else made + bias.to(made.dtype)[:, None, None]
 
 
 class _Axis:

@@ -7,7 +7,7 @@ from mpi4py import MPI
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.spatial.gradients import shared_by_tiles
+from spbench_workers.spatial.gradients import shared_weights
 
 
 class PixelwiseOperator(nn.Module):
@@ -30,13 +30,14 @@ class PixelwiseOperator(nn.Module):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return the operator's values at this rank's pixels."""
-        names, own = zip(*self.named_parameters(), strict=True) if self._parameters else ((), ())
-        shared = dict(zip(names, shared_by_tiles(self._comm, own) if own else (), strict=True))
         (module,) = self._of
-        weight, bias = shared.get("weight"), shared.get("bias")
+        own = self._parameters.get("weight")
+        if own is None:
+            assert isinstance(module, nn.LayerNorm), "others have weights"
+            return functional.layer_norm(tile, module.normalized_shape, eps=module.eps)
+        weight, bias = shared_weights(self._comm, own, self._parameters.get("bias"))
         if isinstance(module, nn.LayerNorm):
             return functional.layer_norm(tile, module.normalized_shape, weight, bias, module.eps)
-        assert weight is not None, "both have one"
         if isinstance(module, nn.PReLU):
             return functional.prelu(tile, weight)
         return functional.linear(tile, weight, bias)
