@@ -123,6 +123,11 @@ RIGHT = {
             ("channels_last", {"memory_format": "channels_last"}),
         )
     },
+    **{
+        f"{name}, 2 stages, bf16": case(name, parts=2, precision="bf16")
+        for name in ("Many", "Attention", "Resizing", "ChannelsLast", "Segmenter")
+    },
+    "attention, 2 stages, fp16": case("Attention", parts=2, precision="fp16"),
     # What is dropped is the same everywhere.
     "chance, one process": case("Chance", scheme="sequential", parts=2),
     "chance, 3 stages": case("Chance", split_size=3, parts=2),

@@ -144,8 +144,18 @@ class Products(TorchFunctionMode, ABC):
         return functional.linear(values, weight, bias)
 
 
+_OTHER_CONVOLUTIONS = frozenset(
+    (
+        *(torch.conv1d, torch.conv3d),
+        *(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
+    )
+)
+
+
 class MixedProducts(Products):
     """Products in mixed precision: convolutions in 16 bits, fully connected layers in the weights'.
+
+    So are transposed and other convolutions, and attention as fully connected layers are.
 
     Args:
         work: The 16-bit format.
@@ -156,6 +166,30 @@ class MixedProducts(Products):
         super().__init__()
         self._work = work
         self._multiplied = work if multiplies(device, work) else torch.float32
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        words = kwargs or {}
+        if function in _OTHER_CONVOLUTIONS:
+            given = (self._rounded(one) if _is_tensor(one) else one for one in args)
+            named = {
+                key: self._rounded(one) if _is_tensor(one) else one for key, one in words.items()
+            }
+            return function(*given, **named).to(self._work)
+        if function is torch.prelu:
+            values, weight = args
+            return function(values, weight.to(values.dtype))
+        if function is functional.multi_head_attention_forward:
+            (values, *others), weights = args, args[5]
+            wide = [one.to(weights.dtype) for one in (values, *others[:2])]
+            made, attention = function(*wide, *others[2:], **words)
+            return made.to(values.dtype), attention
+        return super().__torch_function__(function, types, args, kwargs)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
@@ -174,6 +208,10 @@ class MixedProducts(Products):
 
     def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._work).to(self._multiplied)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def multiplies(device: torch.device, dtype: torch.dtype) -> bool:
