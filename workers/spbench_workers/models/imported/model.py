@@ -148,13 +148,23 @@ def with_shape(
 def with_map_outputs(
     graph: fx.Graph, network: Traced, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
 ) -> None:
-    """End a piece's graph with what it gives: maps, or logits at the end of the network."""
-    last = span.last == len(network.operators)
-    results = [
-        made[node] if last else _as_map(graph, made[node], network.shapes[node])
-        for node in span.outputs
-    ]
+    """End a piece's graph with what it gives: maps, or logits at the end of the network.
+
+    Maps are given in the format in which maps came, as messages carry them: so stages and one
+    process round alike where an operator gives a wider one.
+    """
+    if span.last == len(network.operators):
+        results = [made[node] for node in span.outputs]
+    else:
+        given = next(node for node in graph.nodes if node.op == "placeholder")
+        maps = (_as_map(graph, made[node], network.shapes[node]) for node in span.outputs)
+        results = [graph.call_function(_in_format, (one, given)) for one in maps]
     graph.output(results[0] if len(results) == 1 else tuple(results))
+
+
+def _in_format(values: torch.Tensor, given: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return values in the number format of what was given."""
+    return values.to(given.dtype if isinstance(given, torch.Tensor) else given[0].dtype)
 
 
 def _shaped(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
