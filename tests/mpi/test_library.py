@@ -33,6 +33,13 @@ WRONG = {
     "ranks": (case(3, "UNet", stages=2), "the layout has 2 ranks, and there are 3: start it with"),
     "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
     "stages": (case(2, "UNet", stages=2, members=0), r"rank \d: a stage has at least one rank"),
+    "balance": (case(2, "UNet", stages=2, balance=[1, 2]), r"rank \d: 1,2 has 3 layers, the model"),
+    "loss": (case(1, "UNet", loss="dice"), "rank 0: loss dice is of pixels' classes"),
+    "word": (case(1, "UNet", precision="fp8"), "rank 0: precision 'fp8' is none of fp32, fp64"),
+    "schedule": (
+        case(2, "UNet", grids=["1x2"], schedule="zb-h1"),
+        r"rank \d: schedule zb-h1 cannot be had with grids; take 1f1b",
+    ),
     "targets": (case(1, "UNet", "targets"), r"rank 0: targets have the shape \[5\], and must"),
 }
 

@@ -15,15 +15,17 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout import micro_batches as batches
-from spbench_core.layout.balance import balanced, check_stages
+from spbench_core.layout.balance import balanced, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout, model_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.models.parts import Map
+from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import as_model
 from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.checkpoints import users_weights
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.losses import CROSS_ENTROPY, DICE
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
@@ -36,6 +38,14 @@ Pixels are ``images x channels x rows x cols``. Targets are classes in int64: ``
 box ``images x rows x cols`` for a network that tells the classes of pixels.
 """
 _CHANNELS = 3
+_KNOWN: dict[str, tuple[str | None, ...]] = {
+    "schedule": ("1f1b", "gpipe", "1f1b-deep", ZERO_BUBBLE),
+    "loss": (CROSS_ENTROPY, DICE),
+    "optimizer": ("sgd", "adam", "adamw"),
+    "precision": ("fp32", "fp64", "bf16", "fp16"),
+    "recompute": (None, "stage", "block"),
+}
+"""Arguments that are one of several words."""
 
 
 class ParallelNetwork:
@@ -72,8 +82,8 @@ class ParallelNetwork:
         layout: The ranks' places.
 
     Raises:
-        CannotRunError: There are as many ranks as the layout has not, weights differ from rank to
-            rank, or the network cannot be imported; in one sentence, with the rank.
+        CannotRunError: There are not as many ranks as the layout has, an argument cannot be, the
+            weights differ from rank to rank, or the network cannot be imported; in one sentence.
     """
 
     def __init__(
@@ -105,17 +115,26 @@ class ParallelNetwork:
         model = as_model(traced(type(module).__name__, module, Map(_CHANNELS, *_sides(image_size))))
         self.layout = _layout(stages, grids, members, replicas, comm)
         costs = [float(count.multiply_adds) for count in model.counts]
+        ranks = [stage.ranks for stage in self.layout.stages]
         try:
+            _check_words(schedule, loss, optimizer, precision, recompute)
+            _check_schedule(schedule, recompute, tiled=bool(grids))
+            if loss == DICE and not model.segments:
+                raise ValueError("loss dice is of pixels' classes, and the network tells images'")
             check_stages(stages, len(costs))
             most = max(stage.members for stage in self.layout.stages)
             batches.check_images(batch_size, micro_batches, mirrored=False, members=most)
+            layers = (
+                balanced(costs, ranks)
+                if balance is None
+                else read_balance(",".join(map(str, balance)), stages, len(costs))
+            )
         except ValueError as error:
             raise CannotRunError(f"rank {comm.rank}: {error}") from None
-        ranks = [stage.ranks for stage in self.layout.stages]
         plan = ModelPlan(
             model,
             self.layout,
-            tuple(balance) if balance is not None else balanced(costs, ranks),
+            layers,
             batches.micro_batches(batch_size, micro_batches),
             schedule=schedule,
             seed=seed,
@@ -196,6 +215,23 @@ class _Source:
                 f"rank {self._rank}: {word} have the shape {list(found.shape)}, and must have "
                 f"{list(shape)}"
             )
+
+
+def _check_words(*words: str | None) -> None:
+    """Refuse a word that is none of those that are known, in their order.
+
+    Raises:
+        ValueError: It is none.
+    """
+    for word, (name, known) in zip(words, _KNOWN.items(), strict=True):
+        if word not in known:
+            raise ValueError(f"{name} {word!r} is none of {', '.join(map(str, known))}")
+
+
+def _check_schedule(schedule: str, recompute: str | None, *, tiled: bool) -> None:
+    if schedule == ZERO_BUBBLE and (tiled or recompute is not None):
+        what = "with grids" if tiled else "with recompute"
+        raise ValueError(f"schedule {ZERO_BUBBLE} cannot be had {what}; take 1f1b")
 
 
 def _sides(image_size: int | tuple[int, int]) -> tuple[int, int]:
