@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from spbench_workers.models.imported import example
+
 
 class Block(nn.Module):
     """A residual block that writes into its own maps."""
@@ -47,6 +49,13 @@ class UNet(nn.Module):
         made = self.up1(torch.cat([first, functional.interpolate(made, scale_factor=2)], 1))
         pooled = functional.adaptive_avg_pool2d(made * self.scale, 1)
         return {"out": self.head(torch.flatten(pooled, 1)), "aux": pooled}
+
+
+class Levels(example.UNet):
+    """A U-Net of three levels, whose outer skips pass stages."""
+
+    def __init__(self, width: int = 4, classes: int = 5, segments: bool = False) -> None:
+        super().__init__(width, levels=3, classes=classes, segments=segments)
 
 
 class Segmenter(nn.Module):

@@ -47,6 +47,84 @@ RIGHT = {
     "u-net, channels last": case("UNet", parts=2, memory_format="channels_last"),
     "u-net, evaluation": case("UNet", parts=2, enable_evaluation=True),
     "dense, 3 stages": case("Dense", split_size=3, parts=2, network_args={"growth": 6}),
+    # What a later stage reads goes straight there, or along from stage to stage.
+    "straight": case("Levels", split_size=3, parts=2, skips="straight"),
+    "skips as messages take": case(
+        "Levels", split_size=4, parts=2, baseline=True, balance="measured"
+    ),
+    "along": case("Levels", split_size=3, parts=2, skips="along"),
+    "straight, many micro-batches": case(
+        "Levels", split_size=6, batch_size=24, parts=12, schedule="gpipe", skips="straight"
+    ),
+    "straight, mirrored": case(
+        "Levels", scheme="gems", split_size=4, batch_size=16, parts=4, skips="straight"
+    ),
+    "straight, interleaved": case(
+        "Levels", schedule="interleaved", batch_size=12, parts=6, skips="straight"
+    ),
+    "straight, three rounds": case(
+        "Levels",
+        schedule="interleaved",
+        split_size=9,
+        rounds=3,
+        batch_size=9,
+        parts=9,
+        skips="straight",
+    ),
+    "straight, zero bubble": case(
+        "Levels", schedule="zb-h1", split_size=4, parts=6, batch_size=12, skips="straight"
+    ),
+    "straight, deep": case(
+        "Levels", schedule="1f1b-deep", split_size=5, parts=8, batch_size=8, skips="straight"
+    ),
+    "straight, local_DP": case(
+        "Levels", split_size=3, local_DP="2,1,3", batch_size=12, parts=2, skips="straight"
+    ),
+    "straight, replicas": case(
+        "Levels", split_size=3, replicas=2, sync_batchnorm="replicas", parts=2, skips="straight"
+    ),
+    "straight, tiles": case(
+        "Levels",
+        scheme="sp",
+        spatial_size=2,
+        split_size=3,
+        grid="2x1,1x2",
+        balance="5,4,5",
+        image_size="40x56",
+        parts=2,
+        skips="straight",
+    ),
+    "straight, mirrored tiles": case(
+        "Levels",
+        scheme="gems_sp",
+        split_size=3,
+        grid="1x2",
+        batch_size=8,
+        balance="7,3,4",
+        skips="straight",
+    ),
+    "straight, classes of pixels": case(
+        "Levels",
+        split_size=4,
+        parts=2,
+        batch_size=4,
+        network_args={"segments": True},
+        loss="dice",
+        skips="straight",
+    ),
+    **{
+        f"straight, {word}": case(
+            "Levels", split_size=3, parts=2, batch_size=6, skips="straight", **params
+        )
+        for word, params in (
+            ("stages computed again", {"recompute": "stage"}),
+            ("layers computed again", {"recompute": "block"}),
+            ("bf16", {"precision": "bf16"}),
+            ("channels last", {"memory_format": "channels_last"}),
+            ("evaluation", {"enable_evaluation": True}),
+            ("gloo", {"backend": "gloo"}),
+        )
+    },
     "attention, 2 stages": case("Attention", parts=2),
     "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
     "many, 2 stages": case("Many", parts=2),
@@ -182,6 +260,10 @@ RIGHT = {
 WRONG = {
     "drop-gradient": (case("UNet", "drop-gradient", parts=2), {"grad", "weights"}),
     "wrong-neighbour": (case("Dense", "wrong-neighbour", parts=2), {"output", "loss"}),
+    "wrong-neighbour, of a skip": (
+        case("Levels", "wrong-neighbour", split_size=3, parts=2, skips="straight"),
+        {"output", "loss"},
+    ),
     "skipped-microbatch": (case("Attention", "skipped-microbatch", parts=2), {"grad", "weights"}),
     "tile-batchnorm": (
         case("UNet", "tile-batchnorm", local_DP="2,1", batch_size=6),
@@ -259,6 +341,8 @@ EVERYWHERE = {
 OFTEN = {
     "u-net, 3 stages, as given",
     "u-net, mirrored",
+    "straight, tiles",
+    "wrong-neighbour, of a skip",
     "attention, 2 stages",
     "drop-gradient",
     "u-net, 2x2 uneven tiles",
@@ -305,6 +389,16 @@ def test_every_rank_equals_the_users_module(said, name):
         assert [
             event for several in found.values() for event in several if not event["passed"]
         ] == []
+
+
+@pytest.mark.parametrize("name", each_of([name for name in RIGHT if "straight" in name]))
+def test_skips_went_straight(said, name):
+    (chosen,) = [
+        event["value"]
+        for event in said[name][0]
+        if event["event"] == "choice" and event["name"] == "skips"
+    ]
+    assert chosen.startswith("straight")
 
 
 @pytest.mark.parametrize("name", each_of(WRONG))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import as_model
 from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.checkpoints import users_weights
+from spbench_workers.parallel.chosen_skips import chosen_skips
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.losses import CROSS_ENTROPY, DICE
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
@@ -44,6 +46,7 @@ _KNOWN: dict[str, tuple[str | None, ...]] = {
     "optimizer": ("sgd", "adam", "adamw"),
     "precision": ("fp32", "fp64", "bf16", "fp16"),
     "recompute": (None, "stage", "block"),
+    "skips": ("auto", "straight", "along"),
 }
 """Arguments that are one of several words."""
 
@@ -74,6 +77,8 @@ class ParallelNetwork:
         precision: ``fp32``, ``fp64``, ``bf16`` or ``fp16``.
         recompute: The activations that are computed again in the backward pass, ``stage`` or
             ``block``; None: all are kept.
+        skips: Whether tensors that a later stage than the next one reads go ``straight`` there, or
+            ``along`` from stage to stage; ``auto`` times messages and takes what costs less.
         seed: The seed of dropout.
         device: The device of this rank.
         comm: The ranks.
@@ -107,6 +112,7 @@ class ParallelNetwork:
         weight_decay: float = 0.0,
         precision: Literal["fp32", "fp64", "bf16", "fp16"] = "fp32",
         recompute: Literal["stage", "block"] | None = None,
+        skips: Literal["auto", "straight", "along"] = "auto",
         seed: int = 0,
         device: torch.device | str = "cpu",
         comm: MPI.Intracomm = MPI.COMM_WORLD,
@@ -117,7 +123,7 @@ class ParallelNetwork:
         costs = [float(count.multiply_adds) for count in model.counts]
         ranks = [stage.ranks for stage in self.layout.stages]
         try:
-            _check_words(schedule, loss, optimizer, precision, recompute)
+            _check_words(schedule, loss, optimizer, precision, recompute, skips)
             _check_schedule(schedule, recompute, tiled=bool(grids))
             if loss == DICE and not model.segments:
                 raise ValueError("loss dice is of pixels' classes, and the network tells images'")
@@ -143,6 +149,8 @@ class ParallelNetwork:
             loss=loss,
             recompute=recompute,
         )
+        if stages > 1 and (found := chosen_skips(comm, plan, skips)):
+            plan = replace(plan, straight=found.straight)
         self._source = _Source(plan, batch_size, pixels, targets, comm.rank)
         training = TrainingConfig(optimizer, learning_rate, weight_decay)
         self._engine = Engine(comm, plan, self._source, training)

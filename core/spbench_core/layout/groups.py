@@ -63,8 +63,8 @@ def groups_of(layout: ModelLayout, rank: int, direction: int = 0, round: int = 0
         ),
         holders=_holders(layout, place.stage),
         mirror=_mirror(layout, place, index),
-        previous=_beside(layout, place, place.stage - 1),
-        next=_beside(layout, place, place.stage + 1),
+        previous=ranks_beside(layout, place, place.stage - 1),
+        next=ranks_beside(layout, place, place.stage + 1),
     )
 
 
@@ -85,8 +85,8 @@ def _mirror(layout: ModelLayout, place: Place, index: int) -> RankTuple:
     return tuple(dict.fromkeys(pair))
 
 
-def _beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
-    """Return the ranks of a stage that this place exchanges images with.
+def ranks_beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
+    """Return the ranks of another stage that a place exchanges images with; none if there is none.
 
     Between two stages of equally many members each keeps its share of the images; between others
     each rank of the one stage may hold pixels that any rank of the other needs.

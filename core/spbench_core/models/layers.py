@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,6 +43,14 @@ class Layer(ABC):
     @abstractmethod
     def unnamed(self) -> Layer:
         """Return it without its name: layers that are then equal do the same to equal maps."""
+
+    def reads(self, inputs: int) -> Sequence[int]:
+        """Return which of its inputs it reads itself, by their places: all, if it says no more."""
+        return range(inputs)
+
+    def passes(self, outputs: int) -> Sequence[int | None]:
+        """Return the place among its inputs of each output that is one as it came; else None."""
+        return [None] * outputs
 
     def count(self, flow: Flow) -> Count:
         """Return its trainable parameters, and its multiply-adds for one image."""
@@ -141,6 +150,18 @@ class Model:
         return tuple(
             layer.count(flow) for layer, flow in zip(self.layers, self.flows, strict=False)
         )
+
+    def without(self, first: int, last: int, left_out: Collection[int]) -> Model:
+        """Return it with some tensors left out of what its layers from ``first`` to ``last`` get.
+
+        Args:
+            first: The first of the layers.
+            last: One past the last of them.
+            left_out: The tensors, by their numbers in `routes.TensorTable`, none of which any of
+                these layers reads or makes.
+        """
+        assert not left_out, "only layers that say what they pass on can do without it"
+        return self
 
     def alike(self, index: int) -> tuple[Layer, Flow]:
         """Return what layers that do the same have in common: all but their names."""

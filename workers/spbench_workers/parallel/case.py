@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.model.resolving import model_of
@@ -16,6 +17,7 @@ from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.over_tiles import gathered, gathered_values
 from spbench_workers.models.imported.parameters import network_of
 from spbench_workers.parallel.chosen_balance import chosen_balance
+from spbench_workers.parallel.chosen_skips import chosen_skips
 from spbench_workers.parallel.faster_format import chosen_format
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
@@ -95,10 +97,22 @@ def case_of(context: Context) -> ModelCase:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
+        plan = replace(plan, straight=_straight(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)
     plan = replace(plan, memory_format=chosen_format(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
+
+
+def _straight(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
+    """Return the stages between which skips go straight, and say why. All ranks must call it."""
+    tell = partial(context.progress, "skips")
+    chosen = chosen_skips(context.world.comm, plan, context.params.get("skips"), tell)
+    if chosen is None:
+        return frozenset()
+    if context.world.rank == 0:
+        context.choice("skips", chosen.words, chosen.reason)
+    return chosen.straight
 
 
 def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:

@@ -70,7 +70,9 @@ class Engine:
         self.phases = phases_of(plan.device)
         self.places = plan.layout.places(world.rank)
         self._stage_comm = world.Dup()
-        self._p2p = open_p2p(plan.backend, self._stage_comm, plan.device, tags_of(plan.layout))
+        self._p2p = open_p2p(
+            plan.backend, self._stage_comm, plan.device, tags_of(plan.layout, plan.routes())
+        )
         self._built = [build(world, plan, place) for place in self.places]
         self.stages = tuple(built.module for built in self._built)
         self._tiles = [

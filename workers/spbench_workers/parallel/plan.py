@@ -11,6 +11,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Model
+from spbench_core.models.routes import StageRoutes, stage_routes, tensors_of
 from spbench_workers.device.memory_format import MemoryFormat
 from spbench_workers.parallel.precision.formats import FP32, Precision
 
@@ -44,6 +45,7 @@ class ModelPlan:
             there to show that it is noticed.
         fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
             each operator has its own.
+        straight: The stages, source and target, between which tensors go straight past others.
         recompute: The activations that are computed again, not kept: of a whole ``stage``, or of
             each layer (``block``); None: all are kept.
         recompute_stages: The stages of which they are; None: all.
@@ -64,9 +66,19 @@ class ModelPlan:
     master_comm: bool = False
     statistics: str = "image"
     fused_layers: int = 0
+    straight: frozenset[tuple[int, int]] = frozenset()
     recompute: str | None = None
     recompute_stages: tuple[int, ...] | None = None
     loss: str = "cross_entropy"
+
+    def routes(self) -> StageRoutes:
+        """Return the routes of tensors between its stages."""
+        return stage_routes(tensors_of(self.model), layer_ranges(self.balance), self.straight)
+
+    def model_of(self, stage: int) -> Model:
+        """Return the model without the tensors that go past a stage."""
+        first, last = layer_ranges(self.balance)[stage]
+        return self.model.without(first, last, self.routes().left_out(stage))
 
     def recomputed(self, stage: int) -> str | None:
         """Return which activations of a stage are computed again; None: all are kept."""

@@ -339,6 +339,14 @@ OWN_NETWORK = (
     ),
     Param("save_weights", "text", None, "a file that gets its state_dict after the last step"),
     Param(
+        "skips",
+        "choice",
+        None,
+        "whether tensors that a later stage than the next one reads go straight there, or are "
+        "passed along from stage to stage; auto (default) times messages and takes what costs less",
+        choices=("auto", "straight", "along"),
+    ),
+    Param(
         "strict",
         "bool",
         None,

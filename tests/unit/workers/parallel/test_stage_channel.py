@@ -3,17 +3,20 @@
 The GPU is a stand-in that does its work late; what carries messages reads and writes at once.
 """
 
+import pytest
 import torch
 
 from spbench_core.layout.tiles import Box
+from spbench_core.models.routes import Route
 from spbench_workers.parallel.pipeline.reshard import LocalShard
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel, Way
 from standins.late_device import install
 
 LATE = install()
 HERE = LocalShard((0, 1), (1,), (Box((0, 2), (0, 4)),))
 PEERS = {5: LocalShard((0, 1), (1,), (Box((0, 2), (0, 3)),)), 6: HERE}
 COUNT = 5
+NEXT = Way(Route(0, 1, (1,)), backward=False)
 
 
 class AtOnce:
@@ -35,18 +38,18 @@ class AtOnce:
         return []
 
 
-def way(p2p):
+def channel(p2p):
     late = torch.device("late")
     sizes = [1] * COUNT
     return StageChannel.between(
-        p2p, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
+        NEXT, p2p, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
     )
 
 
 def test_what_leaves_has_been_packed():
     LATE.reset()
     p2p = AtOnce()
-    outgoing = Sender(way(p2p))
+    outgoing = Sender(channel(p2p))
     for turn in range(COUNT):
         values = torch.full((1, 1, 2, 4), float(turn)).to("late") * 2
         outgoing.send([values])
@@ -57,8 +60,18 @@ def test_what_leaves_has_been_packed():
 
 def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
     LATE.reset()
-    incoming = Receiver(way(AtOnce()))
+    incoming = Receiver(channel(AtOnce()))
     incoming.begin()
     taken = [incoming.take()[0] for _ in range(COUNT)]
     assert [one.cpu().unique().tolist() for one in taken] == [[float(n)] for n in range(COUNT)]
     assert LATE.device_wide == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "messages", "sends"),
+    [(0, 1, 9, 2), (0, 2, 9, 5), (1, 4, 9, 8), (1, 4, 6, 6), (0, 9, 1, 2)],
+)
+def test_sends_past_stages_may_be_as_far_ahead_as_those_beside_them(
+    source, target, messages, sends
+):
+    assert Way(Route(source, target, (3,)), backward=True).sends(messages) == sends

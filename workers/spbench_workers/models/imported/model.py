@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import fx, nn
 from spbench_core.layout.tiles import Box
 from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
+from spbench_core.models.routes import tensors_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import DropByPosition
 from spbench_workers.models.imported.cuts import LayerSpan, spans
@@ -200,6 +201,23 @@ class ImportedLayer(Layer):
     def unnamed(self) -> Layer:
         return self
 
+    def reads(self, inputs: int) -> Sequence[int]:
+        used = {node for each in self.piece.operators for node in each.node.all_input_nodes}
+        return [at for at, node in enumerate(self.piece.span.inputs) if node in used]
+
+    def passes(self, outputs: int) -> Sequence[int | None]:
+        places = {node: at for at, node in enumerate(self.piece.span.inputs)}
+        return [places.get(node) for node in self.piece.span.outputs]
+
+    def without(self, inputs: Collection[fx.Node], outputs: Collection[fx.Node]) -> ImportedLayer:
+        """Return it with these left out of what it gets, and those of what it gives."""
+        span = self.piece.span
+        kept = tuple(node for node in span.inputs if node not in inputs)
+        given = tuple(node for node in span.outputs if node not in outputs)
+        flow = tuple(map_of(self.piece.network.shapes[node]) for node in given)
+        piece = replace(self.piece, span=replace(span, inputs=kept, outputs=given))
+        return replace(self, piece=piece, outputs=flow)
+
 
 @dataclass(frozen=True)
 class ImportedModel(Model):
@@ -226,6 +244,24 @@ class ImportedModel(Model):
         network = traced(self.network.name, self.network.module, image)
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
         return as_model(network, cuts[1:])
+
+    def without(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
+        if not left_out:
+            return self
+        nodes = self._nodes(first, left_out)
+        layers = list(self.layers)
+        for index in range(max(first - 1, 0), last):
+            layer = layers[index]
+            assert isinstance(layer, ImportedLayer), "there are no others"
+            layers[index] = layer.without(() if index < first else nodes, nodes)
+        return replace(self, layers=tuple(layers))
+
+    def _nodes(self, layer: int, numbers: Collection[int]) -> set[fx.Node]:
+        """Return the nodes of some of a layer's inputs."""
+        own = self.layers[layer]
+        assert isinstance(own, ImportedLayer), "there are no others"
+        pairs = zip(tensors_of(self).alive[layer], own.piece.span.inputs, strict=True)
+        return {node for number, node in pairs if number in numbers}
 
     def owners(self) -> dict[str, str]:
         """Return the names of parameters and running statistics in the layers, by the user's."""

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import torch
 from mpi4py import MPI
 
-from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import Place
 from spbench_core.layout.tiles import Box
+from spbench_core.models.routes import tensors_of
 from spbench_workers.parallel.full_size.bound import WorstError
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, Way
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.parallel.plan import ModelPlan
 
@@ -33,19 +33,15 @@ class Passage(NamedTuple):
 
     replica: int
     direction: int
-    joint: int
-    backward: bool
+    way: Way
     turn: int
     map: int
     image: int
 
     def __str__(self) -> str:
-        ends = (self.joint + 1, self.joint) if self.backward else (self.joint, self.joint + 1)
-        what = "gradients" if self.backward else "outputs"
         return (
-            f"{what} from stage {ends[0]} to {ends[1]}, replica {self.replica}, "
-            f"direction {self.direction}, micro-batch {self.turn}, image {self.image}, "
-            f"map {self.map}"
+            f"{self.way}, replica {self.replica}, direction {self.direction}, "
+            f"micro-batch {self.turn}, image {self.image}, map {self.map}"
         )
 
 
@@ -59,15 +55,10 @@ class JointSums:
 
     def watch(self, place: Place, runner: StageRunner) -> None:
         """Sum all that a stage's runner sends and receives from now on."""
-        io, joint = runner.io, place.stage
-        if io.outputs is not None:
-            _watch_sender(io.outputs, self._note(self._sent, place, joint, False))
-        if io.input_gradients is not None:
-            _watch_sender(io.input_gradients, self._note(self._sent, place, joint - 1, True))
-        if io.inputs is not None:
-            _watch_receiver(io.inputs, self._note(self._received, place, joint - 1, False))
-        if io.output_gradients is not None:
-            _watch_receiver(io.output_gradients, self._note(self._received, place, joint, True))
+        for sender in runner.io.senders:
+            _watch_sender(sender, self._note(self._sent, place, sender.way))
+        for receiver in runner.io.receivers:
+            _watch_receiver(receiver, self._note(self._received, place, receiver.way))
 
     def compare(self, world: MPI.Intracomm, worst: WorstError) -> None:
         """Compare what arrived here with what was sent. All ranks must call it together."""
@@ -80,11 +71,9 @@ class JointSums:
             if passage not in received:
                 worst.note(1.0, f"{passage}: nothing arrived")
 
-    def _note(
-        self, table: dict[Passage, int], place: Place, joint: int, backward: bool
-    ) -> Callable[[Tensors], None]:
+    def _note(self, table: dict[Passage, int], place: Place, way: Way) -> Callable[[Tensors], None]:
         plan, turn = self._plan, 0
-        flow = plan.model.flows[layer_ranges(plan.balance)[joint + 1][0]]
+        flow = tensors_of(plan.model).flow(way.route.tensors)
         stage = plan.layout.stages[place.stage]
         boxes = [stage.grid.tile(place.tile, data.height, data.width) for data in flow]
         sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
@@ -94,7 +83,7 @@ class JointSums:
             first, _ = MicroBatch((0, sizes[turn])).share(place.member, stage.members)
             for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
                 for image, value in enumerate(_sums(tensor.detach(), box), first):
-                    words = place.replica, place.direction, joint, backward, turn, index, image
+                    words = place.replica, place.direction, way, turn, index, image
                     table[Passage(*words)] = value
             turn += 1
 

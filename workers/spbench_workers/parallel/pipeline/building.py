@@ -56,7 +56,7 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
     builder = _builder_of(plan, place, beside, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
-            plan.model,
+            plan.model_of(place.stage),
             first,
             last,
             builder,

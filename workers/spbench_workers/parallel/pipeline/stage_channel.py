@@ -1,11 +1,18 @@
 """Channels of messages between stages: one message for each micro-batch and pair of ranks.
 
-A message holds one tensor, or the two that a cell passes on. Messages of one kind between two
-stages follow each other in the order of the micro-batches, which sender and receiver know. Two
-receives are posted ahead, and a send is waited for when the second after it is to go, as
-`spbench_core.schedule.step` asks, so that ranks cannot deadlock. Memory is set up once, for the
-largest micro-batch. Data travel as bytes, whatever the number format; those of a GPU through the
-host, except over NCCL.
+A message holds the tensors of one route. Messages of one kind between two stages follow each other
+in the order of the micro-batches, which sender and receiver know. Two receives are posted ahead,
+and a send is waited for when the second after it is to go, as `spbench_core.schedule.step` asks, so
+that ranks cannot deadlock.
+
+A route past other stages has more sends under way: its sender is as many micro-batches ahead as the
+channels from stage to stage let it be. Between neighbours a rank that has sent micro-batch `i`
+knows that the next stage has begun `i - 2`, and so has sent `i - 3`: over `k` stages, that the last
+one has begun `i - 3k + 1`. With so many sends left unwaited for, a route waits for nothing that the
+channels beside it do not wait for.
+
+Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the number
+format; those of a GPU through the host, except over NCCL.
 """
 
 from __future__ import annotations
@@ -15,9 +22,33 @@ from dataclasses import dataclass
 
 import torch
 
+from spbench_core.models.routes import Route
 from spbench_core.schedule.list_scheduling import PENDING
 from spbench_workers.p2p import P2P, Message, Pending
 from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way of a channel's messages: the route, in one of its two directions.
+
+    Attributes:
+        route: The tensors, and the stages at its ends.
+        backward: Whether it is that of gradients, which go back to the route's source.
+    """
+
+    route: Route
+    backward: bool
+
+    def __str__(self) -> str:
+        ends = self.route.source, self.route.target
+        what = "gradients" if self.backward else "outputs"
+        first, last = reversed(ends) if self.backward else ends
+        return f"{what} from stage {first} to {last}"
+
+    def sends(self, messages: int) -> int:
+        """Return how many of a step's messages may be left unwaited for."""
+        return max(PENDING, min(3 * self.route.passed + PENDING, messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +56,7 @@ class StageChannel:
     """A channel of messages that follow each other, as one rank sees it.
 
     Attributes:
+        way: The tensors that it carries, and where.
         p2p: The transport of the messages.
         tag: The tag of all messages of this channel, and of no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
@@ -34,6 +66,7 @@ class StageChannel:
         device: The device of the tensors.
     """
 
+    way: Way
     p2p: P2P
     tag: int
     sizes: tuple[int, ...]
@@ -45,6 +78,7 @@ class StageChannel:
     @classmethod
     def between(
         cls,
+        way: Way,
         p2p: P2P,
         tag: int,
         sizes: Sequence[int],
@@ -54,9 +88,10 @@ class StageChannel:
         dtype: torch.dtype,
         device: torch.device,
     ) -> StageChannel:
-        """Return the channel between this rank and some ranks of a neighbour stage.
+        """Return the channel between this rank and some ranks of another stage.
 
         Args:
+            way: The tensors that it carries, and where.
             p2p: The transport of its messages.
             tag: The tag of its messages.
             sizes: Images of each micro-batch of a step.
@@ -66,6 +101,7 @@ class StageChannel:
             device: The device of the tensors.
         """
         return cls(
+            way,
             p2p,
             tag,
             tuple(sizes),
@@ -75,8 +111,8 @@ class StageChannel:
             device,
         )
 
-    def slots(self) -> list[_Slot]:
-        """Return memory for as many messages as may be under way."""
+    def slots(self, count: int) -> list[_Slot]:
+        """Return memory for so many messages under way."""
         most: dict[int, int] = {}
         for several in self.reshards.values():
             for reshard in several:
@@ -91,7 +127,7 @@ class StageChannel:
                     for peer, values in most.items()
                 }
             )
-            for _ in range(PENDING)
+            for _ in range(count)
         ]
 
 
@@ -127,9 +163,14 @@ class Sender:
 
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
-        self._slots = channel.slots()
+        self._slots = channel.slots(channel.way.sends(len(channel.sizes)))
         self._turn = 0
         self.bytes = self.messages = 0
+
+    @property
+    def way(self) -> Way:
+        """The tensors that it carries, and where."""
+        return self._channel.way
 
     @property
     def buffer_bytes(self) -> int:
@@ -137,12 +178,12 @@ class Sender:
         return sum(slot.bytes for slot in self._slots)
 
     def wait(self) -> None:
-        """Wait until there is memory for the next message: until the last but one has gone."""
-        self._slots[self._turn % PENDING].wait()
+        """Wait until there is memory for the next message: until an earlier one has gone."""
+        self._slots[self._turn % len(self._slots)].wait()
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         """Send a micro-batch's tensors, of this rank's shapes; afterwards they may change."""
-        channel, slot = self._channel, self._slots[self._turn % PENDING]
+        channel, slot = self._channel, self._slots[self._turn % len(self._slots)]
         size = channel.sizes[self._turn % len(channel.sizes)]
         slot.wait()
         for reshard in channel.reshards[size]:
@@ -166,8 +207,13 @@ class Receiver:
 
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
-        self._slots = channel.slots()
+        self._slots = channel.slots(PENDING)
         self._posted = self._taken = 0
+
+    @property
+    def way(self) -> Way:
+        """The tensors that it carries, and where."""
+        return self._channel.way
 
     @property
     def buffer_bytes(self) -> int:

@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 
-from spbench_core.layout.balance import layer_ranges
-from spbench_core.layout.groups import groups_of
+from spbench_core.layout.groups import ranks_beside
 from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.models.routes import Route, StageRoutes
 from spbench_workers.p2p import P2P
 from spbench_workers.parallel.pipeline.reshard import LocalShard, local_shard
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel
-from spbench_workers.parallel.pipeline.stage_runner import StageIO
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel, Way
+from spbench_workers.parallel.pipeline.stage_runner import RouteEnd, StageIO
 from spbench_workers.parallel.plan import ModelPlan
 
 
-def tag_of(layout: ModelLayout, direction: int, boundary: int, *, backward: bool) -> int:
-    """Return the tag of the messages over a stage boundary, in one of its two directions.
+def tag_of(layout: ModelLayout, routes: StageRoutes, direction: int, way: Way) -> int:
+    """Return the tag of the messages of a way.
 
-    In one round a rank has at most one stage of each direction, and the boundaries before and after
-    a stage differ in parity: so of each tag a rank only sends, or only receives. In several rounds
-    the same two ranks may have many stage boundaries between them: each has tags of its own.
+    From stage to stage, in one round a rank has at most one stage of each direction, and the
+    boundaries before and after a stage differ in parity: so of each tag a rank only sends, or only
+    receives. In several rounds the same two ranks may have many stage boundaries between them: each
+    has tags of its own, and so has each route past stages.
 
     Args:
         layout: The ranks.
+        routes: The routes between stages.
         direction: The direction of the pipeline.
-        boundary: The stage boundary, by the index of the stage before it.
-        backward: True for gradients, which go to the stage before; False for outputs.
+        way: The route, and one of its two directions.
     """
-    number = boundary if layout.rounds > 1 else boundary % 2
-    return 4 * direction + 2 * number + backward
+    number = way.route.source if layout.rounds > 1 else way.route.source % 2
+    if way.route.passed:
+        before = len(layout.stages) if layout.rounds > 1 else 2
+        number = before + routes.skips.index(way.route)
+    return 2 * (len(layout.directions) * number + direction) + way.backward
 
 
-def tags_of(layout: ModelLayout) -> tuple[int, ...]:
+def tags_of(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
     """Return the tags of all messages between stages, ascending."""
-    boundaries = range(len(layout.stages) - 1)
-    channels = product(layout.directions, boundaries, (False, True))
-    return tuple(
-        sorted(
-            {
-                tag_of(layout, direction, boundary, backward=back)
-                for direction, boundary, back in channels
-            }
-        )
-    )
+    ways = [Way(route, back) for route, back in product(routes.routes, (False, True))]
+    pairs = product(layout.directions, ways)
+    return tuple(sorted({tag_of(layout, routes, direction, way) for direction, way in pairs}))
 
 
 def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
-    """Return the senders and receivers of a rank's stage; None where no stage is beside it.
+    """Return the senders and receivers of a rank's stage; none where no stage is beside it.
 
     Args:
         p2p: The transport of messages among all ranks of the layout.
@@ -55,41 +51,58 @@ def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
         plan: The model, its layout and its micro-batches.
         place: This rank's place.
     """
-    round = plan.layout.round_of(place.stage)
-    groups = groups_of(plan.layout, rank, place.direction, round)
-    before = after = None
-    if groups.previous:
-        before = _channels_to(p2p, plan, place, place.stage - 1, groups.previous)
-    if groups.next:
-        after = _channels_to(p2p, plan, place, place.stage + 1, groups.next)
+    routes = plan.routes()
+    channels = _Channels(p2p, plan, place, routes)
+    inputs, outputs = routes.inputs(place.stage), routes.outputs(place.stage)
+    into, out_of = routes.into(place.stage), routes.out_of(place.stage)
     return StageIO(
-        inputs=Receiver(before(False)) if before else None,
-        outputs=Sender(after(False)) if after else None,
-        output_gradients=Receiver(after(True)) if after else None,
-        input_gradients=Sender(before(True)) if before else None,
+        inputs=tuple(
+            RouteEnd(Receiver(channels.of(Way(each, False))), _places(each, inputs))
+            for each in into
+        ),
+        outputs=tuple(
+            RouteEnd(Sender(channels.of(Way(each, False))), _places(each, outputs))
+            for each in out_of
+        ),
+        output_gradients=tuple(
+            RouteEnd(Receiver(channels.of(Way(each, True))), _places(each, outputs))
+            for each in out_of
+        ),
+        input_gradients=tuple(
+            RouteEnd(Sender(channels.of(Way(each, True))), _places(each, inputs)) for each in into
+        ),
     )
 
 
-def _channels_to(
-    p2p: P2P, plan: ModelPlan, place: Place, other: int, ranks: tuple[int, ...]
-) -> Callable[[bool], StageChannel]:
-    """Return a function that opens the channel of outputs, or of their gradients (``backward``)."""
-    layout, boundary = plan.layout, min(place.stage, other)
-    flow = plan.model.flows[layer_ranges(plan.balance)[boundary + 1][0]]
-    sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
+def _places(route: Route, tensors: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the places of a route's tensors among all that a stage gets, or gives."""
+    return tuple(tensors.index(number) for number in route.tensors)
 
-    def held(by: Place) -> dict[int, LocalShard]:
-        return {size: local_shard(layout, by, flow, size) for size in set(sizes)}
 
-    mine = held(place)
-    places = {rank: layout.place(rank, place.direction, layout.round_of(other)) for rank in ranks}
-    theirs = {rank: held(there) for rank, there in places.items()}
-    peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
+class _Channels:
+    """The channels of one place of a rank."""
 
-    def channel(backward: bool) -> StageChannel:
-        tag = tag_of(layout, place.direction, boundary, backward=backward)
+    def __init__(self, p2p: P2P, plan: ModelPlan, place: Place, routes: StageRoutes) -> None:
+        self._p2p, self._plan, self._place, self._routes = p2p, plan, place, routes
+        own = (batch.size for batch in plan.batches if batch.direction == place.direction)
+        self._sizes = tuple(own)
+
+    def of(self, way: Way) -> StageChannel:
+        """Return the channel of a way that begins or ends at this place."""
+        plan, layout, place, route = self._plan, self._plan.layout, self._place, way.route
+        flow = self._routes.table.flow(route.tensors)
+
+        def held(by: Place) -> dict[int, LocalShard]:
+            return {size: local_shard(layout, by, flow, size) for size in set(self._sizes)}
+
+        other = route.source if route.target == place.stage else route.target
+        mine, round = held(place), layout.round_of(other)
+        theirs = {
+            rank: held(layout.place(rank, place.direction, round))
+            for rank in ranks_beside(layout, place, other)
+        }
+        peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
+        tag = tag_of(layout, self._routes, place.direction, way)
         return StageChannel.between(
-            p2p, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device
+            way, self._p2p, tag, self._sizes, mine, peers, dtype=plan.dtype, device=plan.device
         )
-
-    return channel

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -42,40 +42,67 @@ class ImageSource(Protocol):
         """Return the class of each image, or of each of a box's pixels, in int64."""
 
 
+End = TypeVar("End", Receiver, Sender)
+
+
 @dataclass(frozen=True, slots=True)
-class StageIO:
-    """The messages of a stage to and from the stages beside it; None where there is none.
+class RouteEnd(Generic[End]):
+    """One end of a route between stages.
 
     Attributes:
-        inputs: Received from the stage before.
-        outputs: Sent to the stage after.
-        output_gradients: Received from the stage after.
-        input_gradients: Sent to the stage before.
+        end: Receives or sends the route's tensors.
+        places: Their places among all that the stage gets, or gives.
     """
 
-    inputs: Receiver | None
-    outputs: Sender | None
-    output_gradients: Receiver | None
-    input_gradients: Sender | None
+    end: End
+    places: tuple[int, ...]
+
+
+Receivers = tuple[RouteEnd[Receiver], ...]
+Senders = tuple[RouteEnd[Sender], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageIO:
+    """The messages of a stage to and from other stages, those beside it first.
+
+    Attributes:
+        inputs: Received from the stages before; none where it is the first.
+        outputs: Sent to the stages after; none where it is the last.
+        output_gradients: Received from the stages after.
+        input_gradients: Sent to the stages before.
+    """
+
+    inputs: Receivers
+    outputs: Senders
+    output_gradients: Receivers
+    input_gradients: Senders
+
+    @property
+    def receivers(self) -> Iterator[Receiver]:
+        """All receiving ends."""
+        return (one.end for one in (*self.inputs, *self.output_gradients))
+
+    @property
+    def senders(self) -> Iterator[Sender]:
+        """All sending ends."""
+        return (one.end for one in (*self.outputs, *self.input_gradients))
 
     @property
     def buffer_bytes(self) -> int:
         """The bytes of the memory of messages."""
-        ends = (self.inputs, self.outputs, self.output_gradients, self.input_gradients)
-        return sum(end.buffer_bytes for end in ends if end is not None)
+        received = sum(one.buffer_bytes for one in self.receivers)
+        return received + sum(one.buffer_bytes for one in self.senders)
 
     def begin(self, learns: bool) -> None:
         """Post a step's first receives."""
-        if self.inputs is not None:
-            self.inputs.begin()
-        if learns and self.output_gradients is not None:
-            self.output_gradients.begin()
+        for one in (*self.inputs, *(self.output_gradients if learns else ())):
+            one.end.begin()
 
     def finish(self) -> None:
         """Wait until all messages have gone."""
-        for sender in (self.outputs, self.input_gradients):
-            if sender is not None:
-                sender.finish()
+        for sender in self.senders:
+            sender.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +214,7 @@ class StageRunner:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes and messages that this rank has sent to other stages."""
-        both = self.io.outputs, self.io.input_gradients
-        senders = [sender for sender in both if sender is not None]
+        senders = list(self.io.senders)
         return sum(one.bytes for one in senders), sum(one.messages for one in senders)
 
     def begin(self, *, learns: bool) -> None:
@@ -208,16 +234,16 @@ class StageRunner:
         self._epoch_correct.add(self._correct)
 
     def forward(self, micro_batch: int) -> None:
-        """Run a micro-batch's forward pass, from the stage before to the next; keep activations."""
+        """Run a micro-batch's forward pass, from stages before to later ones; keep activations."""
         inputs = self._inputs(micro_batch)
-        if self.io.inputs is not None or self._keeps_input_gradients:
+        if self.io.inputs or self._keeps_input_gradients:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
         self._draw(micro_batch)
         with self._phases.of("forward"):
             with self._later.of(micro_batch) if self._later is not None else nullcontext():
                 outputs = self._run(inputs)
-            if self.io.outputs is None:
+            if not self.io.outputs:
                 outputs = (self._loss(outputs[0], micro_batch),)
         self._kept[micro_batch] = inputs, outputs
         self._send(self.io.outputs, outputs)
@@ -227,7 +253,7 @@ class StageRunner:
         inputs = self._inputs(micro_batch)
         with torch.no_grad(), self._phases.of("forward"):
             outputs = self._run(inputs)
-        if self.io.outputs is None:
+        if not self.io.outputs:
             self.logits[micro_batch] = outputs[0]
         self._send(self.io.outputs, outputs)
 
@@ -243,7 +269,7 @@ class StageRunner:
         found = [
             torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs
         ]
-        if self.io.inputs is None:
+        if not self.io.inputs:
             self.image_gradients[micro_batch] = _wide(found[0]) / self._arithmetic.scale
         self._send(self.io.input_gradients, found)
 
@@ -290,21 +316,25 @@ class StageRunner:
         self._correct.append(self.loss_of.correct(logits.detach(), targets))
         return loss * self._arithmetic.scale
 
-    def _take(self, receiver: Receiver | None) -> Tensors | None:
-        if receiver is None:
+    def _take(self, receivers: Receivers) -> Tensors | None:
+        """Return what comes over some routes, in the stage's order; None where there are none."""
+        if not receivers:
             return None
-        with self._phases.of("wait"):
-            receiver.wait()
-        with self._phases.of("join"):
-            return laid_out(receiver.take(), self._memory_format)
+        found: dict[int, torch.Tensor] = {}
+        for one in receivers:
+            with self._phases.of("wait"):
+                one.end.wait()
+            with self._phases.of("join"):
+                taken = laid_out(one.end.take(), self._memory_format)
+                found |= zip(one.places, taken, strict=True)
+        return tuple(found[place] for place in sorted(found))
 
-    def _send(self, sender: Sender | None, tensors: Sequence[torch.Tensor]) -> None:
-        if sender is None:
-            return
-        with self._phases.of("wait"):
-            sender.wait()
-        with self._phases.of("join"), torch.no_grad():
-            sender.send(tensors)
+    def _send(self, senders: Senders, tensors: Sequence[torch.Tensor]) -> None:
+        for one in senders:
+            with self._phases.of("wait"):
+                one.end.wait()
+            with self._phases.of("join"), torch.no_grad():
+                one.end.send([tensors[place] for place in one.places])
 
 
 def part_of(

@@ -86,8 +86,8 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
     """Mix up neighbours: inputs, or halos, of one are taken for those of another."""
-    if runner.io.inputs is not None:
-        _turn_over(runner.io.inputs)
+    if runner.io.inputs:
+        _turn_over(runner.io.inputs[-1].end)  # where skips go straight, the longest of them
     elif stage.spatial:
         Gather.spoil = _turn_halos
     else:
@@ -203,7 +203,7 @@ class _TileDice(Loss):
 def _keep_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
     """Take the Dice coefficient of the last rank's own tile for that of the whole image."""
     loss = runner.loss_of
-    if loss.name != DICE or loss.tiles is None or runner.io.outputs is not None:
+    if loss.name != DICE or loss.tiles is None or runner.io.outputs:
         raise NothingToSpoilError(
             "tile-dice: the last rank has no Dice loss of a tile; take loss dice, scheme sp and "
             "tiles in the last stage"

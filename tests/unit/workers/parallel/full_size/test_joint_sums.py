@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from spbench_core.layout.tiles import Box, Grid
+from spbench_core.models.routes import Route
 from spbench_workers.parallel.full_size.bound import WorstError
 from spbench_workers.parallel.full_size.joints import JointSums, Passage, _sums
+from spbench_workers.parallel.pipeline.stage_channel import Way
 
 WORD = 1 << 64
 WHOLE = Box((0, 6), (0, 7))
@@ -60,10 +62,10 @@ def test_a_last_bit_changes_it():
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
     sums, worst = JointSums(None), WorstError()
-    words = {1: Passage(0, 0, 2, True, 1, 0, 4)}
+    words = {1: Passage(0, 0, Way(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}
     sums.compare(World(), worst)
-    place = "gradients from stage 3 to 2, replica 0, direction 0, micro-batch 1, image 4, map 0"
+    place = "gradients from stage 3 to 1, replica 0, direction 0, micro-batch 1, image 4, map 0"
     assert worst.where == (f"{place}: {why}" if why else "")
     assert bool(worst.error) == bool(why)
