@@ -129,6 +129,27 @@ class Dense(nn.Module):
         return self.head(self.drop(torch.cat(maps, 1).mean((2, 3))))
 
 
+class Norms(nn.Module):
+    """Batch normalisations with momenta of their own, of maps and of vectors."""
+
+    def __init__(self, width: int = 6, classes: int = 5) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            nn.Conv2d(given, width, 3, padding=1) for given in (3, width, width)
+        )
+        self.norms = nn.ModuleList(
+            nn.BatchNorm2d(width, momentum=momentum) for momentum in (0.5, 0.1, 0.03)
+        )
+        self.head, self.last = nn.Linear(width, 8), nn.BatchNorm1d(8, momentum=0.3)
+        self.classify = nn.Linear(8, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = image
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            made = functional.relu(norm(conv(made)))
+        return self.classify(functional.relu(self.last(self.head(made.mean((2, 3))))))
+
+
 class Many(nn.Module):
     """A network of many kinds of operators, those that have counterparts over tiles and others."""
 

@@ -127,6 +127,12 @@ RIGHT = {
     },
     "attention, 2 stages": case("Attention", parts=2),
     "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
+    "norms, 2 stages": case("Norms", parts=2),
+    "norms, mirrored": case("Norms", scheme="gems", batch_size=12, parts=2),
+    "norms, mirrored, one way": case(
+        "Norms", scheme="gems", batch_size=12, parts=3, enable_master_comm_opt=True
+    ),
+    "norms, mirrored tiles": case("Norms", scheme="gems_sp", grid="1x2", batch_size=8),
     "many, 2 stages": case("Many", parts=2),
     # Tiles, even and uneven.
     "u-net, 1x2 tiles": case("UNet", scheme="sp", split_size=1, grid="1x2", strict=True),

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from spbench_core.layout.stages import ModelLayout, Place
+from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.training.gradients import mirrors
 
 
@@ -23,11 +25,14 @@ class FlatStatistics:
 
     Attributes:
         flat: The tensor; the norms' own buffers are views of it. Empty in a stage without norms.
-        keep: The share of them that remains after one more micro-batch: 1 - momentum.
+        keep: The share of each that remains after one more micro-batch: 1 - momentum.
+
+    Raises:
+        CannotRunError: A norm has no momentum.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.norms = [one for one in module.modules() if isinstance(one, nn.BatchNorm2d)]
+        self.norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
         tensors = [
             tensor for norm in self.norms for tensor in (norm.running_mean, norm.running_var)
         ]
@@ -37,10 +42,14 @@ class FlatStatistics:
         for norm in self.norms:
             # Through `data`: autograd keeps them for backward, and would refuse that we change
             # them meanwhile, though in training it does not read them.
-            norm.running_mean, norm.running_var = next(parts).data, next(parts).data
-        (momentum,) = {norm.momentum for norm in self.norms} or {0.0}
-        assert momentum is not None, "a plain mean of all micro-batches is not linear in this way"
-        self.keep = 1.0 - momentum
+            if norm.running_mean is not None:
+                norm.running_mean, norm.running_var = next(parts).data, next(parts).data
+        self.keep = torch.ones_like(self.flat)
+        kept = iter(self.keep.split([tensor.numel() for tensor in found]) if found else ())
+        for norm in self.norms:
+            if norm.running_mean is not None:
+                for _ in range(2):
+                    next(kept).sub_(_momentum(norm))
 
 
 class MirroredStatistics:
@@ -91,7 +100,21 @@ class MirroredStatistics:
         for sharing in self.sharings:
             sharing.sum()
         for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
-            copy.flat.add_(before, alpha=copy.keep**self._count)
+            copy.flat.addcmul_(before, copy.keep**self._count)
             for norm in copy.norms:
-                assert norm.num_batches_tracked is not None, "it comes with the statistics"
-                norm.num_batches_tracked.add_(self._count - own)
+                if norm.num_batches_tracked is not None:
+                    norm.num_batches_tracked.add_(self._count - own)
+
+
+def _momentum(norm: _BatchNorm) -> float:
+    """Return the share of a new micro-batch in a norm's statistics.
+
+    Raises:
+        CannotRunError: It has none: a plain mean of all micro-batches is not linear in this way.
+    """
+    if norm.momentum is None:
+        raise CannotRunError(
+            f"{norm}: mirrored pipelines add up running statistics, which takes a momentum; give "
+            "it one, or take scheme lp"
+        )
+    return norm.momentum
