@@ -159,11 +159,15 @@ def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_p
     words = ("own_networks:UNet", *wide, "--set", "image_size=32", "--batch-sizes", "2")
     done = spbench("profile", *words, *home, cwd=TESTS)
     assert done.returncode == 0, done.stderr
-    layers = json.loads(done.stdout)["layers"]
-    assert [layer["name"] for layer in layers][:2] == ["000_down1_conv1", "001_down2_conv1"]
-    # The skip crosses the cut with the map: 6 channels of 32x32, and 12 and 6 of 16x16 before.
+    profile = json.loads(done.stdout)
+    layers, edges = profile["layers"], profile["edges"]
+    names = [layer["name"] for layer in layers]
+    assert names[:2] == ["000_down1_conv1", "001_down2_conv1"]
+    # A layer's output is what it makes, and the outer skip of 6 channels of 32x32 goes further up.
     assert layers[0]["activation_bytes"] == 2 * 4 * 6 * 32 * 32
-    assert layers[1]["activation_bytes"] == 2 * 4 * (6 * 32 * 32 + 12 * 16 * 16)
+    assert layers[1]["activation_bytes"] == 2 * 4 * 12 * 16 * 16
+    skips = [edge for edge in edges if names.index(edge[1]) - names.index(edge[0]) > 1]
+    assert skips == [["001_down2_conv1", "003_up2_conv1"]]
     (tmp_path / "own.json").write_text(done.stdout)
     suite = tmp_path / "plan.yaml"
     on = ("--global-batch-size", "4", "--micro-batch-size", "1", "--machines", "2")

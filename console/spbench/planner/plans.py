@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from spbench_core.schedule.orders import Schedule
 
 Mode = Literal["hpgo", "best"]
+SkipWay = Literal["straight", "along"]
+"""The way of outputs past stages that do not read them: straight to the one that does, or along
+from stage to stage."""
+STRAIGHT: Final = "straight"
+ALONG: Final = "along"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,8 @@ class PlanStage:
         forward_s: Seconds of one micro-batch's forward pass, shared by the devices, with what its
             messages take of the devices' time.
         backward_s: Seconds of its backward pass likewise, recomputation included.
-        send_s: Seconds until the next stage has its output; as long again for the gradient.
+        send_s: Seconds until the next stage has its inputs, those of stages further up too; as
+            long again for their gradients.
         all_reduce_s: Seconds in which the devices sum their gradients after a step.
         memory_bytes: Peak memory of each of its devices.
         recompute: Whether activations are computed again for the backward pass.
@@ -85,6 +91,7 @@ class Plan:
         single_s: Seconds of the whole batch on one device, whatever its memory.
         stages: In the order of the states.
         baselines: Other ways to train the same.
+        skips: The way of outputs past stages; None where there are none.
     """
 
     mode: Mode
@@ -100,6 +107,7 @@ class Plan:
     single_s: float
     stages: tuple[PlanStage, ...]
     baselines: tuple[Baseline, ...] = ()
+    skips: SkipWay | None = None
 
     @property
     def speedup(self) -> float:

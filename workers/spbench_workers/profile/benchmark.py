@@ -106,6 +106,9 @@ def _tell(
     for place, layer in enumerate(subject.layers):
         parameters = sum(each.numel() * each.element_size() for each in layer.parameters())
         context.metric("parameter_bytes", parameters, layer=subject.names[place])
+    for source, reader in subject.skips:
+        ends = {"layer": subject.names[reader], "source": subject.names[source]}
+        context.metric("skipped_layers", reader - source - 1, **ends)
     for count, used in memory.items():
         rounds = [times for told in every for times in told[count]]
         forward = _typical([times.forward for times in rounds])

@@ -28,7 +28,7 @@ class PassMemory:
     """Bytes of one pass, by layer.
 
     Attributes:
-        activation: The output.
+        activation: The outputs that it makes.
         kept: Tensors kept from forward until backward.
         working: The peak beside these while the layer runs.
     """
@@ -83,10 +83,10 @@ class LayerRow:
         device, memory, passed = images.device, PassMemory(), []
         kept, laps = Kept(self._subject.layers), Laps(device)
         data: Tensors = (images,)
-        for step in self._steps:
+        for place, step in enumerate(self._steps):
             with kept.of(memory.kept), use_of(device) as use:
                 outputs = forward(step, data, laps)
-            memory.activation.append(sum(map(_bytes, outputs)))
+            memory.activation.append(sum(map(_bytes, self._made(place, outputs))))
             memory.working.append(use.peak - use.left)
             passed.append((data, outputs))
             data = _cut_off(outputs)
@@ -98,6 +98,13 @@ class LayerRow:
             memory.working[place] = max(memory.working[place], use.peak)
             gradients = _gradients(inputs)
         return memory
+
+    def _made(self, place: int, outputs: Tensors) -> Tensors:
+        """Return those of a layer's outputs that it makes itself; of the last one the loss."""
+        made = self._subject.made
+        if made is None or place == len(self._steps) - 1:
+            return outputs
+        return tuple(outputs[at] for at in made[place])
 
 
 def _cut_off(outputs: Tensors) -> Tensors:

@@ -16,6 +16,7 @@ from spbench_core.layout.tiles import parse_pair
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
+from spbench_core.models.routes import TensorTable, tensors_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder
@@ -39,6 +40,9 @@ class ProfiledModel:
         parameters: The number of its parameters, counted independently of the layers.
         pixels: Returns the input of a number of images.
         loss: Returns the loss of the last layer's output.
+        made: By layer, which of its outputs it makes, by their places; the others came as they are.
+            None: all of them.
+        skips: Layers, one that makes an output and one that reads it, with others between.
     """
 
     names: tuple[str, ...]
@@ -47,6 +51,8 @@ class ProfiledModel:
     parameters: int
     pixels: Callable[[int], torch.Tensor]
     loss: Loss
+    made: tuple[tuple[int, ...], ...] | None = None
+    skips: tuple[tuple[int, int], ...] = ()
 
 
 def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
@@ -92,7 +98,7 @@ def _of_layers(
         classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
 
-    count = len(model.layers)
+    count, table = len(model.layers), tensors_of(model)
     return ProfiledModel(
         tuple(layer.name for layer in model.layers),
         tuple(built(index, index + 1) for index in range(count)),
@@ -100,7 +106,18 @@ def _of_layers(
         model.parameters,
         pixels,
         loss,
+        tuple(
+            tuple(at for at, number in enumerate(alive) if table.makers[number] == index)
+            for index, alive in enumerate(table.alive[1:])
+        ),
+        _skips(table),
     )
+
+
+def _skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
+    pairs = zip(table.makers, table.readers, strict=True)
+    found = {(maker, reader) for maker, readers in pairs for reader in readers}
+    return tuple(sorted((maker, reader) for maker, reader in found if reader - maker > 1))
 
 
 def _given(name: str, made: object, params: dict[str, Any], device: torch.device) -> ProfiledModel:

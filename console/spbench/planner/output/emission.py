@@ -171,6 +171,8 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
     if len(layout.stages) > 1:
         shares["balance"] = ",".join(map(str, _balance(plan, profile)))
     shares["schedule"] = plan.schedule
+    if plan.skips is not None:
+        shares["skips"] = plan.skips
     if plan.rounds > 1:
         shares["rounds"] = plan.rounds
     if set(members) != {1}:

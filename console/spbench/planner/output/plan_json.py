@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spbench.planner.plans import Mode, Plan, PlanStage
+from spbench.planner.plans import Mode, Plan, PlanStage, SkipWay
 from spbench.suites.settings import json_schema
 from spbench_core.schedule.orders import Schedule
 
@@ -29,7 +29,7 @@ class StagePart(_Part):
     devices: list[int]
     forward_ms: float = Field(description="one micro-batch, shared by the devices")
     backward_ms: float = Field(description="likewise, recomputation included")
-    send_ms: float = Field(description="one micro-batch's output to the next stage")
+    send_ms: float = Field(description="one micro-batch's inputs of the next stage")
     all_reduce_ms: float = Field(description="once a step")
     memory_bytes: float = Field(
         description="the peak of each of its devices, for all stages that they have"
@@ -67,6 +67,10 @@ class PlanFile(_Part):
     rounds: int = Field(description="stages of each device; more than 1 if interleaved")
     pipelines: int = Field(description="side by side; a stage's devices are those of all of them")
     schedule_: Schedule = Field(alias="schedule")
+    skips: SkipWay | None = Field(
+        description="how outputs go past stages that do not read them: straight, or along from "
+        "stage to stage; null where there are none"
+    )
     speedup: float = Field(description="one device's time for the whole batch over the step's")
     step_ms: float
     single_ms: float = Field(description="the whole batch on one device, whatever its memory")
@@ -89,6 +93,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "rounds": plan.rounds,
         "pipelines": plan.pipelines,
         "schedule": plan.schedule,
+        "skips": plan.skips,
         "speedup": plan.speedup,
         "step_ms": 1000.0 * plan.step_s,
         "single_ms": 1000.0 * plan.single_s,

@@ -18,7 +18,8 @@ def headlines(plan: Plan) -> tuple[str, str, str]:
     batches = f"{plan.micro_batches} micro-batch{'es' if plan.micro_batches > 1 else ''}"
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
-        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}, {plan.schedule}",
+        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}, {plan.schedule}"
+        + (f", skips {plan.skips}" if plan.skips else ""),
         f"a batch of {plan.global_batch_size}: {batches} of {plan.micro_batch_size} "
         f"through {pipelines}",
         f"step {milliseconds(plan.step_s)} ms, {plan.speedup:.4g} times as fast as one device "

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from spbench.planner.profile.graph import LayerGraph, bits, build
 from spbench.planner.profile.layers import LayerProfile, Profile
+from spbench.planner.profile.skips import skips_of
 from spbench.planner.profile.states import States, planned, with_sums
 
 MAX_CUTS = 200
@@ -39,12 +40,14 @@ def linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
         downsets.append(mask)
         crossing.append(_crossing(left, graph, mask))
     kept = _thinned(left, order, _undominated(left, order, crossing), crossing, most)
+    chosen = [downsets[at] for at in kept]
     return with_sums(
         left,
         [_name(left.layers[order[at]]) for at in kept],
-        [downsets[at] for at in kept],
+        chosen,
         [(1 << at) - 1 for at in range(len(kept))],
         [crossing[at] for at in kept],
+        skips_of(left, graph, chosen),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spbench.planner.errors import PlannerError
+from spbench.planner.profile.graph import Edge
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.origin import Origin
 from spbench.suites.case import SCHEMA
@@ -17,6 +18,8 @@ from spbench_core.catalog import BENCHMARKS
 BENCHMARK = "model.profile"
 TIMEOUT = 600
 """Seconds for the measurement; ``--set launch.timeout=...`` changes them."""
+SKIPPED = "skipped_layers"
+"""The figure of a layer that reads the output of one further up, its ``source``."""
 _NOT_OF_THE_MODEL = ("model", "batch_sizes", "warmup", "iterations", "seed")
 
 
@@ -70,7 +73,7 @@ def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Prof
         name or params["model"],
         first.batch_size,
         first.layers,
-        tuple((at - 1, at) for at in range(1, len(first.layers))),
+        _edges(case["measurements"], names),
         tuple(also),
         Origin(
             params["model"],
@@ -90,6 +93,8 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], lis
     parameters: dict[str, float] = {}
     for row in rows:
         layer = row["layer"]
+        if row["name"] == SKIPPED:
+            continue
         if row["name"] == "parameter_bytes":
             parameters[layer] = row["value"]
         else:
@@ -98,6 +103,14 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], lis
         for layer, each in figures.items():
             each["parameter_bytes"] = parameters[layer]
     return points, list(parameters)
+
+
+def _edges(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[Edge, ...]:
+    """Return the edges: each layer follows the one before, and may read those further up."""
+    place = {name: at for at, name in enumerate(names)}
+    found = {(at - 1, at) for at in range(1, len(names))}
+    found |= {(place[row["source"]], place[row["layer"]]) for row in rows if row["name"] == SKIPPED}
+    return tuple(sorted(found))
 
 
 def _layers(figures: _Figures, names: Sequence[str]) -> tuple[LayerProfile, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from spbench.planner.profile.graph import bits
 from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.skips import NO_SKIPS, Skips
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class States:
         kept_bytes: What they keep from forward until backward.
         parameter_bytes: Their parameters.
         crossing_bytes: What a cut after each state sends on.
+        skips: The outputs among them that go past states.
     """
 
     profile: Profile
@@ -43,6 +45,7 @@ class States:
     kept_bytes: tuple[float, ...]
     parameter_bytes: tuple[float, ...]
     crossing_bytes: tuple[float, ...]
+    skips: Skips = NO_SKIPS
 
     def __len__(self) -> int:
         return len(self.names)
@@ -94,6 +97,7 @@ def with_sums(
     downsets: Sequence[int],
     ancestors: Sequence[int],
     crossing: Sequence[float],
+    skips: Skips = NO_SKIPS,
 ) -> States:
     """Return states with their sums, each rounded once, so that no order of adding matters."""
 
@@ -113,4 +117,5 @@ def with_sums(
         kept_bytes=sums([layer.kept for layer in layers]),
         parameter_bytes=sums([layer.parameter_bytes for layer in layers]),
         crossing_bytes=tuple(crossing),
+        skips=skips,
     )

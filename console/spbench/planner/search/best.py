@@ -19,7 +19,7 @@ from spbench.planner.plans import Baseline, Plan
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.states import States
-from spbench.planner.search.candidates import stages_of
+from spbench.planner.search.candidates import skips, stages_of
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.exhaustive import shape_count, shapes
 from spbench.planner.search.fitting import fitting
@@ -82,6 +82,7 @@ def search_best(
         single_s=single_s,
         stages=stages_of(cost_model, candidate, scores.times),
         baselines=_baselines(states, cluster, training, single_s),
+        skips=skips(cost_model, candidate.shape, candidate.micro_batch),
     )
 
 

@@ -94,6 +94,7 @@ class Bounded:
         self._count = cost_model.training.global_batch_size // micro_batch
         self._ends = ends
         self._crossing = np.array(cost_model.work(micro_batch).crossing)[list(ends[:-1])]
+        self._arriving = self._bytes_arriving() if cost_model.states.skips.connections else None
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the one with the shortest way."""
@@ -115,10 +116,19 @@ class Bounded:
                 found.append((bound, self._shape(tails, lane, best)))
         return found
 
+    def _bytes_arriving(self) -> Floats:
+        """Return what stages get where skips go straight, by the cut before them, and their end."""
+        np, cost_model = self._np, self._prices
+        past = np.array(cost_model.states.skips.passing_bytes)
+        past *= self._micro_batch / cost_model.states.profile.batch_size
+        spared = past[np.ix_(list(self._ends[:-1]), list(self._ends))]
+        arriving: Floats = np.maximum(self._crossing[:, None] - spared, 0.0)
+        return arriving
+
     def _stacked(self, tails: list[_Tails]) -> tuple[Floats, ...]:
         return tuple(
             self._np.stack([getattr(tail, name) for tail in tails])
-            for name in ("way", "done", "over", "stages")
+            for name in ("way", "done", "over", "stages", "end")
         )
 
     def _nothing(self, lanes: int) -> _Tails:
@@ -141,16 +151,18 @@ class Bounded:
         """Fill in the best stages after a group, by the last state that it has."""
         np = self._np
         rates = self._rates(group, out)
-        sends = self._crossing * rates[:, :1] + rates[:, 1:] * (self._crossing > 0)
-        way, done, over, stages = (each[:, :, 1:] for each in following)
-        sends = sends[:, None, :]
+        way, done, over, stages, end = (each[:, :, 1:] for each in following)
+        count = self._crossing[None, None]
+        if self._arriving is not None:
+            count = self._arriving[np.arange(len(self._crossing)), end]
+        sends = count * rates[:, :1, None] + rates[:, 1:, None] * (count > 0)
         done = done + sends
         period = bounds[:, None]
         if self._deep:
             done = np.where(sends > period * (1.0 + _LEEWAY), np.inf, done)
         best = done.argmin(axis=0)
         lanes, places = self._indices(best)
-        sent = sends[best, 0, places]
+        sent = sends[best, lanes if sends.shape[1] > 1 else 0, places]
         rest.done[:, :-1] = done[best, lanes, places]
         rest.way[:, :-1] = way[best, lanes, places] + 2.0 * sent
         waits = over[best, lanes, places] + 2.0 * sent - (period if self._deep else 0.0)

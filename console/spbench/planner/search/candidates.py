@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import NamedTuple
 
 from spbench.planner.cluster.placement import DeviceGroup
-from spbench.planner.plans import PlanStage
+from spbench.planner.plans import ALONG, STRAIGHT, PlanStage, SkipWay
 from spbench.planner.profile.work import ModelWork
 from spbench.planner.search.cost_model import CostModel, SampleSharing
 from spbench.planner.simulation.memory import DeviceMemory, most_kept
@@ -29,6 +29,10 @@ def _by_memory(schedule: StageSchedule) -> int:
 
 SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_by_memory))
 """In the order of the memory they need: of equally fast ones the first is taken."""
+
+
+_LEAST_PASSED = 3
+"""The fewest stages of which one can be passed."""
 
 
 class Shape(NamedTuple):
@@ -87,17 +91,57 @@ def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
         return None
     spans = shape.spans
     whole = len(spans) == 1
+    straight = skips(cost_model, shape, micro_batch) == STRAIGHT
+    extra = _overheads_past(cost_model, shape) if straight else [0.0] * len(spans)
     found = []
     before = 0.0
     for at, (start, end, group) in enumerate(spans):
         sharing = cost_model.sharing(group, micro_batch)
         send = after = 0.0
         if end < shape.ends[-1]:
-            send = cost_model.send(group, spans[at + 1][2], end, micro_batch)
-            after = cost_model.overhead(group, spans[at + 1][2], end)
+            *span, following = spans[at + 1]
+            send = cost_model.send(
+                group, following, (span[0], span[1]), micro_batch, straight=straight
+            )
+            after = cost_model.overhead(group, following, end)
         each = _pass(cost_model, sharing, group, (start, end), send, again[at], whole)
-        found.append(_with_overhead(each, before + after))
+        found.append(_with_overhead(each, before + after + extra[at]))
         before = after
+    return found
+
+
+def skips(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipWay | None:
+    """Return the way that skip connections take past stages; None where there are none.
+
+    They go straight where that spares the stages between more time in messages than the messages
+    take that there are more.
+    """
+    spans = shape.spans
+    if len(spans) < _LEAST_PASSED or not cost_model.states.skips.connections:
+        return None
+    spared = found = 0.0
+    for (*_, source), (start, end, target) in pairwise(spans):
+        past = cost_model.past(start, end, micro_batch)
+        found += past
+        spared += past * cost_model.links.transfer(source, target).per_byte
+    if not found:
+        return None
+    taken = sum(
+        cost_model.links.transfer(spans[source][2], spans[target][2]).latency
+        + cost_model.links.overhead(spans[source][2], spans[target][2])
+        for source, target in cost_model.ways_past(shape.ends)
+    )
+    return STRAIGHT if taken <= spared else ALONG
+
+
+def _overheads_past(cost_model: CostModel, shape: Shape) -> list[float]:
+    """Return for how long messages past other stages keep each stage's devices from computing."""
+    spans = shape.spans
+    found = [0.0] * len(spans)
+    for ends in cost_model.ways_past(shape.ends):
+        source, target = (spans[at][2] for at in ends)
+        for at in ends:
+            found[at] += cost_model.links.overhead(source, target)
     return found
 
 

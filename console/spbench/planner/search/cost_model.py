@@ -59,6 +59,7 @@ class CostModel:
         self._works: dict[int, ModelWork] = {}
         self._kinds: dict[DeviceGroup, Kinds] = {}
         self._sharings: dict[tuple[Kinds, int], SampleSharing] = {}
+        self._ways_past: dict[tuple[int, ...], set[tuple[int, int]]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
         """Return the seconds of the whole batch on a device of the profile, whatever its memory.
@@ -137,16 +138,41 @@ class CostModel:
                 return recompute
         return None
 
-    def send(self, source: DeviceGroup, target: DeviceGroup, cut: int, micro_batch: int) -> float:
-        """Return the seconds in which a micro-batch's output gets from stage to stage.
+    def send(
+        self,
+        source: DeviceGroup,
+        target: DeviceGroup,
+        span: tuple[int, int],
+        micro_batch: int,
+        *,
+        straight: bool = False,
+    ) -> float:
+        """Return the seconds in which a stage gets its inputs of a micro-batch.
 
         Args:
-            source: The devices of the stage that ends before state ``cut``.
-            target: Those of the next stage.
-            cut: The next stage's first state.
+            source: The devices of the stage before it.
+            target: Its own.
+            span: Its first state, and the state after its last one.
             micro_batch: Samples.
+            straight: Whether what it does not read goes past it. What it gets from stages further
+                up shares its link with what comes from the stage before.
         """
-        return self.links.transfer(source, target).seconds(self.work(micro_batch).crossing[cut])
+        start, end = span
+        count = self.work(micro_batch).crossing[start]
+        if straight:
+            count = max(0.0, count - self.past(start, end, micro_batch))
+        return self.links.transfer(source, target).seconds(count)
+
+    def past(self, start: int, end: int, micro_batch: int) -> float:
+        """Return the bytes of a micro-batch that a stage neither makes nor reads, but crosses."""
+        scale = micro_batch / self.states.profile.batch_size
+        return scale * self.states.skips.past(start, end)
+
+    def ways_past(self, ends: tuple[int, ...]) -> set[tuple[int, int]]:
+        """Return the stages, source and target, between which outputs can go past others."""
+        if ends not in self._ways_past:
+            self._ways_past[ends] = self.states.skips.ways(ends)
+        return self._ways_past[ends]
 
     def overhead(self, source: DeviceGroup, target: DeviceGroup, cut: int) -> float:
         """Return the seconds of both passes of two stages that a message between them takes.

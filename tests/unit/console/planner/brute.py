@@ -52,7 +52,7 @@ class Brute:
             times = [self.stage(size, flag, *span) for span, flag in zip(spans, again, strict=True)]
             if max(f + b for f, b, _ in times) * count >= known:
                 continue
-            sends = [self.send(a, b, size) for a, b in pairwise(spans)]
+            sends = self.sends(spans, size)
             for name in ("gpipe", "1f1b", "1f1b-deep", "zb-h1"):
                 flight = [self.flight(name, at, len(spans), count) for at in range(len(spans))]
                 apart = name == "zb-h1"
@@ -71,7 +71,7 @@ class Brute:
         count = self.batch // size
         if count % groups:
             return inf
-        sends = [self.send(a, b, size) for a, b in pairwise(spans)]
+        sends = self.sends(spans, size)
         found = inf
         for again in product((False, True), repeat=groups):
             flags = again * (len(spans) // groups)
@@ -172,11 +172,34 @@ class Brute:
         plain = self.ring(group, self.states.parameter_bytes[-1])
         return max(min(plain, done - backward), 0.0)
 
-    def send(self, source, target, size):
-        """Both deal the micro-batch in the order of their devices."""
-        count = size / self.states.profile.batch_size * self.states.crossing_bytes[source[1] - 1]
-        if not count:
-            return 0.0
+    def sends(self, spans, size):
+        """All that crosses goes along, or each stage gets what it reads, where that is cheaper."""
+        layers, edges = self.states.profile.layers, self.states.profile.edges
+        scale = size / self.states.profile.batch_size
+        along, straight, spared, taken = [], [], 0.0, 0.0
+        for source, target in pairwise(spans):
+            start, end, _ = target
+            alive = {a for a, b in edges if a < start <= b}
+            read = {a for a, b in edges if a < start <= b < end}
+            crossing, got = (
+                scale * sum(layers[a].activation_bytes for a in each) for each in (alive, read)
+            )
+            rate, latency = self.rate(source, target)
+            along.append(latency + crossing * rate if crossing else 0.0)
+            straight.append(latency + got * rate if got else 0.0)
+            spared += (crossing - got) * rate
+        ways = set()
+        for layer, each in enumerate(layers):
+            used = {layer, *(b for a, b in edges if a == layer)} if each.activation_bytes else set()
+            holders = [
+                at for at, (start, end, _) in enumerate(spans) if used & set(range(start, end))
+            ]
+            ways |= {(a, b) for a, b in pairwise(holders) if b - a > 1}
+        taken = sum(self.rate(spans[a], spans[b])[1] for a, b in ways)
+        return straight if ways and taken <= spared else along
+
+    def rate(self, source, target):
+        """Seconds a byte, and latency; both deal the micro-batch in the order of their devices."""
         mine, theirs = self.pieces(source[2]), self.pieces(target[2])
         out, into, inner, latency = {}, {}, 0.0, 0.0
         for a, b in product(mine, theirs):
@@ -192,7 +215,7 @@ class Brute:
             else:
                 out[a[0]] = out.get(a[0], 0.0) + part / link.bandwidth
                 into[b[0]] = into.get(b[0], 0.0) + part / link.bandwidth
-        return latency + count * max(inner, *out.values(), *into.values(), 0.0)
+        return max(inner, *out.values(), *into.values(), 0.0), latency
 
     @staticmethod
     def one(group):

@@ -45,6 +45,9 @@ def problems(draw):
         each([0.0, 1.0, 20.0, 50.0]),
         each(draw(st.sampled_from([[0.0, 1.0, 40.0], [10.0, 30.0, 50.0]]))),
     )
+    past = [(a, b) for a in range(layers) for b in range(a + 2, layers)]
+    skips = draw(st.lists(st.sampled_from(past), unique=True, max_size=3)) if past else []
+    profile = replace(profile, edges=(*profile.edges, *skips))
     sizes = draw(st.sampled_from([(4,), (2, 2), (1, 1, 1, 1), (1, 3), (3, 1), (2, 1, 1), (1, 2)]))
     memory = draw(st.sampled_from([None, 1000.0, 200.0, 100.0, 60.0]))
     place = cluster(
