@@ -23,6 +23,8 @@ class Link:
         collective: Bytes a second and device in an all-reduce; ``bandwidth`` where it is None.
         overhead_s: Seconds for which a message keeps each of the two devices from computing,
             whatever its size: ``o`` of LogP (Culler et al., PPoPP 1993).
+        copy_bandwidth: Bytes a second at which the two devices copy a message, which keeps them
+            from computing; None: something else moves it.
     """
 
     name: str
@@ -30,9 +32,10 @@ class Link:
     latency_s: float = 0.0
     collective: float | None = None
     overhead_s: float = 0.0
+    copy_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        rates = (self.bandwidth, self.collective)
+        rates = (self.bandwidth, self.collective, self.copy_bandwidth)
         if any(rate is not None and not BANDWIDTHS.has(rate) for rate in rates):
             raise PlannerError(f"the link {self.name} needs bandwidths {BANDWIDTHS}")
         if not (DELAYS_S.has(self.latency_s) and DELAYS_S.has(self.overhead_s)):

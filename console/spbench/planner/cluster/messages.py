@@ -6,6 +6,7 @@ a machine each device sends on its own. An all-reduce is a ring through the devi
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster
@@ -33,6 +34,7 @@ class Links:
         self._cluster = cluster
         self._speeds = [[kind.speed for kind in machine.devices] for machine in cluster.machines]
         self._transfers: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
+        self._overheads: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
         self._reduces: dict[DeviceGroup, MessageCost] = {}
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
@@ -62,10 +64,20 @@ class Links:
             got[b] = got.get(b, 0.0) + part / link.bandwidth
         return MessageCost(max(slowest, *sent.values(), *got.values(), 0.0), latency)
 
-    def overhead(self, source: DeviceGroup, target: DeviceGroup) -> float:
-        """Return for how long a message keeps each device of two groups from computing."""
-        pairs = _overlaps(self._parts(source), self._parts(target))
-        return max(self._cluster.link_of_machines(a, b).overhead_s for a, b, _ in pairs)
+    def overhead(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+        """Return for how long a message keeps each device of two groups from computing.
+
+        The bytes are those of the whole micro-batch, of which a device copies its own share.
+        """
+        key = source, target
+        if key not in self._overheads:
+            pairs = _overlaps(self._parts(source), self._parts(target))
+            links = [self._cluster.link_of_machines(a, b) for a, b, _ in pairs]
+            share = max(1.0 / sum(source.held), 1.0 / sum(target.held))
+            slowest = max(1.0 / (each.copy_bandwidth or math.inf) for each in links)
+            fixed = max(each.overhead_s for each in links)
+            self._overheads[key] = MessageCost(share * slowest, fixed)
+        return self._overheads[key]
 
     def _parts(self, group: DeviceGroup) -> list[Part]:
         """Return the machines of a group with their share of a micro-batch, by speed."""

@@ -38,6 +38,11 @@ class LinkEntry(StrictModel):
     overhead: Delay = Field(
         default=0.0, description="seconds for which a message keeps each device from computing"
     )
+    copy_bandwidth: Bandwidth = Field(
+        default_factory=float,
+        description="bytes a second at which each device copies its messages, in place of "
+        "computing; none if left out",
+    )
     all_reduce: Bandwidth = Field(
         default_factory=float, description="bytes a second and device; bandwidth if left out"
     )
@@ -145,7 +150,14 @@ class ClusterFile(StrictModel):
             for key, each in self.devices.items()
         }
         links = {
-            key: Link(key, each.bandwidth, each.latency, each.all_reduce or None, each.overhead)
+            key: Link(
+                key,
+                each.bandwidth,
+                each.latency,
+                each.all_reduce or None,
+                each.overhead,
+                each.copy_bandwidth or None,
+            )
             for key, each in self.links.items()
         }
         machines = []

@@ -10,6 +10,7 @@
       nvlink: {bandwidth: 25GB/s, latency: 5us}           # latency 0 if left out
       ethernet: {bandwidth: 1GB/s, all_reduce: 3GB/s}     # all_reduce is bandwidth if left out
       sockets: {bandwidth: 1GB/s, overhead: 80us}         # a message's of each device; 0 likewise
+      memory: {bandwidth: 9GB/s, copy_bandwidth: 4GB/s}   # of each device's copies; none likewise
     machines:
       - {name: rack0, devices: {v100: 8}, link: nvlink, count: 2}   # rack0-0 and rack0-1
       - {name: big, devices: {v100: 4, a100: 4}, link: nvlink}

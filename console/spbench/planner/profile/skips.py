@@ -45,16 +45,18 @@ class Skips:
         """Return the bytes that go past a stage from state ``start`` up to ``end``, left out."""
         return self.passing_bytes[start][end] if self.connections else 0.0
 
-    def ways(self, ends: Sequence[int]) -> set[tuple[int, int]]:
-        """Return the stages between which something goes straight, past others.
+    def ways(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
+        """Return the bytes that can go straight past stages, by their stages, source and target.
 
         Args:
             ends: The state after the last one of each stage.
         """
-        found: set[tuple[int, int]] = set()
+        found: dict[tuple[int, int], float] = {}
         for connection in self.connections:
             stages = dict.fromkeys(bisect_right(ends, state) for state in connection.holders)
-            found.update(way for way in pairwise(stages) if way[1] - way[0] > 1)
+            for way in pairwise(stages):
+                if way[1] - way[0] > 1:
+                    found[way] = found.get(way, 0.0) + connection.size
         return found
 
 

@@ -91,23 +91,59 @@ def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
         return None
     spans = shape.spans
     whole = len(spans) == 1
-    straight = skips(cost_model, shape, micro_batch) == STRAIGHT
-    extra = _overheads_past(cost_model, shape) if straight else [0.0] * len(spans)
+    messages = _messages(cost_model, shape, micro_batch)
     found = []
-    before = 0.0
     for at, (start, end, group) in enumerate(spans):
         sharing = cost_model.sharing(group, micro_batch)
-        send = after = 0.0
-        if end < shape.ends[-1]:
-            *span, following = spans[at + 1]
-            send = cost_model.send(
-                group, following, (span[0], span[1]), micro_batch, straight=straight
-            )
-            after = cost_model.overhead(group, following, end)
-        each = _pass(cost_model, sharing, group, (start, end), send, again[at], whole)
-        found.append(_with_overhead(each, before + after + extra[at]))
-        before = after
+        each = _pass(
+            cost_model, sharing, group, (start, end), messages.send_s[at], again[at], whole
+        )
+        found.append(_with_overhead(each, messages.overhead_s[at]))
     return found
+
+
+class _Messages(NamedTuple):
+    """The messages of a micro-batch between stages.
+
+    Attributes:
+        send_s: By stage, the seconds until the next one has its inputs. What it gets from stages
+            further up shares its link with what comes from the stage before it.
+        overhead_s: By stage, for how long they keep its devices from computing.
+    """
+
+    send_s: list[float]
+    overhead_s: list[float]
+
+
+def _messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> _Messages:
+    spans = shape.spans
+    groups = [group for *_, group in spans]
+    made = _Messages([0.0] * len(spans), [0.0] * len(spans))
+    ways: dict[tuple[int, int], float] = {}
+    if skips(cost_model, shape, micro_batch) == STRAIGHT:
+        ways = cost_model.ways_past(shape.ends, micro_batch)
+    for at, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
+        count = cost_model.crossing(start, micro_batch)
+        if ways:
+            count = max(0.0, count - cost_model.past(start, end, micro_batch))
+        made.send_s[at] = cost_model.links.transfer(source, target).seconds(count)
+        further = sum(size for (_, to), size in ways.items() if to == at + 1)
+        _add_overhead(cost_model, groups, made, (at, at + 1), max(0.0, count - further))
+    for way, count in ways.items():
+        _add_overhead(cost_model, groups, made, way, count)
+    return made
+
+
+def _add_overhead(
+    cost_model: CostModel,
+    groups: Sequence[DeviceGroup],
+    made: _Messages,
+    way: tuple[int, int],
+    count: float,
+) -> None:
+    seconds = cost_model.overhead(groups[way[0]], groups[way[1]], count)
+    for at in way:
+        made.overhead_s[at] += seconds
 
 
 def skips(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipWay | None:
@@ -119,30 +155,20 @@ def skips(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipWay | No
     spans = shape.spans
     if len(spans) < _LEAST_PASSED or not cost_model.states.skips.connections:
         return None
+    links = cost_model.links
     spared = found = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
         past = cost_model.past(start, end, micro_batch)
         found += past
-        spared += past * cost_model.links.transfer(source, target).per_byte
+        rates = links.transfer(source, target), links.overhead(source, target)
+        spared += past * sum(rate.per_byte for rate in rates)
     if not found:
         return None
-    taken = sum(
-        cost_model.links.transfer(spans[source][2], spans[target][2]).latency
-        + cost_model.links.overhead(spans[source][2], spans[target][2])
-        for source, target in cost_model.ways_past(shape.ends)
-    )
+    taken = 0.0
+    for way in cost_model.ways_past(shape.ends, micro_batch):
+        source, target = (spans[at][2] for at in way)
+        taken += links.transfer(source, target).latency + links.overhead(source, target).latency
     return STRAIGHT if taken <= spared else ALONG
-
-
-def _overheads_past(cost_model: CostModel, shape: Shape) -> list[float]:
-    """Return for how long messages past other stages keep each stage's devices from computing."""
-    spans = shape.spans
-    found = [0.0] * len(spans)
-    for ends in cost_model.ways_past(shape.ends):
-        source, target = (spans[at][2] for at in ends)
-        for at in ends:
-            found[at] += cost_model.links.overhead(source, target)
-    return found
 
 
 def _with_overhead(each: Pass, seconds: float) -> Pass:

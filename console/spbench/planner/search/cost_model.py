@@ -55,11 +55,11 @@ class CostModel:
     def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
         self.states, self.cluster, self.training = states, cluster, training
         self.links = Links(cluster)
-        self._overheads = any(link.overhead_s for link in cluster.links)
+        self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
         self._kinds: dict[DeviceGroup, Kinds] = {}
         self._sharings: dict[tuple[Kinds, int], SampleSharing] = {}
-        self._ways_past: dict[tuple[int, ...], set[tuple[int, int]]] = {}
+        self._ways_past: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
         """Return the seconds of the whole batch on a device of the profile, whatever its memory.
@@ -138,50 +138,32 @@ class CostModel:
                 return recompute
         return None
 
-    def send(
-        self,
-        source: DeviceGroup,
-        target: DeviceGroup,
-        span: tuple[int, int],
-        micro_batch: int,
-        *,
-        straight: bool = False,
-    ) -> float:
-        """Return the seconds in which a stage gets its inputs of a micro-batch.
-
-        Args:
-            source: The devices of the stage before it.
-            target: Its own.
-            span: Its first state, and the state after its last one.
-            micro_batch: Samples.
-            straight: Whether what it does not read goes past it. What it gets from stages further
-                up shares its link with what comes from the stage before.
-        """
-        start, end = span
-        count = self.work(micro_batch).crossing[start]
-        if straight:
-            count = max(0.0, count - self.past(start, end, micro_batch))
-        return self.links.transfer(source, target).seconds(count)
+    def crossing(self, cut: int, micro_batch: int) -> float:
+        """Return the bytes of a micro-batch that cross the cut before a state."""
+        return self.work(micro_batch).crossing[cut]
 
     def past(self, start: int, end: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that a stage neither makes nor reads, but crosses."""
-        scale = micro_batch / self.states.profile.batch_size
-        return scale * self.states.skips.past(start, end)
+        return self._scale(micro_batch) * self.states.skips.past(start, end)
 
-    def ways_past(self, ends: tuple[int, ...]) -> set[tuple[int, int]]:
-        """Return the stages, source and target, between which outputs can go past others."""
+    def ways_past(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
+        """Return the bytes that can go straight past stages, by their stages, source and target."""
         if ends not in self._ways_past:
             self._ways_past[ends] = self.states.skips.ways(ends)
-        return self._ways_past[ends]
+        scale = self._scale(micro_batch)
+        return {way: scale * count for way, count in self._ways_past[ends].items()}
 
-    def overhead(self, source: DeviceGroup, target: DeviceGroup, cut: int) -> float:
+    def _scale(self, micro_batch: int) -> float:
+        return micro_batch / self.states.profile.batch_size
+
+    def overhead(self, source: DeviceGroup, target: DeviceGroup, count: float) -> float:
         """Return the seconds of both passes of two stages that a message between them takes.
 
         Args:
-            source: The devices of the stage that ends before state ``cut``.
-            target: Those of the next stage.
-            cut: The next stage's first state.
+            source: The devices of one stage.
+            target: Those of the other.
+            count: Bytes of the message; none for nothing.
         """
-        if not self._overheads or not self.work(1).crossing[cut]:
+        if not self._overheads or not count:
             return 0.0
-        return self.links.overhead(source, target)
+        return self.links.overhead(source, target).seconds(count)

@@ -24,8 +24,8 @@ SIX = replace(
 THREE = Shape((2, 4, 6), tuple(DeviceGroup((at,), (at + 1,)) for at in range(3)))
 
 
-def place(latency=0.0, overhead=0.0, devices=3, rate=1e6):
-    link = Link("link", rate, latency, None, overhead)
+def place(latency=0.0, overhead=0.0, devices=3, rate=1e6, copies=None):
+    link = Link("link", rate, latency, None, overhead, copies)
     return Cluster("row", (Machine("m", (DeviceKind("device"),) * devices, link),))
 
 
@@ -54,6 +54,14 @@ def test_a_message_more_keeps_two_devices_from_computing():
     way, _, forward = sends(place(overhead=1e-4))
     assert way == "straight"
     assert forward == pytest.approx([0.002 + 2e-4, 0.002 + 2e-4, 0.002 + 2e-4])
+
+
+def test_copies_keep_the_devices_at_both_ends_from_computing():
+    # Output 1 crosses the first cut, 3 the second one, and 0 goes straight past stage 1.
+    _, _, forward = sends(place(copies=1e6))
+    assert forward == pytest.approx([0.002 + 0.004 + 0.008, 0.002 + 0.004 + 0.005, 0.002 + 0.013])
+    _, _, along = sends(place(copies=1e6, latency=0.1))
+    assert along == pytest.approx([0.002 + 0.012, 0.002 + 0.012 + 0.013, 0.002 + 0.013])
 
 
 def test_a_chain_has_no_skips():
