@@ -53,5 +53,5 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[workers,mpi,serve,test,dev]'
+	$(INSTALL) --editable '.[workers,mpi,serve,networks,test,dev]'
 	touch $@ $(VENV)/.run

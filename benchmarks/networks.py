@@ -1,6 +1,6 @@
 """Check networks of torchvision over stages, mirrored pipelines, replicas and tiles.
 
-    python -m benchmarks.networks --folder FOLDER [--only "resnet18;unet"] [--size 96]
+    python -m benchmarks.networks --folder FOLDER [--only "resnet18;unet"] [--layouts "lp-2"]
 
 Each network is run as a case of ``model.network`` with `validate: full`: two and three stages,
 interleaved, mirrored, replicated, over tiles, and over tiles with a stage. Every rank compares
@@ -13,9 +13,11 @@ for are defined.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -60,6 +62,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "vit_b_16": {"image_size": 96},
     "swin_t": {},
     "maxvit_t": {},
+    "fasterrcnn_mobilenet_v3_large_320_fpn": BARE,
 }
 """Networks of torchvision as they come, without auxiliary outputs, and what they are given."""
 OURS: dict[str, dict[str, Any]] = {
@@ -89,32 +92,35 @@ MOST_GATHERED = 0.05
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argument_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where rows are kept")
     parser.add_argument("--only", default="", help="names with ; between (default: all)")
+    parser.add_argument("--layouts", default="", help="names with ; between (default: all)")
     parser.add_argument("--size", type=int, default=96, help="pixels a side (default: 96)")
     words = parser.parse_args()
     asked = words.only.split(";") if words.only else [*NETWORKS, *OURS]
-    print("| network | " + " | ".join([*LAYOUTS, "gathered"]) + " |")
-    print("| --- |" + " --- |" * (len(LAYOUTS) + 1))
+    layouts = words.layouts.split(";") if words.layouts else list(LAYOUTS)
+    print("| network | " + " | ".join([*layouts, "gathered"]) + " |")
+    print("| --- |" + " --- |" * (len(layouts) + 1))
     words.folder.mkdir(parents=True, exist_ok=True)
     for name in asked:
         kept = words.folder / f"{name}.json"
         if not kept.exists():
-            kept.write_text(json.dumps(row_of(name, LARGER.get(name, words.size))))
-        print(line(name, json.loads(kept.read_text())), flush=True)
+            kept.write_text(json.dumps(row_of(name, LARGER.get(name, words.size), layouts)))
+        print(line(name, json.loads(kept.read_text()), layouts), flush=True)
 
 
-def row_of(name: str, size: int) -> dict[str, Any]:
-    """Run a network in all layouts; return each one's status, or why it cannot be imported."""
+def row_of(name: str, size: int, layouts: Sequence[str]) -> dict[str, Any]:
+    """Run a network in some layouts; return each one's status, or why it cannot be imported."""
     network = EXAMPLE if name in OURS else f"benchmarks.torchvision_networks:{name}"
     arguments = (OURS | NETWORKS)[name]
     given = {"network": network, "network_args": arguments, "image_size": size}
     # What is compared is all that counts: nothing is timed but one step.
     given |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False, "batch_size": 4}
     cases = [
-        {"name": layout, "benchmark": "model.network", "params": given | params}
-        for layout, params in LAYOUTS.items()
+        {"name": layout, "benchmark": "model.network", "params": given | LAYOUTS[layout]}
+        for layout in layouts
     ]
     suite = {"schema": "spbench.suite/1", "name": name, "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
@@ -122,12 +128,24 @@ def row_of(name: str, size: int) -> dict[str, Any]:
         path.write_text(json.dumps(suite))
         command = [sys.executable, "-m", "spbench", "run", str(path), "--headless", "-q"]
         command += ["--home", folder, "--json", str(report)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        errors = _errors_of(command)
         found = json.loads(report.read_text()) if report.exists() else {}
         if not found.get("cases"):
-            return {"why": _sentence(ended.stderr)}
+            return {"why": _sentence(errors)}
     statuses = {case["id"]: _status(case) for case in found["cases"]}
     return {"statuses": statuses, "gathered": gathered_share(network, arguments, size)}
+
+
+def _errors_of(command: Sequence[str]) -> str:
+    """Run a command; return what it says of errors. It ends with this process."""
+    words: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **words) as running:
+        try:
+            _, errors = running.communicate()
+            return str(errors)
+        except BaseException:
+            running.send_signal(signal.SIGINT)  # it ends its ranks, and gives up after a while
+            raise
 
 
 def gathered_share(network: str, arguments: dict[str, Any], size: int) -> dict[str, Any]:
@@ -173,11 +191,11 @@ def _status(case: dict[str, Any]) -> str:
     return str(case["status"]) + (f" ({reason})" if reason else "")
 
 
-def line(name: str, row: dict[str, Any]) -> str:
+def line(name: str, row: dict[str, Any], layouts: Sequence[str]) -> str:
     """Return a row of a Markdown table."""
     if "why" in row:
-        return f"| {name} | {row['why']} |" + " |" * len(LAYOUTS)
-    statuses = [row["statuses"].get(each, "") for each in LAYOUTS]
+        return f"| {name} | {row['why']} |" + " |" * len(layouts)
+    statuses = [row["statuses"].get(each, "") for each in layouts]
     return f"| {name} | " + " | ".join([*statuses, _gathered_words(row["gathered"])]) + " |"
 
 

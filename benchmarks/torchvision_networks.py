@@ -21,4 +21,5 @@ for _name in ("nms", "qnms"):
 def __getattr__(name: str) -> Any:
     from torchvision import models
 
-    return getattr(models, name, None) or getattr(models.segmentation, name)
+    rooms = (models, models.segmentation, models.detection)
+    return getattr(next(room for room in rooms if hasattr(room, name)), name)

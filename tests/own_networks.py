@@ -408,5 +408,10 @@ def frozen() -> nn.Module:
     return made
 
 
+def unbuilt() -> nn.Module:
+    """Fail as torchvision does where its compiled part is of another build of torch."""
+    raise RuntimeError("operator torchvision::nms does not exist")
+
+
 def nothing() -> None:
     """Return no network."""

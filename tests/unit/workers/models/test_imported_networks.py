@@ -177,6 +177,7 @@ def test_arguments_alone_reach_the_callable():
         ("maps", {}, r"it gives maps of \[5, 30, 30\], and must give logits"),
         ("frozen", {}, r"middle.conv1.weight does not learn"),
         ("nothing", {}, r"it returned NoneType, and must return an nn.Module"),
+        ("unbuilt", {}, r"compiled part of torchvision does not load over torch .*: install a"),
         ("absent", {}, r"AttributeError: module 'own_networks' has no attribute 'absent'"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
             made = called_by_name(network, arguments)
         except Exception as error:  # it is the user's own code
             raise CannotRunError(
-                f"network {network}: {place_of(error)}{in_words(error)}"
+                f"network {network}: {place_of(error)}{in_words(error)}{_advice(error)}"
             ) from error
         finally:
             random.setstate(state)
@@ -91,6 +92,17 @@ def in_words(error: BaseException) -> str:
     """Return an error's class and the first line of its text."""
     told = str(error).strip().splitlines() or ["no reason given"]
     return f"{type(error).__name__}: {told[0]}"
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about an error whose text does not say it; empty if nothing is known."""
+    missing = re.match(r"operator (\w+)::\w+ does not exist", str(error))
+    if missing is None:
+        return ""
+    return (
+        f"; the compiled part of {missing[1]} does not load over torch {torch.__version__}: "
+        "install a build of it for this torch"
+    )
 
 
 def place_of(error: BaseException) -> str:
