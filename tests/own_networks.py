@@ -150,6 +150,23 @@ class Norms(nn.Module):
         return self.classify(functional.relu(self.last(self.head(made.mean((2, 3))))))
 
 
+class Written(nn.Module):
+    """A network whose forward pass writes tensors into itself that its state_dict has not."""
+
+    def __init__(self, width: int = 6, classes: int = 5) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, width, 1)
+        self.table = nn.Parameter(torch.linspace(0.5, 1.5, width))
+        self.order = list(range(width))[::-1]
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = functional.relu(self.first(image))
+        made = made * self.table[torch.tensor(self.order)].view(1, -1, 1, 1)
+        made = functional.relu(self.second(made)) + torch.tensor(0.5)
+        return self.head(made.mean((2, 3)))
+
+
 class Many(nn.Module):
     """A network of many kinds of operators, those that have counterparts over tiles and others."""
 

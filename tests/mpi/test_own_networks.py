@@ -133,6 +133,8 @@ RIGHT = {
         "Norms", scheme="gems", batch_size=12, parts=3, enable_master_comm_opt=True
     ),
     "norms, mirrored tiles": case("Norms", scheme="gems_sp", grid="1x2", batch_size=8),
+    "written, 2 stages": case("Written", parts=2),
+    "written, tiles and a stage": case("Written", scheme="sp", grid="1x2", parts=2),
     "many, 2 stages": case("Many", parts=2),
     # Tiles, even and uneven.
     "u-net, 1x2 tiles": case("UNet", scheme="sp", split_size=1, grid="1x2", strict=True),

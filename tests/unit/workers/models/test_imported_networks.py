@@ -21,7 +21,7 @@ from spbench_workers.models.imported.parameters import check
 from spbench_workers.models.imported.state_files import check_format, write_state
 
 IMAGE = Map(3, 32, 32)
-NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking"]
+NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 
 
 def network(name, image=IMAGE, seed=0, **arguments):

@@ -111,7 +111,7 @@ def _tied(network: Traced) -> Iterator[tuple[int, int]]:
                 used.setdefault(id(tensor), []).append(places[node])
         elif node.op == "get_attr":
             found = attribute(network.module, str(node.target))
-            if isinstance(found, torch.Tensor):
+            if isinstance(found, torch.Tensor) and not network.is_constant(node):
                 users = (places[user] for user in node.users if user in places)
                 used.setdefault(id(found), []).extend(users)
     for several in used.values():

@@ -72,15 +72,19 @@ class ImportedPiece:
 
         It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
         """
-        graph, span, drops = fx.Graph(), self.span, dict[str, Any]()
+        graph, span, ours = fx.Graph(), self.span, dict[str, Any]()
         made = with_shape(graph, self.network, span.inputs)
         for each in self.operators:
             for node in each.node.all_input_nodes:
-                if node.op == "get_attr" and node not in made:
+                if node.op != "get_attr" or node in made:
+                    continue
+                if self.network.is_constant(node):
+                    made[node] = with_constant(graph, ours, self.network, node)
+                else:
                     made[node] = graph.node_copy(node)
             if each.node in self.network.chance:
                 path, (source, *_) = f"dropped_{each.node.name}", each.node.all_input_nodes
-                drops[path] = drop_of(self.network, each.node)
+                ours[path] = drop_of(self.network, each.node)
                 made[each.node] = graph.call_module(path, (made[source],))
             else:
                 made[each.node] = graph.node_copy(each.node, made.__getitem__)
@@ -88,9 +92,9 @@ class ImportedPiece:
         root = {
             str(node.target): copied(self.network, str(node.target))
             for node in graph.nodes
-            if node.op in ("call_module", "get_attr") and node.target not in drops
+            if node.op in ("call_module", "get_attr") and node.target not in ours
         }
-        root |= drops
+        root |= ours
         return fx.GraphModule(root, graph, class_name="Piece")
 
     @property
@@ -108,7 +112,7 @@ class ImportedPiece:
                 named = getattr(module, f"named_{kind}")()
                 found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
             for node in each.node.all_input_nodes:
-                if node.op == "get_attr":
+                if node.op == "get_attr" and not self.network.is_constant(node):
                     tensor = attribute(self.network.module, str(node.target))
                     if isinstance(tensor, wanted) and (
                         kind == "parameters" or not isinstance(tensor, nn.Parameter)
@@ -131,6 +135,28 @@ def drop_of(
     """Return a rank's operator of chance, of whole maps or of this box of them."""
     words = network.chance[node], network.shapes[node], box
     return DropByPosition(*words, channels_last=channels_last)
+
+
+class Constant(nn.Module):
+    """A tensor that a network's forward pass has written into it, and its state_dict has not."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        super().__init__()
+        self._values = values
+
+    def forward(self, beside: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return it, on the device of what it is computed with."""
+        device = (beside if isinstance(beside, torch.Tensor) else beside[0]).device
+        self._values = self._values.to(device)
+        return self._values
+
+
+def with_constant(graph: fx.Graph, root: dict[str, Any], network: Traced, node: fx.Node) -> fx.Node:
+    """Return a constant in a piece's graph, and add its module to the root of them."""
+    path = f"constant_{node.name}"
+    root[path] = Constant(attribute(network.module, str(node.target)))
+    given = next(one for one in graph.nodes if one.op == "placeholder")
+    return graph.call_module(path, (given,))
 
 
 def with_shape(

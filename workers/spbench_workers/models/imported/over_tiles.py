@@ -24,6 +24,7 @@ from spbench_workers.models.imported.model import (
     ImportedPiece,
     copied,
     drop_of,
+    with_constant,
     with_map_outputs,
     with_shape,
 )
@@ -237,7 +238,9 @@ class _Building:
         return self._graph.call_function(_size, (images, *each.value))
 
     def _attribute(self, node: fx.Node) -> fx.Node:
-        if node not in self._made:
+        if node not in self._made and self._network.is_constant(node):
+            self._made[node] = with_constant(self._graph, self._root, self._network, node)
+        elif node not in self._made:
             path = str(node.target)
             self._root.setdefault(path, copied(self._network, path))
             self._made[node] = self._graph.node_copy(node)

@@ -84,6 +84,14 @@ class Traced:
         """Return the module that a node calls, if it does."""
         return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
+    def is_constant(self, node: fx.Node) -> bool:
+        """Return whether a node is a tensor that no parameter or buffer is, as one of indices."""
+        found = attribute(self.module, str(node.target))
+        if not isinstance(found, torch.Tensor) or isinstance(found, nn.Parameter):
+            return False
+        folder, _, name = str(node.target).rpartition(".")
+        return name not in dict(self.module.get_submodule(folder).named_buffers(recurse=False))
+
 
 def traced(name: str, module: nn.Module, image: Map) -> Traced:
     """Trace a network.
