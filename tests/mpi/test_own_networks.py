@@ -127,6 +127,7 @@ RIGHT = {
     },
     "attention, 2 stages": case("Attention", parts=2),
     "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
+    "attention, 2x2 tiles": case("Attention", scheme="sp", split_size=1, grid="2x2"),
     "norms, 2 stages": case("Norms", parts=2),
     "norms, mirrored": case("Norms", scheme="gems", batch_size=12, parts=2),
     "norms, mirrored, one way": case(

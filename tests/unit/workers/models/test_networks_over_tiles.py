@@ -97,6 +97,17 @@ def test_what_is_gathered_is_counted():
     assert gathered_values(asking, gathered(asking, [FOUR])) == 4 * 32 * 32
 
 
+def test_rows_of_gathered_pixels_are_gathered_still_and_one_vector_is_not():
+    attention = network("Attention").network
+    found = names(gathered(attention, [TWO]))
+    assert found[:3] == ["flatten", "transpose", "add"]
+    last = [each.node.name for each in attention.operators]
+    # The mean over the rows is the last one: the head gets a vector.
+    assert found[-1] == "mean"
+    assert last[last.index("mean") + 1 :] == ["head"]
+    assert {"layers_0_self_attn", "layers_2_norm2"} <= set(found)
+
+
 @pytest.mark.parametrize(
     "name", ["UNet", "Dense", "Attention", "Many", "Asking", "Resizing", "Padding"]
 )

@@ -9,9 +9,10 @@ computed on gathered maps, on every rank alike, and is cut into tiles again.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx, nn
@@ -74,6 +75,38 @@ def _ways(
 ) -> Iterator[tuple[Operator, TileWay]]:
     for each in operators:
         yield each, TileWay.NUMBER if each.number else _way(network, grid, each)
+
+
+def on_gathered(network: Traced, grid: Grid) -> frozenset[fx.Node]:
+    """Return the operators that are computed on gathered maps.
+
+    Those behind them too, as long as what they get has several values of one image in rows, such as
+    the tokens of attention. What follows one vector, as linear layers after flattening do, is not
+    among them.
+    """
+    known = _ON_GATHERED.setdefault(network, {})
+    if grid not in known:
+        known[grid] = frozenset(_on_gathered(network, ways_of(network, grid)))
+    return known[grid]
+
+
+_ON_GATHERED: WeakKeyDictionary[Traced, dict[Grid, frozenset[fx.Node]]] = WeakKeyDictionary()
+
+
+def _on_gathered(network: Traced, ways: Mapping[fx.Node, TileWay]) -> Iterator[fx.Node]:
+    rows: set[fx.Node] = set()
+    for node, way in ways.items():
+        behind = way is TileWay.WHOLE and any(one in rows for one in node.all_input_nodes)
+        if way is TileWay.GATHERED or behind:
+            yield node
+            if not in_tiles(network, node) and _has_rows(network, node):
+                rows.add(node)
+
+
+def _has_rows(network: Traced, node: fx.Node) -> bool:
+    """Return whether a tensor of one image is more than one vector; several tensors are."""
+    shape = network.shapes.get(node)
+    return shape is None or sum(length > 1 for length in shape) > 1
 
 
 def _way(network: Traced, grid: Grid, each: Operator) -> TileWay:

@@ -28,7 +28,7 @@ from spbench_workers.models.imported.model import (
     with_map_outputs,
     with_shape,
 )
-from spbench_workers.models.imported.operators import TileWay, ways_of
+from spbench_workers.models.imported.operators import TileWay, on_gathered, ways_of
 from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 from spbench_workers.spatial.all_gather import AllGather
@@ -54,10 +54,7 @@ def over_tiles(piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> fx.Grap
 
 def gathered(network: Traced, grids: Iterable[Grid]) -> list[fx.Node]:
     """Return the operators that are computed on gathered maps where images are in such tiles."""
-    found: dict[fx.Node, None] = {}
-    for grid in grids:
-        ways = ways_of(network, grid).items()
-        found |= {node: None for node, way in ways if way is TileWay.GATHERED}
+    found = {node for grid in grids for node in on_gathered(network, grid)}
     return [each.node for each in network.operators if each.node in found]
 
 
@@ -110,7 +107,8 @@ class _Building:
     def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> None:
         self._piece, self._tiling, self._norm_of = piece, tiling, norm_of
         self._network = piece.network
-        self._ways = ways_of(piece.network, tiling.partition.grid, piece.operators)
+        self._grid = tiling.partition.grid
+        self._ways = ways_of(piece.network, self._grid, piece.operators)
         self._graph, self._root = fx.Graph(), dict[str, Any]()
         self._made: dict[fx.Node, fx.Node] = {}
         self._whole: dict[fx.Node, fx.Node] = {}
@@ -148,7 +146,12 @@ class _Building:
             given[first] = self._graph.call_function(begin, (given[first],))
             made = self._copied(node, given)
             return self._cut(node, self._graph.call_function(end, (made,)))
-        made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
+        given = {one: self._beside(one, way) for one in node.all_input_nodes}
+        if way is TileWay.WHOLE and node in on_gathered(self._network, self._grid):
+            first = next(iter(given))
+            given[first] = self._graph.call_function(begin, (given[first],))
+            return self._graph.call_function(end, (self._copied(node, given),))
+        made = self._copied(node, given)
         return self._cut(node, made) if way is TileWay.WHOLE else made
 
     def _dropped(self, node: fx.Node, made: fx.Node) -> fx.Node:
