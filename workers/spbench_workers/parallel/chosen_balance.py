@@ -28,7 +28,18 @@ LEAST_GAIN = 0.97
 
 
 def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
-    """Return the layers of each stage: those of the parameters, or by times measured on rank 0."""
+    """Return the layers of each stage: those of the parameters, or by times measured on rank 0.
+
+    Raises:
+        CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
+    """
+    try:
+        return _chosen(context, plan)
+    except (ParamError, ModelError) as error:
+        raise CannotRunError(str(error)) from None
+
+
+def _chosen(context: Context, plan: ModelPlan) -> Balance:
     asked = context.params["balance"]
     if asked != MEASURED:
         balance = _given(asked, plan)

@@ -153,6 +153,12 @@ def test_the_same_layers_at_another_size():
         model.resized(10, 10)
 
 
+def test_a_cut_is_before_maps_are_flattened_and_behind_what_makes_them_smaller():
+    patches = network("Attention").flows[1]
+    assert patches == (Map(8, 4, 4),)
+    assert network("Norms").flows[3] == (Map(6, 1, 1),)
+
+
 def test_arguments_alone_reach_the_callable():
     assert network("UNet", width=6, classes=7).classes == 7
     with pytest.raises(CannotRunError, match=r"TypeError: .*unexpected keyword argument 'depth'"):

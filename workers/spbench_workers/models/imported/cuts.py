@@ -2,10 +2,10 @@
 
 A cut hands over all tensors that are alive there: what operators before it gave and operators
 after it read, so that skips may cross stages. Between two operators that multiply (convolutions,
-linear layers, products) there is at most one cut, the last of those with the fewest tensors alive.
-It is left out where more are alive than at the cuts on both sides of it, as within a residual
-block. There is none where something is alive that has no row for each image, or a map whose
-channels are not first, and none between two uses of one parameter.
+linear layers, products) there is at most one cut, the last of those with the fewest tensors alive,
+but before maps are flattened. It is left out where more are alive than at the cuts on both sides of
+it, as within a residual block. There is none where something is alive that has no row for each
+image, or a map whose channels are not first, and none between two uses of one parameter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from math import prod
 
 import torch
 from torch import fx
@@ -57,8 +58,36 @@ def _cuts(network: Traced, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
     ]
     multiply = [at for at in range(count) if network.operators[at].multiply_adds]
     between = ([at for at in free if first < at <= second] for first, second in pairwise(multiply))
-    best = [min(some, key=lambda at: (len(alive[at]), -at)) for some in between if some]
+    best = [_best(network, alive, some) for some in between if some]
     return _fewest(best, [len(alive[at]) for at in best])
+
+
+def _best(network: Traced, alive: Sequence[Sequence[fx.Node]], places: Sequence[int]) -> int:
+    """Return the last of the cuts with the fewest tensors alive, before they are flattened.
+
+    Stages of tiles can end in maps alone, so that what has pixels, and is no larger, is better.
+    """
+    last = min(places, key=lambda at: (len(alive[at]), -at))
+    if _are_maps(network, alive[last]):
+        return last
+    fewest, size = len(alive[last]), _values(network, alive[last])
+    maps = [
+        at
+        for at in places
+        if len(alive[at]) == fewest
+        and _values(network, alive[at]) <= size
+        and _are_maps(network, alive[at])
+    ]
+    return max(maps, default=last)
+
+
+def _are_maps(network: Traced, nodes: Sequence[fx.Node]) -> bool:
+    shapes = (network.shapes[node] for node in nodes)
+    return all(len(shape) == 3 and shape[1:] != (1, 1) for shape in shapes)
+
+
+def _values(network: Traced, nodes: Sequence[fx.Node]) -> int:
+    return sum(prod(network.shapes[node]) for node in nodes)
 
 
 def _alive(network: Traced) -> list[tuple[fx.Node, ...]]:
