@@ -266,7 +266,7 @@ class Engine:
         p2p = SilentP2P(self._p2p.on_device) if silent else self._p2p
         return StageRunner(
             stage,
-            stage_io_of(p2p, self._world.rank, plan, place),
+            stage_io_of(p2p, plan, place),
             part_of(
                 place.replica,
                 place.member,

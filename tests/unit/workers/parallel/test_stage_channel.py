@@ -9,14 +9,19 @@ import torch
 from spbench_core.layout.tiles import Box
 from spbench_core.models.routes import Route
 from spbench_workers.parallel.pipeline.reshard import LocalShard
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel, Way
+from spbench_workers.parallel.pipeline.stage_channel import (
+    DirectedRoute,
+    Receiver,
+    Sender,
+    StageChannel,
+)
 from standins.late_device import install
 
 LATE = install()
 HERE = LocalShard((0, 1), (1,), (Box((0, 2), (0, 4)),))
 PEERS = {5: LocalShard((0, 1), (1,), (Box((0, 2), (0, 3)),)), 6: HERE}
 COUNT = 5
-NEXT = Way(Route(0, 1, (1,)), backward=False)
+NEXT = DirectedRoute(Route(0, 1, (1,)), backward=False)
 
 
 class AtOnce:
@@ -74,4 +79,4 @@ def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
 def test_sends_past_stages_may_be_as_far_ahead_as_those_beside_them(
     source, target, messages, sends
 ):
-    assert Way(Route(source, target, (3,)), backward=True).sends(messages) == sends
+    assert DirectedRoute(Route(source, target, (3,)), backward=True).sends(messages) == sends

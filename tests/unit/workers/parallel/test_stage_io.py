@@ -61,7 +61,7 @@ def posted(layout, rank, network=NETWORK):
     """The first messages of a step that a rank sends and receives, of all its channels."""
     plan, box = plan_of(layout, network), Postbox()
     for place in layout.places(rank):
-        io = stage_io_of(box, rank, plan, place)
+        io = stage_io_of(box, plan, place)
         io.begin(learns=True)
         pairs = [*zip(io.outputs, io.output_gradients, strict=True)]
         for outgoing, like in [*pairs, *zip(io.input_gradients, io.inputs, strict=True)]:

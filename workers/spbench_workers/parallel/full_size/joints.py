@@ -18,7 +18,7 @@ from spbench_core.layout.stages import Place
 from spbench_core.layout.tiles import Box
 from spbench_core.models.routes import tensors_of
 from spbench_workers.parallel.full_size.bound import WorstError
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, Way
+from spbench_workers.parallel.pipeline.stage_channel import DirectedRoute, Receiver, Sender
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.parallel.plan import ModelPlan
 
@@ -33,7 +33,7 @@ class Passage(NamedTuple):
 
     replica: int
     direction: int
-    way: Way
+    way: DirectedRoute
     turn: int
     map: int
     image: int
@@ -71,7 +71,9 @@ class JointSums:
             if passage not in received:
                 worst.note(1.0, f"{passage}: nothing arrived")
 
-    def _note(self, table: dict[Passage, int], place: Place, way: Way) -> Callable[[Tensors], None]:
+    def _note(
+        self, table: dict[Passage, int], place: Place, way: DirectedRoute
+    ) -> Callable[[Tensors], None]:
         plan, turn = self._plan, 0
         flow = tensors_of(plan.model).flow(way.route.tensors)
         stage = plan.layout.stages[place.stage]

@@ -6,10 +6,10 @@ and a send is waited for when the second after it is to go, as `spbench_core.sch
 that ranks cannot deadlock.
 
 A route past other stages has more sends under way: its sender is as many micro-batches ahead as the
-channels from stage to stage let it be. Between neighbours a rank that has sent micro-batch `i`
-knows that the next stage has begun `i - 2`, and so has sent `i - 3`: over `k` stages, that the last
-one has begun `i - 3k + 1`. With so many sends left unwaited for, a route waits for nothing that the
-channels beside it do not wait for.
+stages between let it be. In the order of all tasks that `spbench_core.schedule.step` promises, one
+on micro-batch `i` comes after the next stage has begun `i - 2`, and so has sent `i - 3`: over `k`
+stages, after the last one has begun `i - 3k + 1`. With so many sends left unwaited for, the order
+holds for the route as well.
 
 Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the number
 format; those of a GPU through the host, except over NCCL.
@@ -29,8 +29,8 @@ from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The way of a channel's messages: the route, in one of its two directions.
+class DirectedRoute:
+    """A route in one of its two directions.
 
     Attributes:
         route: The tensors, and the stages at its ends.
@@ -66,7 +66,7 @@ class StageChannel:
         device: The device of the tensors.
     """
 
-    way: Way
+    way: DirectedRoute
     p2p: P2P
     tag: int
     sizes: tuple[int, ...]
@@ -78,7 +78,7 @@ class StageChannel:
     @classmethod
     def between(
         cls,
-        way: Way,
+        way: DirectedRoute,
         p2p: P2P,
         tag: int,
         sizes: Sequence[int],
@@ -168,7 +168,7 @@ class Sender:
         self.bytes = self.messages = 0
 
     @property
-    def way(self) -> Way:
+    def way(self) -> DirectedRoute:
         """The tensors that it carries, and where."""
         return self._channel.way
 
@@ -211,7 +211,7 @@ class Receiver:
         self._posted = self._taken = 0
 
     @property
-    def way(self) -> Way:
+    def way(self) -> DirectedRoute:
         """The tensors that it carries, and where."""
         return self._channel.way
 

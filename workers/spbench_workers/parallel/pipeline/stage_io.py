@@ -9,12 +9,17 @@ from spbench_core.layout.stages import ModelLayout, Place
 from spbench_core.models.routes import Route, StageRoutes
 from spbench_workers.p2p import P2P
 from spbench_workers.parallel.pipeline.reshard import LocalShard, local_shard
-from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel, Way
-from spbench_workers.parallel.pipeline.stage_runner import RouteEnd, StageIO
+from spbench_workers.parallel.pipeline.stage_channel import (
+    DirectedRoute,
+    Receiver,
+    Sender,
+    StageChannel,
+)
+from spbench_workers.parallel.pipeline.stage_runner import End, RouteEnd, StageIO
 from spbench_workers.parallel.plan import ModelPlan
 
 
-def tag_of(layout: ModelLayout, routes: StageRoutes, direction: int, way: Way) -> int:
+def tag_of(layout: ModelLayout, routes: StageRoutes, direction: int, way: DirectedRoute) -> int:
     """Return the tag of the messages of a way.
 
     From stage to stage, in one round a rank has at most one stage of each direction, and the
@@ -37,46 +42,28 @@ def tag_of(layout: ModelLayout, routes: StageRoutes, direction: int, way: Way) -
 
 def tags_of(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
     """Return the tags of all messages between stages, ascending."""
-    ways = [Way(route, back) for route, back in product(routes.routes, (False, True))]
+    ways = [DirectedRoute(route, back) for route, back in product(routes.routes, (False, True))]
     pairs = product(layout.directions, ways)
     return tuple(sorted({tag_of(layout, routes, direction, way) for direction, way in pairs}))
 
 
-def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
-    """Return the senders and receivers of a rank's stage; none where no stage is beside it.
+def stage_io_of(p2p: P2P, plan: ModelPlan, place: Place) -> StageIO:
+    """Return the senders and receivers of a place; none where no stage is beside it.
 
     Args:
         p2p: The transport of messages among all ranks of the layout.
-        rank: This rank.
         plan: The model, its layout and its micro-batches.
-        place: This rank's place.
+        place: The place of this rank.
     """
     routes = plan.routes()
     channels = _Channels(p2p, plan, place, routes)
-    inputs, outputs = routes.inputs(place.stage), routes.outputs(place.stage)
-    into, out_of = routes.into(place.stage), routes.out_of(place.stage)
+    before, after = routes.into(place.stage), routes.out_of(place.stage)
     return StageIO(
-        inputs=tuple(
-            RouteEnd(Receiver(channels.of(Way(each, False))), _places(each, inputs))
-            for each in into
-        ),
-        outputs=tuple(
-            RouteEnd(Sender(channels.of(Way(each, False))), _places(each, outputs))
-            for each in out_of
-        ),
-        output_gradients=tuple(
-            RouteEnd(Receiver(channels.of(Way(each, True))), _places(each, outputs))
-            for each in out_of
-        ),
-        input_gradients=tuple(
-            RouteEnd(Sender(channels.of(Way(each, True))), _places(each, inputs)) for each in into
-        ),
+        inputs=tuple(channels.end(Receiver, route, backward=False) for route in before),
+        outputs=tuple(channels.end(Sender, route, backward=False) for route in after),
+        output_gradients=tuple(channels.end(Receiver, route, backward=True) for route in after),
+        input_gradients=tuple(channels.end(Sender, route, backward=True) for route in before),
     )
-
-
-def _places(route: Route, tensors: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the places of a route's tensors among all that a stage gets, or gives."""
-    return tuple(tensors.index(number) for number in route.tensors)
 
 
 class _Channels:
@@ -87,8 +74,14 @@ class _Channels:
         own = (batch.size for batch in plan.batches if batch.direction == place.direction)
         self._sizes = tuple(own)
 
-    def of(self, way: Way) -> StageChannel:
-        """Return the channel of a way that begins or ends at this place."""
+    def end(self, kind: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
+        """Return this place's end of a route, in one of its two directions."""
+        stage, routes = self._place.stage, self._routes
+        tensors = routes.outputs(stage) if route.source == stage else routes.inputs(stage)
+        places = tuple(tensors.index(number) for number in route.tensors)
+        return RouteEnd(kind(self._channel(DirectedRoute(route, backward))), places)
+
+    def _channel(self, way: DirectedRoute) -> StageChannel:
         plan, layout, place, route = self._plan, self._plan.layout, self._place, way.route
         flow = self._routes.table.flow(route.tensors)
 

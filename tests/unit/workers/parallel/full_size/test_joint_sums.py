@@ -7,7 +7,7 @@ from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.routes import Route
 from spbench_workers.parallel.full_size.bound import WorstError
 from spbench_workers.parallel.full_size.joints import JointSums, Passage, _sums
-from spbench_workers.parallel.pipeline.stage_channel import Way
+from spbench_workers.parallel.pipeline.stage_channel import DirectedRoute
 
 WORD = 1 << 64
 WHOLE = Box((0, 6), (0, 7))
@@ -62,7 +62,7 @@ def test_a_last_bit_changes_it():
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
     sums, worst = JointSums(None), WorstError()
-    words = {1: Passage(0, 0, Way(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
+    words = {1: Passage(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}
     sums.compare(World(), worst)
