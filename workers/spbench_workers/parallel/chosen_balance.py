@@ -14,12 +14,12 @@ from spbench_core.catalog.model.layout import (
     estimated_balance,
 )
 from spbench_core.layout.balance import Balance, balanced, layer_ranges, read_balance
-from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import ModelError
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.models.imported.parameters import has_pixels
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import ModelPlan, check_fused
 
@@ -115,14 +115,9 @@ def _in_maps(plan: ModelPlan, balance: Balance) -> Balance:
     ends = [last for _, last in layer_ranges(balance)]
     for index, stage in enumerate(plan.layout.stages[:-1]):
         least = ends[index - 1] + 1 if index else 1
-        while ends[index] > least and not _can_be_cut(plan, stage.grid, ends[index]):
+        while ends[index] > least and not has_pixels(plan.model.flows[ends[index]], stage.grid):
             ends[index] -= 1
     return tuple(end - before for before, end in pairwise((0, *ends)))
-
-
-def _can_be_cut(plan: ModelPlan, grid: Grid, layer: int) -> bool:
-    flow = plan.model.flows[layer]
-    return all(data.height >= grid.rows and data.width >= grid.cols for data in flow)
 
 
 def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:

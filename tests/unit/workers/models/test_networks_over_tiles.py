@@ -161,3 +161,16 @@ def test_maps_of_fewer_pixels_than_tiles_are_refused():
         build_stage(
             model, 0, len(model.layers), SpatialBuilder(Tiling(MPI.COMM_SELF, wide)), seed=0
         )
+
+
+def test_a_stage_of_tiles_that_cannot_end_in_maps_is_refused_before_the_launch():
+    case = {"network": "own_networks:Attention", "network_args": None, "image_size": 32}
+    case |= {"weights": None, "task": None, "loss": "cross_entropy", "app": "synthetic"}
+    case |= {"scheme": "sp", "grid": "1x2", "replicas": 1, "local_DP": "1", "rounds": None}
+    # Its patches are maps, and all that follows is vectors.
+    check(case | {"split_size": 2, "spatial_size": 1, "strict": False})
+    with pytest.raises(CannotRunError, match="stage 0 of 5x1 tiles has to end in maps"):
+        check(case | {"grid": "5x1", "split_size": 2, "spatial_size": 1, "strict": False})
+    grids = {"grid": "1x2,1x2", "split_size": 3, "spatial_size": 2, "strict": False}
+    with pytest.raises(CannotRunError, match="stage 1 of 1x2 tiles has to end in maps"):
+        check(case | grids)

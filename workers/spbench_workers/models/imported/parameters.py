@@ -5,7 +5,9 @@ from __future__ import annotations
 from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.layout.balance import check_stages
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.models.layers import Flow
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
@@ -19,7 +21,8 @@ def network_of(params: Params, seed: int) -> ImportedModel:
 
     Raises:
         CannotRunError: It cannot be imported, is not for this task, has fewer layers than there are
-            stages, or with ``strict`` an operator that is not there over tiles.
+            stages, none in whose maps a stage of tiles can end, or with ``strict`` an operator that
+            is not there over tiles.
     """
     image = Map(CHANNELS, *parse_pair(params["image_size"]))
     arguments = params["network_args"] or {}
@@ -30,6 +33,7 @@ def network_of(params: Params, seed: int) -> ImportedModel:
         check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
+    _check_ends(model, layout)
     missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
     if missing and params["strict"]:
         raise CannotRunError(
@@ -37,6 +41,30 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             "and it is computed on gathered maps"
         )
     return model
+
+
+def _check_ends(model: ImportedModel, layout: ModelLayout) -> None:
+    """Check that there is a layer in whose maps each stage of tiles can end, but for the last.
+
+    Raises:
+        CannotRunError: There is none.
+    """
+    before, stages = 0, len(layout.stages)
+    for index, stage in enumerate(layout.stages[:-1]):
+        last = len(model.layers) - (stages - index - 1)
+        ends = (at for at in range(before + 1, last + 1) if has_pixels(model.flows[at], stage.grid))
+        before = next(ends, 0)
+        if not before:
+            raise CannotRunError(
+                f"network {model.name}: stage {index} of {stage.grid} tiles has to end in maps with "
+                "a pixel for each, and there is no layer for that; take fewer stages or tiles, "
+                "a larger image_size, or scheme lp"
+            )
+
+
+def has_pixels(flow: Flow, grid: Grid) -> bool:
+    """Return whether maps have a pixel for each of some tiles."""
+    return all(data.height >= grid.rows and data.width >= grid.cols for data in flow)
 
 
 def _check_task(model: ImportedModel, params: Params) -> None:
