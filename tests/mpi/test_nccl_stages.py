@@ -21,6 +21,7 @@ PLAIN = {
     "transport": "once",
     "statistics": "image",
     "learns": True,
+    "skips": False,
 }
 MODELS = {
     "stages": {},
@@ -30,6 +31,7 @@ MODELS = {
     "tiles that infer": {"grids": ["2x1"], "learns": False},
     "mirrored tiles": {"grids": ["1x2", "1x2"], "mirrored": True},
     "members": {"stages": 2, "members": 2},
+    "skips past stages": {"stages": 4, "parts": 5, "skips": True},
     "replicas of one batch": {"replicas": 2, "statistics": "replicas"},
 }
 

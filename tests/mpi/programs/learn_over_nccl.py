@@ -11,6 +11,7 @@ learns over MPI, bit by bit.
 
 import os
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 import torch
@@ -21,8 +22,10 @@ from mpi.programs.each_case import answer_each
 from mpi.programs.models import CLASSES, RandomImages, layout_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.models.registry import model
+from spbench_core.models.routes import stage_routes
 from spbench_workers.device import streams
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.model import imported
 from spbench_workers.p2p import opening
 from spbench_workers.p2p.torch_distributed import NcclP2P
 from spbench_workers.parallel.engine import Engine
@@ -101,8 +104,9 @@ def gloo_for_nccl(problems):
 
 
 def plan_over(backend, case):
-    return plan_of(
-        NETWORK,
+    words = {"classes": CLASSES}
+    plan = plan_of(
+        imported("own_networks:Levels", words, NETWORK.image, 1) if case["skips"] else NETWORK,
         layout_of(case),
         micro_batches(case["batch"], case["parts"], mirrored=case["mirrored"]),
         seed=1,
@@ -111,6 +115,10 @@ def plan_over(backend, case):
         backend=backend,
         statistics=case["statistics"],
     )
+    routes = plan.routes()
+    every = stage_routes(routes.table, routes.stages, None).skips
+    assert bool(every) == case["skips"]
+    return replace(plan, straight=frozenset((one.source, one.target) for one in every))
 
 
 def learnt(case, comm, backend):

@@ -56,9 +56,9 @@ def _check_ends(model: ImportedModel, layout: ModelLayout) -> None:
         before = next(ends, 0)
         if not before:
             raise CannotRunError(
-                f"network {model.name}: stage {index} of {stage.grid} tiles has to end in maps with "
-                "a pixel for each, and there is no layer for that; take fewer stages or tiles, "
-                "a larger image_size, or scheme lp"
+                f"network {model.name}: stage {index} of {stage.grid} tiles has to end in maps "
+                "with a pixel for each, and there is no layer for that; take fewer stages or "
+                "tiles, a larger image_size, or scheme lp"
             )
 
 

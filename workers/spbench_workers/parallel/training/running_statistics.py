@@ -8,7 +8,8 @@ pipeline that takes the micro-batches in their order, whatever the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import torch
 from mpi4py import MPI
@@ -24,15 +25,20 @@ class FlatStatistics:
     """The running means and variances of a stage, all in one tensor.
 
     Attributes:
+        norms: The batch normalisations, those of one momentum after each other.
         flat: The tensor; the norms' own buffers are views of it. Empty in a stage without norms.
-        keep: The share of each that remains after one more micro-batch: 1 - momentum.
+        keeps: By momentum, how many numbers it has, and the share of them that remains after one
+            more micro-batch: 1 - momentum.
 
     Raises:
         CannotRunError: A norm has no momentum.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
+        norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
+        self.norms = sorted(
+            (one for one in norms if one.running_mean is not None), key=_momentum, reverse=True
+        )
         tensors = [
             tensor for norm in self.norms for tensor in (norm.running_mean, norm.running_var)
         ]
@@ -42,14 +48,30 @@ class FlatStatistics:
         for norm in self.norms:
             # Through `data`: autograd keeps them for backward, and would refuse that we change
             # them meanwhile, though in training it does not read them.
-            if norm.running_mean is not None:
-                norm.running_mean, norm.running_var = next(parts).data, next(parts).data
-        self.keep = torch.ones_like(self.flat)
-        kept = iter(self.keep.split([tensor.numel() for tensor in found]) if found else ())
-        for norm in self.norms:
-            if norm.running_mean is not None:
-                for _ in range(2):
-                    next(kept).sub_(_momentum(norm))
+            norm.running_mean, norm.running_var = next(parts).data, next(parts).data
+        self.keeps = [
+            (sum(2 * norm.num_features for norm in alike), 1.0 - momentum)
+            for momentum, alike in groupby(self.norms, key=_momentum)
+        ]
+
+    def decay(self, steps: int) -> None:
+        """Let all of them decay as for so many micro-batches.
+
+        The factors are numbers, not tensors: no kernel is launched that a GPU has yet to load.
+        """
+        for part, keep in self._parts(self.flat):
+            part.mul_(keep**steps)
+
+    def add_decayed(self, before: torch.Tensor, steps: int) -> None:
+        """Add what is left of earlier values, in a tensor like `flat`, after so many."""
+        pairs = zip(self._parts(self.flat), self._parts(before), strict=True)
+        for (part, keep), (values, _) in pairs:
+            part.add_(values, alpha=keep**steps)
+
+    def _parts(self, values: torch.Tensor) -> Iterator[tuple[torch.Tensor, float]]:
+        sizes = [size for size, _ in self.keeps]
+        if sizes:
+            yield from zip(values.split(sizes), (keep for _, keep in self.keeps), strict=True)
 
 
 class MirroredStatistics:
@@ -89,18 +111,18 @@ class MirroredStatistics:
     def pass_others(self, direction: int, micro_batch: int) -> None:
         """Let the sums decay for micro-batches of the other direction, before one of this one."""
         copy = self._copies[direction]
-        copy.flat.mul_(copy.keep ** (micro_batch - self._seen[direction]))
+        copy.decay(micro_batch - self._seen[direction])
         self._seen[direction] = micro_batch + 1
         self._own[direction] += 1
 
     def end(self) -> None:
         """End a step: add both directions' sums and the values before the step."""
         for copy, seen in zip(self._copies, self._seen, strict=True):
-            copy.flat.mul_(copy.keep ** (self._count - seen))
+            copy.decay(self._count - seen)
         for sharing in self.sharings:
             sharing.sum()
         for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
-            copy.flat.addcmul_(before, copy.keep**self._count)
+            copy.add_decayed(before, self._count)
             for norm in copy.norms:
                 if norm.num_batches_tracked is not None:
                     norm.num_batches_tracked.add_(self._count - own)
