@@ -330,6 +330,25 @@ class Attention(nn.Module):
         return self.head(rows.mean(1))
 
 
+class Windows(nn.Module):
+    """Pixels that attend to those of their window, in rows of three sides as a map has."""
+
+    def __init__(self, width: int = 6, classes: int = 5) -> None:
+        super().__init__()
+        self.stem, self.value = nn.Conv2d(3, width, 3, padding=1), nn.Linear(width, width)
+        self.head = nn.Conv2d(width, classes, 3, padding=1)
+
+    def forward(self, image: Any) -> Any:
+        made = self.stem(image)
+        count, width, rows, cols = made.shape
+        parts = made.reshape(count, width, 2, rows // 2, 2, cols // 2).permute(0, 2, 4, 3, 5, 1)
+        tokens = parts.reshape(count, 4, rows * cols // 4, width)
+        shares = torch.softmax(tokens @ tokens.transpose(-1, -2), -1)
+        mixed = (shares @ self.value(tokens)).reshape(count, 2, 2, rows // 2, cols // 2, width)
+        whole = mixed.permute(0, 5, 1, 3, 2, 4).reshape(count, width, rows, cols)
+        return self.head(made + whole).mean((2, 3))
+
+
 class Choosing(nn.Module):
     """A network whose way depends on its numbers."""
 

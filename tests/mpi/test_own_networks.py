@@ -127,6 +127,11 @@ RIGHT = {
     },
     "attention, 2 stages": case("Attention", parts=2),
     "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
+    "windows, 2 stages": case("Windows", parts=2, image_size=16),
+    "windows, 1x2 tiles": case("Windows", scheme="sp", split_size=1, grid="1x2", image_size=16),
+    "windows, 2x2 tiles and a stage": case(
+        "Windows", scheme="sp", grid="2x2", image_size=16, parts=2
+    ),
     "attention, 2x2 tiles": case("Attention", scheme="sp", split_size=1, grid="2x2"),
     "norms, 2 stages": case("Norms", parts=2),
     "norms, mirrored": case("Norms", scheme="gems", batch_size=12, parts=2),

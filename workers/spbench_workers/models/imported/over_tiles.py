@@ -150,7 +150,8 @@ class _Building:
         if way is TileWay.WHOLE and node in on_gathered(self._network, self._grid):
             first = next(iter(given))
             given[first] = self._graph.call_function(begin, (given[first],))
-            return self._graph.call_function(end, (self._copied(node, given),))
+            made = self._copied(node, given)
+            return self._cut(node, self._graph.call_function(end, (made,)))
         made = self._copied(node, given)
         return self._cut(node, made) if way is TileWay.WHOLE else made
 
