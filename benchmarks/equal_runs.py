@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.goals import argument_parser
 from benchmarks.trial_log import Line, TrialLog
-from benchmarks.two_hosts import Place, two_hosts
+from benchmarks.two_hosts import RunPlace, two_hosts
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import RunFolder, list_runs
@@ -92,9 +92,9 @@ def _with_launches(name: str, launches: int, home: Path) -> Path:
 
 
 @contextmanager
-def _places(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, Place]]:
+def _places(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, RunPlace]]:
     """Make the hosts that a suite needs, and yield where each of the suites runs."""
-    places = dict.fromkeys(suites, Place())
+    places = dict.fromkeys(suites, RunPlace())
     if OVER_TWO_HOSTS not in places:
         yield places
         return
@@ -102,7 +102,7 @@ def _places(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, Place]]:
         yield places | {OVER_TWO_HOSTS: hosts}
 
 
-def _next(name: str, place: Place, path: Path, words: argparse.Namespace, log: TrialLog) -> Line:
+def _next(name: str, place: RunPlace, path: Path, words: argparse.Namespace, log: TrialLog) -> Line:
     """Run a suite, and compare with its run before."""
     started = time.monotonic()
     run = _run(path, place, words.home)
@@ -139,7 +139,7 @@ def _judged(home: Path, before: str, run: RecordedRun) -> Line:
     return judged
 
 
-def _run(path: Path, place: Place, home: Path) -> RecordedRun:
+def _run(path: Path, place: RunPlace, home: Path) -> RecordedRun:
     before = {folder.id for folder in list_runs(home)}
     words = [SPBENCH, "run", str(path), "--headless", "--quiet", "--home", str(home), *place.words]
     done = subprocess.run(words, env=place.environ, capture_output=True, text=True, check=False)

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.goals import argument_parser, number
-from benchmarks.two_hosts import Place, two_hosts
+from benchmarks.two_hosts import RunPlace, two_hosts
 
 SUITE = Path(__file__).parents[1] / "suites" / "network.yaml"
 SHOWN = ("bandwidth_gb_s", "busbw_gb_s", "overlap", "images_per_second")
@@ -49,7 +49,7 @@ def main() -> None:
     print("\n".join(rows))
 
 
-def _cases(hosts: Place, selected: str) -> dict[str, Case]:
+def _cases(hosts: RunPlace, selected: str) -> dict[str, Case]:
     """Run the suite over the hosts; return the report's cases by id."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

@@ -47,7 +47,7 @@ PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class KilledRun:
     """A run that was killed: when, how far it had come, and what is wrong after it was resumed."""
 
     at_s: float
@@ -74,7 +74,7 @@ def main() -> None:
     sys.exit(any(trial.wrong for trial in trials))
 
 
-def _tell(number: int, trial: Trial) -> None:
+def _tell(number: int, trial: KilledRun) -> None:
     outcome = "; ".join(trial.wrong) or "right"
     print(f"{number:3}  {trial.at_s:5.2f} s  {trial.stood}: {outcome}", flush=True)
 
@@ -87,16 +87,16 @@ def uncut() -> float:
         return time.monotonic() - started
 
 
-def tried(chance: random.Random, longest: float) -> Trial:
+def tried(chance: random.Random, longest: float) -> KilledRun:
     """Kill a run within its first seconds and resume it; one time in three it is killed again."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as place:
         home = Path(place)
         at = chance.uniform(0.0, longest)
         if not _killed(_words(home), at):
-            return Trial(at, AFTER, ())
+            return KilledRun(at, AFTER, ())
         folders = list_runs(home)
         if not folders:
-            return Trial(at, BEFORE, ())
+            return KilledRun(at, BEFORE, ())
         (folder,) = folders
         before = folder.replay()
         if chance.random() < 1 / 3:
@@ -107,7 +107,7 @@ def tried(chance: random.Random, longest: float) -> Trial:
         over = done.returncode == 5  # there was nothing left, after its second kill
         wrong = [] if done.returncode == 0 or over else [f"exit {done.returncode}: {done.stderr}"]
         wrong += _wrong(folder, before)
-        return Trial(at, _stood(before), tuple(wrong))
+        return KilledRun(at, _stood(before), tuple(wrong))
 
 
 def _words(home: Path, folder: RunFolder | None = None) -> list[str]:

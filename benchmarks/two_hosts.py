@@ -18,7 +18,7 @@ BURST = "64kb"
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """A place where suites run: what `spbench run` is told of it, and its environment."""
 
     words: Sequence[str] = ()
@@ -26,7 +26,7 @@ class Place:
 
 
 @contextmanager
-def two_hosts(rate: str) -> Iterator[Place]:
+def two_hosts(rate: str) -> Iterator[RunPlace]:
     """Yield two hosts with links of a rate between them (root, sshd, iproute2)."""
     from cluster.hosts import started_hosts
 
@@ -36,7 +36,7 @@ def two_hosts(rate: str) -> Iterator[Place]:
         path = f"{Path(sys.executable).parent}:{made.bin}:{os.environ['PATH']}"
         one, other = (made.slowed(host, rate, BURSTS.get(rate, BURST)) for host in made.hosts)
         with one, other:
-            yield Place(
+            yield RunPlace(
                 ("--hostfile", str(hostfile), "--set", "launch.bind=none"),
                 os.environ | {"PATH": path},
             )

@@ -26,6 +26,7 @@ TRAINED = {
     "three stages": case(3, "UNet", stages=3, micro_batches=2),
     "tiles": case(4, "UNet", grids=["2x2"]),
     "tiles and members": case(6, "UNet", stages=2, grids=["2x2"], members=2, micro_batches=2),
+    "tiles as far as maps go": case(3, "Attention", stages=2, grids=["1x2"]),
     "two replicas": case(2, "UNet", replicas=2, batch_size=2),
     "masks on tiles": case(6, "Segmenter", grids=["2x3"]),
 }
@@ -34,6 +35,10 @@ WRONG = {
     "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
     "stages": (case(2, "UNet", stages=2, members=0), r"rank \d: a stage has at least one rank"),
     "balance": (case(2, "UNet", stages=2, balance=[1, 2]), r"rank \d: 1,2 has 3 layers, the model"),
+    "tiles of vectors": (
+        case(3, "Attention", stages=2, grids=["1x2"], balance=[2, 3]),
+        r"rank \d: stage 1 begins with 1x1 pixels, too few for a grid of 1x2",
+    ),
     "loss": (case(1, "UNet", loss="dice"), "rank 0: loss dice is of pixels' classes"),
     "word": (case(1, "UNet", precision="fp8"), "rank 0: precision 'fp8' is none of fp32, fp64"),
     "schedule": (

@@ -25,6 +25,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import as_model
 from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.checkpoints import users_weights
+from spbench_workers.parallel.chosen_balance import check_balance, in_maps
 from spbench_workers.parallel.chosen_skips import chosen_skips
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.losses import CROSS_ENTROPY, DICE
@@ -123,7 +124,14 @@ class ParallelNetwork:
         costs = [float(count.multiply_adds) for count in model.counts]
         ranks = [stage.ranks for stage in self.layout.stages]
         try:
-            _check_words(schedule, loss, optimizer, precision, recompute, skips)
+            _check_words(
+                schedule=schedule,
+                loss=loss,
+                optimizer=optimizer,
+                precision=precision,
+                recompute=recompute,
+                skips=skips,
+            )
             _check_schedule(schedule, recompute, tiled=bool(grids))
             if loss == DICE and not model.segments:
                 raise ValueError("loss dice is of pixels' classes, and the network tells images'")
@@ -149,6 +157,7 @@ class ParallelNetwork:
             loss=loss,
             recompute=recompute,
         )
+        plan = _with_maps(plan, comm.rank, asked=balance is not None)
         if stages > 1 and (found := chosen_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
         self._source = _Source(plan, batch_size, pixels, targets, comm.rank)
@@ -225,15 +234,29 @@ class _Source:
             )
 
 
-def _check_words(*words: str | None) -> None:
-    """Refuse a word that is none of those that are known, in their order.
+def _check_words(**words: str | None) -> None:
+    """Refuse a word that is none of those that are known.
 
     Raises:
         ValueError: It is none.
     """
-    for word, (name, known) in zip(words, _KNOWN.items(), strict=True):
-        if word not in known:
-            raise ValueError(f"{name} {word!r} is none of {', '.join(map(str, known))}")
+    for name, word in words.items():
+        if word not in _KNOWN[name]:
+            raise ValueError(f"{name} {word!r} is none of {', '.join(map(str, _KNOWN[name]))}")
+
+
+def _with_maps(plan: ModelPlan, rank: int, *, asked: bool) -> ModelPlan:
+    """Return the plan whose stages of tiles end in maps, or earlier where no balance was asked for.
+
+    Raises:
+        CannotRunError: They cannot.
+    """
+    made = plan if asked else replace(plan, balance=in_maps(plan, plan.balance))
+    try:
+        check_balance(made, made.balance)
+    except ValueError as error:
+        raise CannotRunError(f"rank {rank}: {error}") from None
+    return made
 
 
 def _check_schedule(schedule: str, recompute: str | None, *, tiled: bool) -> None:

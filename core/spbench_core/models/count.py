@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Piece, Pool
+from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class CountingBuilder:
     ) -> Count:
         return _sum((*prepare, *(count for _, count in operations)))
 
-    def piece(self, piece: Piece) -> Count:
+    def piece(self, piece: NetworkPiece) -> Count:
         return Count(piece.parameters, piece.multiply_adds)
 
 

@@ -59,10 +59,10 @@ class Builder(Protocol[M]):
     def cell(
         self, prepare: Sequence[M], operations: Sequence[tuple[int, M]], places: CellPlaces
     ) -> M: ...
-    def piece(self, piece: Piece) -> M: ...
+    def piece(self, piece: NetworkPiece) -> M: ...
 
 
-class Piece(Protocol):
+class NetworkPiece(Protocol):
     """A piece of a network that no parts describe: what is known of it, and its module.
 
     Attributes:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from spbench_core.models.layers import Model
-from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Piece, Pool
+from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ReachBuilder:
     ) -> Reaches:
         return _all((*prepare, *(reaches for _, reaches in operations)))
 
-    def piece(self, piece: Piece) -> Reaches:
+    def piece(self, piece: NetworkPiece) -> Reaches:
         # Whole images alone have pieces: nothing is read beyond a tile.
         return tuple(Reach(data, 0, 0, normalised) for data, normalised in piece.read)
 

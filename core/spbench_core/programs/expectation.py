@@ -37,7 +37,7 @@ class ExpectationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class NamedFigure:
     """A number that a program prints: a metric of the case.
 
     Attributes:
@@ -62,7 +62,7 @@ class LineFigure:
     Of several such lines the last one counts; a sample of each is kept where ``sampled``.
     """
 
-    figure: Figure
+    figure: NamedFigure
     pattern: re.Pattern[str]
     sampled: bool = False
 
@@ -76,7 +76,7 @@ class JsonFigure:
         path: Keys and indices from the root on.
     """
 
-    figure: Figure
+    figure: NamedFigure
     path: tuple[str | int, ...]
 
 
@@ -104,7 +104,7 @@ class OutputTable:
     header: re.Pattern[str]
     columns: tuple[str, ...]
     labels: tuple[str, ...]
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, NamedFigure]
     must: Mapping[str, tuple[str, ...]]
     fixed: Mapping[str, str]
     rows: re.Pattern[str] | None = None
@@ -145,7 +145,7 @@ class OutputExpectation:
         return frozenset(names)
 
     @property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, NamedFigure]:
         """All metrics, by name, in the order in which they were asked for."""
         found = [*(line.figure for line in self.lines)]
         found += [figure for table in self.tables for figure in table.figures.values()]
@@ -261,11 +261,11 @@ def _table(value: Any, place: str) -> OutputTable:
     )
 
 
-def _table_figure(name: str, value: Any, place: str) -> Figure:
+def _table_figure(name: str, value: Any, place: str) -> NamedFigure:
     return _figure(name, _only(value, place, _FIGURE_KEYS), place)
 
 
-def _figure(name: Any, about: Mapping[str, Any], place: str) -> Figure:
+def _figure(name: Any, about: Mapping[str, Any], place: str) -> NamedFigure:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExpectationError(place, "a metric's name has letters, digits and _ alone")
     better = about.get("better", "none")
@@ -277,7 +277,7 @@ def _figure(name: Any, about: Mapping[str, Any], place: str) -> Figure:
     unit = about.get("unit", "")
     if not isinstance(unit, str):
         raise ExpectationError(place, f"unit is text, not {unit!r}")
-    return Figure(name, unit, better, float(scale), _optional(about, place))
+    return NamedFigure(name, unit, better, float(scale), _optional(about, place))
 
 
 def _optional(about: Mapping[str, Any], place: str) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 from spbench_core.programs.expectation import (
     SKIPPED,
     VALUE,
-    Figure,
     JsonFigure,
+    NamedFigure,
     OutputExpectation,
     OutputTable,
 )
@@ -205,7 +205,7 @@ class OutputReader:
             if value is not None:
                 self._take(looked.figure, value)
 
-    def _take(self, figure: Figure, value: float) -> float:
+    def _take(self, figure: NamedFigure, value: float) -> float:
         value *= figure.scale
         self._found.values[figure.name] = value
         self._say(figure.name, value)

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 from torch import nn
 
-from spbench_core.models.parts import CellPlaces, Conv, Map, Piece, Pool
-from spbench_workers.models.imported.model import ImportedPiece
+from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
 from spbench_workers.models.imported.over_tiles import over_tiles
+from spbench_workers.models.imported.pieces import ImportedPiece
 from spbench_workers.models.modules import CellModule, ConcatModule, ResidualModule, sequential
 from spbench_workers.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
 from spbench_workers.spatial.all_gather import AllGather
@@ -67,7 +67,7 @@ class ModuleBuilder(ABC):
     ) -> nn.Module:
         return CellModule(prepare, operations, places)
 
-    def piece(self, piece: Piece) -> nn.Module:
+    def piece(self, piece: NetworkPiece) -> nn.Module:
         made: nn.Module = piece.module()
         return made
 
@@ -142,7 +142,7 @@ class SpatialBuilder(ModuleBuilder):
     def flatten(self, data: Map) -> nn.Module:
         return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
 
-    def piece(self, piece: Piece) -> nn.Module:
+    def piece(self, piece: NetworkPiece) -> nn.Module:
         assert isinstance(piece, ImportedPiece), "there is no other kind"
         return over_tiles(piece, self.tiling, self.norm_like)
 

@@ -43,7 +43,7 @@ def _chosen(context: Context, plan: ModelPlan) -> Balance:
     asked = context.params["balance"]
     if asked != MEASURED:
         balance = _given(asked, plan)
-        _check_stages(plan, balance)
+        check_balance(plan, balance)
         return balance
     costs = None
     if context.world.rank == 0:
@@ -74,7 +74,7 @@ def _given(asked: str, plan: ModelPlan) -> Balance:
         CannotRunError: The numbers are not those of the model's layers.
     """
     if asked == ESTIMATED:
-        return _in_maps(plan, estimated_balance(plan.model, plan.layout))
+        return in_maps(plan, estimated_balance(plan.model, plan.layout))
     try:
         return read_balance(asked, len(plan.layout.stages), len(plan.model.layers))
     except ValueError as error:
@@ -90,22 +90,22 @@ def _faster(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         ModelError: Stages of the latter have fewer layers than are to be fused.
     """
     ranks = [stage.ranks for stage in plan.layout.stages]
-    measured = _in_maps(plan, balanced(costs, ranks))
-    estimated = _in_maps(plan, estimated_balance(plan.model, plan.layout))
+    measured = in_maps(plan, balanced(costs, ranks))
+    estimated = in_maps(plan, estimated_balance(plan.model, plan.layout))
     gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
     if gain > LEAST_GAIN:
-        _check_stages(plan, estimated)
+        check_balance(plan, estimated)
         return estimated, "by estimated cost; by the layers' times on rank 0 none is faster"
     try:
-        _check_stages(plan, measured)
+        check_balance(plan, measured)
     except (ParamError, ModelError) as error:
-        _check_stages(plan, estimated)
+        check_balance(plan, estimated)
         told = ",".join(map(str, measured))
         return estimated, f"by estimated cost; by times it would be {told}, but {error}"
     return measured, "by the layers' times on rank 0"
 
 
-def _in_maps(plan: ModelPlan, balance: Balance) -> Balance:
+def in_maps(plan: ModelPlan, balance: Balance) -> Balance:
     """Return the balance of an imported network with stages of tiles that end in maps, or earlier.
 
     Behind maps are vectors, which every rank has whole: no other stage could take them from one.
@@ -126,7 +126,13 @@ def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
     return max(sum(costs[first:last]) / shared for (first, last), shared in pairs)
 
 
-def _check_stages(plan: ModelPlan, balance: Balance) -> None:
+def check_balance(plan: ModelPlan, balance: Balance) -> None:
+    """Check that stages of tiles begin and end in maps with a pixel for each.
+
+    Raises:
+        ParamError: One has fewer pixels than tiles.
+        ModelError: It has fewer layers than are to be fused.
+    """
     layers = len(plan.model.layers)
     for index, (first, last) in enumerate(layer_ranges(balance)):
         grid = plan.layout.stages[index].grid

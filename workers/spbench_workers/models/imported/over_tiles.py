@@ -20,7 +20,8 @@ from spbench_workers.models.imported.counterparts import (
 )
 from spbench_workers.models.imported.gathered_time import begin, end
 from spbench_workers.models.imported.graph import where
-from spbench_workers.models.imported.model import (
+from spbench_workers.models.imported.operators import TileWay, on_gathered, ways_of
+from spbench_workers.models.imported.pieces import (
     ImportedPiece,
     copied,
     drop_of,
@@ -28,7 +29,6 @@ from spbench_workers.models.imported.model import (
     with_map_outputs,
     with_shape,
 )
-from spbench_workers.models.imported.operators import TileWay, on_gathered, ways_of
 from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 from spbench_workers.spatial.all_gather import AllGather
@@ -141,19 +141,18 @@ class _Building:
             shape, source = self._network.shapes[node], node.all_input_nodes[0]
             return self._graph.call_function(_regrouped, (self._made[source], *shape[:-2]))
         if way is TileWay.GATHERED:
-            given = self._gathered_inputs(node)
-            first = next(one for one in given if in_tiles(self._network, one))
-            given[first] = self._graph.call_function(begin, (given[first],))
-            made = self._copied(node, given)
-            return self._cut(node, self._graph.call_function(end, (made,)))
+            return self._cut(node, self._timed(node, self._gathered_inputs(node)))
         given = {one: self._beside(one, way) for one in node.all_input_nodes}
-        if way is TileWay.WHOLE and node in on_gathered(self._network, self._grid):
-            first = next(iter(given))
-            given[first] = self._graph.call_function(begin, (given[first],))
-            made = self._copied(node, given)
-            return self._cut(node, self._graph.call_function(end, (made,)))
-        made = self._copied(node, given)
-        return self._cut(node, made) if way is TileWay.WHOLE else made
+        if way is not TileWay.WHOLE:
+            return self._copied(node, given)
+        timed = node in on_gathered(self._network, self._grid)
+        return self._cut(node, (self._timed if timed else self._copied)(node, given))
+
+    def _timed(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
+        """Return an operator as it is, on these inputs, whose time is that on gathered maps."""
+        first = next(one for one in given if one.op != "get_attr")
+        given[first] = self._graph.call_function(begin, (given[first],))
+        return self._graph.call_function(end, (self._copied(node, given),))
 
     def _dropped(self, node: fx.Node, made: fx.Node) -> fx.Node:
         """Return what an operator of chance leaves: of a map in tiles, of this rank's."""

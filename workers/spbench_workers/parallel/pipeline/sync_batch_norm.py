@@ -10,7 +10,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.tiles import Box
-from spbench_core.models.parts import Map, Piece
+from spbench_core.models.parts import Map, NetworkPiece
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.exchange import view
@@ -124,7 +124,7 @@ class SyncDenseBuilder(DenseBuilder):
     def norm(self, data: Map) -> nn.Module:
         return SyncBatchNorm2d(data.channels, comm=self.comm)
 
-    def piece(self, piece: Piece) -> nn.Module:
+    def piece(self, piece: NetworkPiece) -> nn.Module:
         made = super().piece(piece)
         for name, module in list(made.named_modules()):
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
