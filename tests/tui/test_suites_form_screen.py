@@ -1,6 +1,7 @@
 """The form of a case: composed and edited on the screen, and written into the text."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from textual.message_pump import MessagePump
 from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
+from spbench.tui.suites.editor import SuiteEditor
+from spbench.tui.suites.form import case_form
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, TextRow
 from spbench.tui.suites.form.typed_case import COMMENT
@@ -181,6 +184,33 @@ async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
         await pilot.press("ctrl+z")
         assert (box.text, box.cursor_location) == ("", (0, 0))
         await until(pilot, lambda: not box.show_vertical_scrollbar)
+
+
+async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite, monkeypatch):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await exchange_form(pilot)
+        begun, parts_go = threading.Event(), threading.Event()
+        resolve = case_form.preview
+
+        def late(*given):
+            begun.set()
+            assert parts_go.wait(30)
+            return resolve(*given)
+
+        async def go_last(editor):
+            parts_go.set()
+            await asyncio.sleep(0.3)  # the other parts are gone, and the form is not
+
+        monkeypatch.setattr(case_form, "preview", late)
+        form._look_soon()
+        await until(pilot, begun.is_set)
+        monkeypatch.setattr(SuiteEditor, "on_unmount", go_last, raising=False)
+        form.dismiss(None)
+        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        await until(pilot, lambda: not form.is_attached)
+        assert parts_go.is_set()
+        monkeypatch.undo()
 
 
 async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):

@@ -138,7 +138,7 @@ stands beside what was predicted."""
 
     async def _look(self) -> None:
         found = await asyncio.to_thread(near_files, self.context.opening.folder)
-        if self.is_mounted:
+        if self.app.is_running:
             self.form.offer(found)
 
     def _tell(self, words: str, wrong: bool = False) -> None:

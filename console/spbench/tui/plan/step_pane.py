@@ -73,7 +73,7 @@ it longer, - shorter; ← and → go along it."""
 
     async def _fill(self, step: Simulation, columns: int) -> None:
         lines = await asyncio.to_thread(_lines, step, columns)
-        if self.is_mounted:
+        if self.is_running:
             self.query_one("#line", Static).update(lines)
 
 

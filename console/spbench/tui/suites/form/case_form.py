@@ -220,13 +220,15 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         await self._outcome()
 
     async def _outcome(self) -> Preview | None:
-        """Show what the texts come to, and return it; None where they cannot be read."""
+        """Show what the texts come to, and return it; None where it cannot be said."""
         read = read_texts(self._texts, self.typed)
         self._complain(read)
         if read.draft is None:
             self._say_problems(read.complaints.values())
             return None
         made = await asyncio.to_thread(preview, read.draft, self._write, self._path)
+        if not self.is_running:  # the form was left meanwhile, and its parts go before it
+            return None
         written = self.query_one("#written", SuiteEditor)
         if written.text != made.lines:
             written.line_number_start = made.first
