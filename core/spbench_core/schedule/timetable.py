@@ -12,7 +12,6 @@ from typing import Protocol
 from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Kind,
-    Order,
     StageSchedule,
     interleaved_order,
     stage_in_flight,
@@ -110,18 +109,26 @@ class _Row:
 
     Attributes:
         most: The most micro-batches in flight.
+        forward_s: The seconds of a forward pass.
         backward_s: The seconds of a backward pass, or of its part that the stage before waits for.
+        send_s: The seconds of a message to the next stage, or of one back.
         free: The time from which its devices are free.
+        sent: The end of its last message to the next stage.
+        sent_back: The end of its last one to the stage before.
         arrived: The times at which the inputs of micro-batches arrive.
         returned: The times at which their gradients arrive; in the last stage, after forward.
     """
 
     stage: Timed
     most: int = 0
+    forward_s: float = field(init=False)
     backward_s: float = field(init=False)
+    send_s: float = field(init=False)
     before: _Row | None = None
     following: _Row | None = None
     free: float = 0.0
+    sent: float = 0.0
+    sent_back: float = 0.0
     arrived: list[float] = field(default_factory=list)
     returned: list[float] = field(default_factory=list)
     forward: list[float] = field(default_factory=list)
@@ -131,32 +138,36 @@ class _Row:
     weights_end: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.forward_s, self.send_s = self.stage.forward_s, self.stage.send_s
         self.backward_s = self.stage.backward_s
 
     def advance(self, micro_batches: int) -> None:
         """Run every pass whose input is there, in the order of the schedule."""
-        while (done := len(self.backward_end)) < micro_batches:
-            begun = len(self.forward)
+        arrived, returned = self.arrived, self.returned
+        begun, done = len(self.forward), len(self.backward_end)
+        while done < micro_batches:
             if begun < micro_batches and begun - done < self.most:
-                if begun >= len(self.arrived):
+                if begun >= len(arrived):
                     return
-                self._run_forward(self.arrived[begun])
+                self._run_forward(arrived[begun])
+                begun += 1
             else:
-                if done >= len(self.returned):
+                if done >= len(returned):
                     return
-                self._run_backward(self.returned[done])
+                self._run_backward(returned[done])
+                done += 1
 
     def _run_forward(self, ready: float) -> None:
         start = ready if ready > self.free else self.free
         self.forward.append(start)
-        self.free = end = start + self.stage.forward_s
+        self.free = end = start + self.forward_s
         if self.following is None:
             self.returned.append(end)
             return
-        seconds = self.stage.send_s
-        start = max(end, self.send[-1] + seconds) if self.send else end
+        start = end if end > self.sent else self.sent
         self.send.append(start)
-        self.following.arrived.append(start + seconds)
+        self.sent = start + self.send_s
+        self.following.arrived.append(self.sent)
 
     def _run_backward(self, ready: float) -> None:
         start = ready if ready > self.free else self.free
@@ -164,10 +175,10 @@ class _Row:
         self.backward_end.append(end)
         if self.before is None:
             return
-        seconds = self.before.stage.send_s
-        start = max(end, self.back[-1] + seconds) if self.back else end
+        start = end if end > self.sent_back else self.sent_back
         self.back.append(start)
-        self.before.returned.append(start + seconds)
+        self.sent_back = start + self.before.send_s
+        self.before.returned.append(self.sent_back)
 
 
 @dataclass(slots=True)
@@ -183,7 +194,8 @@ class _SplitRow(_Row):
     done: int = 0
 
     def __post_init__(self) -> None:
-        self.backward_s = self.stage.backward_s * DATA_SHARE
+        _Row.__post_init__(self)  # with slots a dataclass has no super()
+        self.backward_s *= DATA_SHARE
 
     def advance(self, micro_batches: int) -> None:
         """Run every task whose input is there, in its order."""
@@ -245,8 +257,12 @@ _LEEWAY = 1e-9
 
 
 @lru_cache(maxsize=64)
-def _order(group: int, groups: int, rounds: int, micro_batches: int) -> Order:
-    return interleaved_order(group, groups, rounds, range(micro_batches))
+def _order(
+    group: int, groups: int, rounds: int, micro_batches: int
+) -> tuple[tuple[bool, int, int], ...]:
+    """Return the tasks of a group: whether it is a forward pass, the stage and the micro-batch."""
+    order = interleaved_order(group, groups, rounds, range(micro_batches))
+    return tuple((task.kind == "forward", task.stage, task.micro_batch) for task in order)
 
 
 @dataclass(slots=True)
@@ -322,15 +338,15 @@ class _Step:
         free, done, links = self._free[group], 0.0, self._links
         at = begun
         for at in range(begun, len(order)):
-            task = order[at]
-            forward = task.kind == "forward"
-            passes = (self._forward if forward else self._backward)[task.stage]
-            if task.micro_batch >= len(passes.ready):
+            forward, stage, micro_batch = order[at]
+            passes = (self._forward if forward else self._backward)[stage]
+            inputs, seconds = passes.ready, passes.seconds
+            if micro_batch >= len(inputs):
                 break
-            ready = passes.ready[task.micro_batch]
+            ready = inputs[micro_batch]
             start = ready if ready > free else free
-            free = start + passes.seconds
-            done += passes.seconds
+            free = start + seconds
+            done += seconds
             passes.times.append(start if forward else free)
             following = passes.following
             if following is None:

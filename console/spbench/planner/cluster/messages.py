@@ -36,6 +36,7 @@ class Links:
         self._transfers: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
         self._overheads: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
         self._reduces: dict[DeviceGroup, MessageCost] = {}
+        self._shares: dict[DeviceGroup, list[Part]] = {}
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the rate from a group, whose devices share a micro-batch, to the next group.
@@ -81,6 +82,11 @@ class Links:
 
     def _parts(self, group: DeviceGroup) -> list[Part]:
         """Return the machines of a group with their share of a micro-batch, by speed."""
+        if group not in self._shares:
+            self._shares[group] = self._shared(group)
+        return self._shares[group]
+
+    def _shared(self, group: DeviceGroup) -> list[Part]:
         speeds = [
             (at, sum(self._speeds[at][first:last]))
             for at, (first, last) in enumerate(zip(group.first, group.last, strict=True))

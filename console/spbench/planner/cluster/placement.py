@@ -9,9 +9,8 @@ Source: HPGO, src/environment/device.rs (``next_cards``, ``next_cards_with_repli
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Counts = tuple[int, ...]
 """How many devices of each machine are in use."""
@@ -21,8 +20,7 @@ POLICIES: tuple[Policy, ...] = ("fresh", "append", "scatter")
 """Machines that are free as a whole; those in use; one device of each machine in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceGroup:
+class DeviceGroup(NamedTuple):
     """The devices of one stage: of each machine those from ``first`` up to ``last``."""
 
     first: Counts

@@ -19,7 +19,6 @@ from spbench.planner.plans import Baseline, Plan
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.states import States
-from spbench.planner.search.candidates import skips, stages_of
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.exhaustive import shape_count, shapes
 from spbench.planner.search.fitting import fitting
@@ -28,6 +27,8 @@ from spbench.planner.search.periods import Search
 from spbench.planner.search.rounds import interleavings
 from spbench.planner.search.scoring import Scores
 from spbench.planner.search.seeds import hpgo_shapes
+from spbench.planner.search.stage_messages import skips
+from spbench.planner.search.stage_times import stages_of
 from spbench.planner.training import Training
 
 FEW_GROUPS = 220

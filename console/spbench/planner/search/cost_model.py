@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind
 from spbench.planner.cluster.messages import Links
@@ -43,6 +44,37 @@ class SampleSharing:
     most: ModelWork
 
 
+class StageCost(NamedTuple):
+    """The cost of a stage on a group of devices at one micro-batch size.
+
+    Attributes:
+        forward_s: Seconds of the forward pass.
+        backward_s: Seconds of the backward pass.
+        all_reduce_s: Seconds of the sum of its gradients.
+        memories: What a device of each kind whose memory is known needs, without and with
+            recomputation, and how much it has.
+    """
+
+    forward_s: float
+    backward_s: float
+    all_reduce_s: float
+    memories: tuple[tuple[DeviceMemory, DeviceMemory, float], ...]
+
+    def recomputes(self, kept: int) -> bool | None:
+        """Return whether it must recompute its activations to fit; None where it cannot.
+
+        Recomputation takes time and gives none, so a stage that fits without it is without it.
+
+        Args:
+            kept: Micro-batches in flight.
+        """
+        if all(plain.peak(kept) <= memory for plain, _, memory in self.memories):
+            return False
+        if all(again.peak(kept) <= memory for _, again, memory in self.memories):
+            return True
+        return None
+
+
 class CostModel:
     """The cost model of a model on a cluster; each cost is worked out once.
 
@@ -58,7 +90,9 @@ class CostModel:
         self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
         self._kinds: dict[DeviceGroup, Kinds] = {}
-        self._sharings: dict[tuple[Kinds, int], SampleSharing] = {}
+        self._sharings: dict[tuple[DeviceGroup, int], SampleSharing] = {}
+        self._sharings_of_kinds: dict[tuple[Kinds, int], SampleSharing] = {}
+        self._stages: dict[tuple[DeviceGroup, int, int, int], StageCost] = {}
         self._ways_past: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
@@ -79,11 +113,35 @@ class CostModel:
 
     def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
         """Return how a group shares a micro-batch of so many samples."""
-        kinds = self.kinds(group)
-        key = kinds, micro_batch
+        key = group, micro_batch
         if key not in self._sharings:
-            self._sharings[key] = self._shared(kinds, micro_batch)
+            kinds = self.kinds(group), micro_batch
+            if kinds not in self._sharings_of_kinds:
+                self._sharings_of_kinds[kinds] = self._shared(*kinds)
+            self._sharings[key] = self._sharings_of_kinds[kinds]
         return self._sharings[key]
+
+    def stage(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
+        """Return the cost of a stage that holds the states from ``start`` up to ``end``."""
+        key = group, start, end, micro_batch
+        if key not in self._stages:
+            sharing = self.sharing(group, micro_batch)
+            work, speed = sharing.work, sharing.speed
+            rate = self.links.all_reduce(group)
+            self._stages[key] = StageCost(
+                forward_s=(work.forward[end] - work.forward[start]) / speed,
+                backward_s=(work.backward[end] - work.backward[start]) / speed,
+                all_reduce_s=rate.seconds(work.parameters[end] - work.parameters[start]),
+                memories=tuple(
+                    (
+                        self.memory(held, start, end, recompute=False),
+                        self.memory(held, start, end, recompute=True),
+                        memory,
+                    )
+                    for held, memory in sharing.held
+                ),
+            )
+        return self._stages[key]
 
     def kinds(self, group: DeviceGroup) -> Kinds:
         """Return the kinds of a group's devices."""
@@ -127,16 +185,6 @@ class CostModel:
             ),
             default=-math.inf,
         )
-
-    def recomputes(self, sharing: SampleSharing, start: int, end: int, kept: int) -> bool | None:
-        """Return whether a stage must recompute its activations to fit; None where it cannot.
-
-        Recomputation takes time and gives none, so a stage that fits without it is without it.
-        """
-        for recompute in (False, True):
-            if self.lacking(sharing, start, end, kept, recompute) <= 0:
-                return recompute
-        return None
 
     def crossing(self, cut: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that cross the cut before a state."""

@@ -7,14 +7,15 @@ those that go round two stages, over and over: down from one with a forward pass
 at the other, and up with a backward pass to the next forward pass that waits for it. For even
 stages without messages they are exact as well. In others the longest path can change from one of
 these to another on its way, and only `timetable` knows how long it is. For ``zb-h1`` they are those
-on which one stage is never idle until its last gradients of data, or of weights. For
-``interleaved`` they are those on which one group of devices is never idle.
+on which one stage is never idle, or two go round, until its last gradients of data, and never from
+then on. For ``interleaved`` they are those on which one group of devices, or one link, never is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import add
 
 from spbench_core.schedule.orders import (
     INTERLEAVED,
@@ -41,7 +42,11 @@ def closed_form(
     if schedule == "gpipe":
         return _two_flows(stages, micro_batches)
     if schedule == INTERLEAVED:
-        return _busiest_group(stages, len(stages) // rounds, micro_batches)
+        groups = len(stages) // rounds
+        return max(
+            _busiest_group(stages, groups, micro_batches),
+            _busiest_link(stages, groups, micro_batches),
+        )
     if schedule == ZERO_BUBBLE:
         return max(_split_paths(stages, micro_batches))
     return max(_paths(stages, schedule, micro_batches))
@@ -89,7 +94,7 @@ def _paths(stages: Sequence[Timed], schedule: StageSchedule, count: int) -> Iter
             turns = most[other], most[at] - most[other] + 1
             through = down[other] - down[at] + stages[other].forward_s
             through += up[other] - up[at] + stages[other].backward_s
-            last = max(last, _rounds(stage, turns, through, count))
+            last = max(last, _rounds((forward, backward), turns, through, count))
         early = forward + beyond + rest + kept * backward
         end = max(last + max(kept * backward, beyond + backward), early)
         yield down[at] + end + max(up[at] - up[to] + tails[to] for to in range(at + 1))
@@ -97,11 +102,11 @@ def _paths(stages: Sequence[Timed], schedule: StageSchedule, count: int) -> Iter
             yield down[at] + last + descent + up[-1] - up[to] + tails[to]
 
 
-def _rounds(stage: Timed, turns: tuple[int, int], through: float, count: int) -> float:
+def _rounds(both: tuple[float, float], turns: tuple[int, int], through: float, count: int) -> float:
     """Return when the last forward pass of a stage ends that waits for round trips only.
 
     Args:
-        stage: The upper stage of a round.
+        both: Seconds of the passes of the upper stage of a round.
         turns: How many micro-batches the lower one has in flight, and how many later the upper
             one's forward pass is after each round.
         through: Seconds of a round.
@@ -111,28 +116,37 @@ def _rounds(stage: Timed, turns: tuple[int, int], through: float, count: int) ->
     rounds, left = divmod(count - first, gain)
     if not rounds:
         return 0.0
-    both = stage.forward_s + stage.backward_s
-    return first * stage.forward_s + rounds * through + left * both
+    return first * both[0] + rounds * through + left * sum(both)
 
 
 def _split_paths(stages: Sequence[Timed], count: int) -> Iterator[float]:
     """Yield the lengths of the known paths where gradients of weights are apart from those of data.
 
-    A stage begins when the first micro-batch has come down to it. Its last gradients of data go up
-    from stage to stage, each of which then has gradients of weights left to compute.
+    A stage begins when the first micro-batch has come down to it. Until its last gradients of data
+    it is never idle, or waits for rounds as in ``1f1b``. They go up from stage to stage, each of
+    which then has gradients of weights left to compute.
     """
-    left = [weights_at_last(at, len(stages), count) for at in range(len(stages))]
+    total = len(stages)
+    left = [weights_at_last(at, total, count) for at in range(total)]
+    most = [stage_in_flight("1f1b", at, total, count) for at in range(total)]  # of data
+    data = [stage.backward_s * DATA_SHARE for stage in stages]
     weights = [stage.backward_s * (1.0 - DATA_SHARE) for stage in stages]
-    down = 0.0
-    longest: list[float] = []
-    for at, stage in enumerate(stages):
-        both = stage.forward_s + stage.backward_s * DATA_SHARE
-        longest.append(down + count * both + (count - left[at]) * weights[at])
-        down += stage.forward_s + stage.send_s
+    sends = [stage.send_s for stage in stages]
+    down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
+    up = list(accumulate(map(add, data, sends), initial=0.0))
     end = 0.0
-    for at in reversed(range(len(stages))):
-        stage = stages[at]
-        end = max(end + stage.send_s + stage.backward_s * DATA_SHARE, longest[at])
+    for at in reversed(range(total)):
+        stage, both = stages[at], (stages[at].forward_s, data[at])
+        busy = count * sum(both) + (count - left[at]) * weights[at]
+        last = 0.0
+        for other in range(at + 1, total):
+            through = down[other] - down[at] + stages[other].forward_s
+            through += up[other] - up[at] + data[other]
+            turns = most[other], most[at] - most[other] + 1
+            last = max(last, _rounds(both, turns, through, count))
+        beyond = down[-1] - down[at] - stage.forward_s + up[-1] - up[at]
+        longest = down[at] + max(busy, last + beyond if last else 0.0)
+        end = max(end + stage.send_s + data[at], longest)
         yield end + left[at] * weights[at] + _tail(stage)
 
 
@@ -151,3 +165,17 @@ def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:
         down += stage.forward_s + stage.send_s
         rest += stage.backward_s + stage.send_s
     return longest
+
+
+def _busiest_link(stages: Sequence[Timed], groups: int, count: int) -> float:
+    """Return the longest time in which the messages of one link follow each other.
+
+    The first one waits for a forward pass, and after the last one there is a pass to run.
+    """
+    busy: dict[tuple[int, int], float] = {}
+    for at, stage in enumerate(stages[:-1]):
+        source, target = at % groups, (at + 1) % groups
+        for link in ((source, target), (target, source)):
+            busy[link] = busy.get(link, 0.0) + count * stage.send_s
+    last = min(min(stage.forward_s, stage.backward_s) for stage in stages)
+    return stages[0].forward_s + max(busy.values()) + last

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements, Policy
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.scoring import Scores
+from spbench.planner.search.scoring import FAR, Scores
 
 _CUT_STEPS = (1, 2, 4)
-_STARTS = 4
+_STARTS = 6
 _INTERLEAVED_STARTS = 2
 _EFFORT = 2000
 """Shapes that are looked at from each start."""
@@ -30,7 +30,7 @@ class _Recipe(NamedTuple):
 
 
 def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
-    """Change the best candidates until no small change makes them better.
+    """Change the best candidates, as long as small changes make them better.
 
     Args:
         scores: Has the candidates, and takes the better ones.
@@ -40,6 +40,8 @@ def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]
     for start in (*scores.starts(_STARTS), *scores.starts(_INTERLEAVED_STARTS, interleaved=True)):
         climb = Scores(scores.cost_model)
         climb.offer(*start)
+        if climb.step_s > FAR * scores.step_s:
+            continue
         _climb(climb, placements, micro_batches)
         if climb.best is not None:
             scores.offer(climb.best.shape, climb.best.micro_batch)

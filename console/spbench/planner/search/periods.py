@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.bounded import Bounded, Roads
+from spbench.planner.search.bounded import Bounded
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
+from spbench.planner.search.shortest_ways import Roads
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 _MOST_ENDS = 64
 """States before which a stage may end; `local_search` then moves the cuts to the others."""
 _MOST_SIZES = 12
 _BOUNDS = 8
-_AGAIN = 3
-"""Micro-batch sizes and schedules that are looked at again."""
+_NEXT = 1.03
+"""How much longer than a bound the next one is at least."""
+_AGAIN = ((1.5, 3), (1.18, 1))
+"""How far around a place the second look and the third one go, and at how many places."""
 _CLOSE = 1.15
 """How much longer than the shortest one a step may be to be looked at again."""
 
 
 class _Place(NamedTuple):
-    """A find of a search: its step time, micro-batch size, schedule and bound on the period."""
+    """A find of a search: its step time, micro-batch size and bound on the period."""
 
     step_s: float
     micro_batch: int
-    deep: bool
     bound_s: float
 
 
@@ -65,59 +73,55 @@ class Search:
         if last == 1:
             return
         places = [place for size in self._sizes for place in self._first_look(size)]
-        ratio = 1.5
-        for _ in range(2):
+        for ratio, most in _AGAIN:
             places.sort()
             close = [place for place in places if place.step_s <= places[0].step_s * _CLOSE]
             places = [
-                found for place in close[:_AGAIN] for found in self._look(self._all, place, ratio)
+                found for place in close[:most] for found in self._look(self._all, place, ratio)
             ]
-            ratio **= 0.4
 
     def _first_look(self, size: int) -> list[_Place]:
-        """Return the best place at a size under each schedule that makes a difference."""
-        cost_model = self._prices
-        count = self._scores.micro_batches(size)
-        devices = [kind.speed for kind in cost_model.cluster.kinds]
-        low = cost_model.single_s([size]) / count / sum(devices)
-        high = cost_model.work(size).total / min(devices)
-        if count > 1 and math.isfinite(self._scores.step_s):
-            high = min(high, self._scores.step_s / (count - 1))
+        """Return the best place at a size."""
+        low, high = self._periods(size)
         if low > high:
             return []
-        middle = math.sqrt(low * high)
-        return [
-            place
-            for deep in ((True,) if self._ample(size) else (False, True))
-            for place in self._look(
-                self._few, _Place(0.0, size, deep, middle), math.sqrt(high / low) * 1.001
-            )
-        ]
+        return self._look(self._few, _Place(0.0, size, math.sqrt(low * high)), high / low)
 
-    def _ample(self, size: int) -> bool:
-        """Return whether any stage of any plan fits, so that more in flight does no harm."""
-        cost_model = self._prices
-        last = len(cost_model.states)
-        most = 2 * min(last, cost_model.cluster.device_count)
-        kinds = {kind.memory_bytes for kind in cost_model.cluster.kinds} - {None}
-        work = cost_model.work(size)
-        peak = cost_model.memory(work, 0, last, False).peak(most)
-        return all(memory is None or peak <= memory for memory in kinds)
+    def _periods(self, size: int) -> tuple[float, float]:
+        """Return the least period that there can be, and the longest one of a better step.
+
+        A micro-batch's way takes as long as all devices need that can have a sample of it.
+        """
+        work, count = self._prices.work(size).total, self._scores.micro_batches(size)
+        devices = [kind.speed for kind in self._prices.cluster.kinds]
+        low, high = work / sum(devices), work / min(devices)
+        way = work / min(sum(devices), size * max(devices))
+        if count > 1:
+            high = min(high, (self._scores.step_s - way) / (count - 1))
+        return low, high
 
     def _look(self, roads: Roads, place: _Place, ratio: float) -> list[_Place]:
         """Search with bounds around a place; return the best place found."""
-        import numpy as np
-
-        _, size, deep, bound = place
-        bounds = np.geomspace(bound / ratio, bound * ratio, _BOUNDS)
+        _, size, middle = place
+        low, high = self._periods(size)
+        low, high = max(low, middle / ratio), min(high, middle * ratio)
+        if low > high:
+            return []
+        bounds = _between(low, high * 1.001)
         if self._scores.micro_batches(size) == 1:
             bounds = bounds[-1:]
-        found = Bounded(self._prices, roads, size, deep, self._ends).search(bounds)
+        found = Bounded(self._prices, roads, size, self._ends).search(bounds)
         self._scores.offer_all((shape, size) for _, shape in found)
-        places = [
-            _Place(self._scores.least(shape, size), size, deep, bound) for bound, shape in found
-        ]
+        places = [_Place(self._scores.least(shape, size), size, bound) for bound, shape in found]
         return [min(places)] if places else []
+
+
+def _between(low: float, high: float) -> Floats:
+    """Return bounds that rise from one to another, no closer than is of use."""
+    import numpy as np
+
+    count = min(_BOUNDS, 2 + int(math.log(max(high / low, 1.0)) / math.log(_NEXT)))
+    return np.geomspace(low, high, count)
 
 
 def _spread(values: list[int], most: int) -> list[int]:

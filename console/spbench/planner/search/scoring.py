@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from spbench.planner.search.candidates import Candidate, Pass, Shape, passes
+from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
-from spbench_core.schedule.orders import INTERLEAVED
+from spbench.planner.search.stage_times import Pass, passes_by_schedule
+from spbench_core.schedule.orders import INTERLEAVED, Schedule
 from spbench_core.schedule.timetable import rounds_end, timetable
 
 _GAIN = 1.0 - 1e-12
 """What a step must be shorter by to be better: more than rounding."""
+FAR = 1.25
+"""How many times as long as the shortest step one may be to be worth a change."""
+
+
+class _Priced(NamedTuple):
+    """A candidate with the times of its stages, and the closed form of its step."""
+
+    bound_s: float
+    candidate: Candidate
+    times: Sequence[Pass]
 
 
 class Scores:
@@ -28,6 +40,8 @@ class Scores:
         self.step_s = math.inf
         self.times: Sequence[Pass] = ()
         self._least: dict[tuple[Shape, int], float] = {}
+        self._steps: dict[tuple[Shape, int], dict[Schedule, float]] = {}
+        """By schedule: simulated, or in closed form where that was enough."""
 
     def micro_batches(self, micro_batch: int) -> int:
         """Return how many micro-batches of this size a step has."""
@@ -42,14 +56,14 @@ class Scores:
 
         Args:
             shapes: The shapes and sizes; those that were offered before are left out.
-            ranked: Whether `least` and `starts` are to know those, too, that are not better.
+            ranked: Whether `least` and `starts` are to know those, too, that are near the best.
         """
         better = False
-        bounds = [each for key in shapes for each in self._bounds(key, ranked)]
-        for bound, candidate in sorted(bounds, key=lambda each: each[0]):
-            if bound >= self.step_s * _GAIN:
+        priced = [each for key in shapes for each in self._priced(key, ranked)]
+        for each in sorted(priced, key=lambda each: each.bound_s):
+            if each.bound_s >= self.step_s * _GAIN:
                 break
-            better |= self._take(candidate)
+            better |= self._take(each)
         return better
 
     def least(self, shape: Shape, micro_batch: int) -> float:
@@ -57,57 +71,63 @@ class Scores:
         return self._least.get((shape, micro_batch), math.inf)
 
     def starts(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
-        """Return the best shapes so far that differ in stages or micro-batch size.
+        """Return the best shapes so far that differ, also in stages or micro-batch size.
 
         Args:
             most: How many.
             interleaved: Whether they are to have several rounds, or one.
         """
-        found: dict[tuple[int, int], tuple[float, tuple[Shape, int]]] = {}
-        for key, seconds in self._least.items():
-            if (key[0].rounds > 1) != interleaved:
-                continue
-            sort = len(key[0].ends), key[1]
-            if sort not in found or seconds < found[sort][0]:
-                found[sort] = seconds, key
-        return [key for _, key in sorted(found.values(), key=lambda each: each[0])[:most]]
+        steps = ((min(each.values()), *key) for key, each in self._steps.items() if each)
+        found: dict[tuple[int, int], tuple[Shape, int]] = {}
+        for _, shape, size in sorted(steps, key=lambda each: each[0]):
+            new = all(shape != other for other, _ in found.values())
+            if new and (shape.rounds > 1) == interleaved:
+                found.setdefault((len(shape.ends), size), (shape, size))
+        return list(found.values())[:most]
 
-    def _bounds(self, key: tuple[Shape, int], ranked: bool) -> list[tuple[float, Candidate]]:
-        """Return the closed form of a shape that is new, under each schedule in which it fits."""
-        if key in self._least:
+    def _priced(self, key: tuple[Shape, int], ranked: bool) -> list[_Priced]:
+        """Return a shape that is new with each schedule under which it fits."""
+        if key in self._steps:
             return []
         shape, micro_batch = key
-        found: list[tuple[float, Candidate]] = []
-        if not ranked and self._busy(shape, micro_batch) >= self.step_s * _GAIN:
-            self._least[key] = math.inf
-            return found
+        if self._busy(shape, micro_batch) >= self.step_s * (FAR if ranked else _GAIN):
+            self._steps[key] = {}
+            return []
         count = self.micro_batches(micro_batch)
-        for schedule in shape.schedules(count):
-            candidate = Candidate(shape, micro_batch, schedule)
-            times = passes(self.cost_model, candidate)
-            if times is not None:
-                found.append((closed_form(times, schedule, count, shape.rounds), candidate))
-        self._least[key] = min((bound for bound, _ in found), default=math.inf)
+        schedules = shape.schedules(count)
+        found = [
+            _Priced(
+                closed_form(times, schedule, count, shape.rounds),
+                Candidate(shape, micro_batch, schedule),
+                times,
+            )
+            for schedule, times in passes_by_schedule(
+                self.cost_model, shape, micro_batch, schedules
+            )
+        ]
+        self._steps[key] = {each.candidate.schedule: each.bound_s for each in found}
+        self._least[key] = min(self._steps[key].values(), default=math.inf)
         return found
 
     def _busy(self, shape: Shape, micro_batch: int) -> float:
         """Return how long the busiest group runs passes."""
         busy = [0.0] * len(shape.groups)
         for at, (start, end, group) in enumerate(shape.spans):
-            sharing = self.cost_model.sharing(group, micro_batch)
-            forward, backward = sharing.work.forward, sharing.work.backward
-            both = forward[end] - forward[start] + backward[end] - backward[start]
-            busy[at % len(busy)] += both / sharing.speed
+            cost = self.cost_model.stage(group, start, end, micro_batch)
+            busy[at % len(busy)] += cost.forward_s + cost.backward_s
         return max(busy) * self.micro_batches(micro_batch)
 
-    def _take(self, candidate: Candidate) -> bool:
-        times = passes(self.cost_model, candidate)
-        assert times is not None  # it has a closed form
-        count = self.micro_batches(candidate.micro_batch)
-        if candidate.schedule == INTERLEAVED:
-            step = rounds_end(times, candidate.shape.rounds, count, self.step_s)
+    def _take(self, priced: _Priced) -> bool:
+        """Simulate a candidate; return whether it is the best one now."""
+        bound, candidate, times = priced
+        shape, micro_batch, schedule = candidate
+        count = self.micro_batches(micro_batch)
+        if schedule == INTERLEAVED:
+            step = rounds_end(times, shape.rounds, count, self.step_s)
         else:
-            step = timetable(times, candidate.schedule, count).end_s
+            step = timetable(times, schedule, count).end_s
+        known = max(bound, self.step_s) if step == math.inf else step
+        self._steps[shape, micro_batch][schedule] = known
         if step >= self.step_s * _GAIN:
             return False
         self.best, self.step_s, self.times = candidate, step, times

@@ -1,12 +1,13 @@
-"""Costs of all stages of a model on one sort of group, as arrays over first and last states."""
+"""Costs of all stages of a model on groups of devices, as arrays over first and last states."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.messages import MessageCost
+from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.profile.work import ModelWork
 from spbench.planner.search.cost_model import CostModel, SampleSharing
 
@@ -15,15 +16,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class StageTable:
-    """Stages by their first state, ``L`` rows, and the state after their last, ``L`` columns.
+class StageTables:
+    """Stages by group, by their first state, ``L`` rows, and the state after their last.
 
-    Column ``x`` is the stage that ends before state ``x + 1``.
+    Column ``x`` of ``L`` is the stage that ends before state ``x + 1``. Groups with the same kinds
+    of devices and rates have one table.
 
     Attributes:
+        kinds: The index of each group's table.
         forward: Seconds of the forward pass, infinite where there is no such stage.
         both: Seconds of both passes.
         reduce: Seconds of the all-reduce.
@@ -32,6 +36,7 @@ class StageTable:
         ample: Whether any number of them fits in all stages.
     """
 
+    kinds: Indices
     forward: Floats
     both: Floats
     reduce: Floats
@@ -40,17 +45,48 @@ class StageTable:
     ample: bool
 
 
-def stage_table(
-    cost_model: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
-) -> StageTable:
-    """Return the costs of all stages on groups that share in the same way.
+class _StageTable(NamedTuple):
+    """The table of one sort of group."""
+
+    forward: Floats
+    both: Floats
+    reduce: Floats
+    plain: Floats
+    recomputing: Floats
+
+
+def stage_tables(
+    cost_model: CostModel, groups: Sequence[DeviceGroup], micro_batch: int, ends: Sequence[int]
+) -> StageTables:
+    """Return the costs of all stages.
 
     Args:
         cost_model: The costs.
-        sharing: How the groups share a micro-batch.
-        rate: Of their all-reduce.
+        groups: The groups that stages can have.
+        micro_batch: Samples.
         ends: The states before which a stage may end, rising; ``L`` of them.
     """
+    import numpy as np
+
+    found: dict[object, int] = {}
+    tables: list[_StageTable] = []
+    kinds = []
+    for group in groups:
+        rate = cost_model.links.all_reduce(group)
+        key = cost_model.kinds(group), rate
+        if key not in found:
+            found[key] = len(tables)
+            sharing = cost_model.sharing(group, micro_batch)
+            tables.append(_stage_table(cost_model, sharing, rate, ends))
+        kinds.append(found[key])
+    all_tables = _StageTable(*map(np.stack, zip(*tables, strict=True)))
+    fits = all_tables.plain[np.isfinite(all_tables.forward)]
+    return StageTables(np.array(kinds), *all_tables, ample=float(fits.min()) >= 2 * len(ends))
+
+
+def _stage_table(
+    cost_model: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
+) -> _StageTable:
     import numpy as np
 
     work = sharing.work
@@ -65,15 +101,13 @@ def stage_table(
         plain = np.minimum(plain, _how_many(left[picked], kept[picked]))
         fits = _how_many((left - kept)[picked], arriving[starts])
         recomputing = np.minimum(recomputing, fits)
-    none = np.tril(np.ones(forward.shape, dtype=bool), -1)
-    forward[none] = np.inf
-    return StageTable(
+    forward[np.tril(np.ones(forward.shape, dtype=bool), -1)] = np.inf
+    return _StageTable(
         forward=forward,
         both=forward + _spans(work.backward)[picked] / sharing.speed,
         reduce=np.where(reduce > 0, reduce * rate.per_byte + rate.latency, 0.0),
         plain=plain,
         recomputing=recomputing,
-        ample=float(plain[~none].min()) >= 2 * len(forward),
     )
 
 

@@ -1,12 +1,15 @@
+from collections import defaultdict
 from dataclasses import replace
 from math import inf
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.cluster.placement import DeviceGroup
+from spbench.planner.cluster.placement import DeviceGroup, Placements
+from spbench.planner.cluster.placement_graph import build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.planning import plan, plan_many
 from spbench.planner.profile.antichains import antichain_states
@@ -14,11 +17,15 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.search.best import find, search_best
-from spbench.planner.search.candidates import Candidate, Shape, passes
+from spbench.planner.search.bounded import Bounded
+from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
+from spbench.planner.search.shortest_ways import Roads, ShortestWays, StageCosts
+from spbench.planner.search.stage_times import passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
+from spbench_core.schedule.timetable import timetable
 from unit.console.planner.brute import Brute
 from unit.console.planner.made_up import chain, shared
 
@@ -109,6 +116,32 @@ def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(
     if least is not None:
         assert least.step_s * (1 - 1e-9) <= find(cost_model, sizes, small=0).step_s
         assert find(cost_model, sizes, small=0).step_s <= least.step_s * 1.5
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(problems())
+def test_the_search_by_bounds_finds_a_way_as_short_under_any_schedule_and_memory(problem):
+    """Also where it first looks as if there were memory for anything."""
+    states, place, batch = problem
+    cost_model = CostModel(states, place, Training(batch, 1, 2.0))
+    roads = Roads(build_placement_graph(Placements(place.sizes), 900, len(states)))
+    ends = list(range(1, len(states) + 1))
+    bounds = numpy.geomspace(0.001, 0.5, 8)
+    search = Bounded(cost_model, roads, 1, ends)
+    ways = defaultdict(lambda: inf)
+    for bound, shape in search.search(bounds):
+        ways[bound] = min(ways[bound], way(cost_model, shape))
+    for deep in (False, True):
+        known = ShortestWays(StageCosts(cost_model, roads, 1, ends), bounds, deep, any_memory=False)
+        for bound, shape in known.shapes():
+            assert ways[bound] <= way(cost_model, shape) * (1 + 1e-9)
+
+
+def way(cost_model, shape):
+    """Seconds of one micro-batch through all stages and back, and of all-reduces that follow."""
+    known = passes(cost_model, Candidate(shape, 1, "1f1b"))
+    return timetable(known, "1f1b", 1).end_s if known else inf
 
 
 def step_of(plan, states, place, training):

@@ -12,8 +12,10 @@ from spbench.planner.planning import plan
 from spbench.planner.profile.graph import build
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.skips import skips_of
-from spbench.planner.search.candidates import Candidate, Shape, passes, skips
+from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
+from spbench.planner.search.stage_messages import skips
+from spbench.planner.search.stage_times import passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from unit.console.planner.made_up import chain

@@ -1,0 +1,237 @@
+"""The dynamic program of the shortest ways through all stages, from the last one to the first.
+
+Numpy goes over several bounds, the first states and the last states of a stage at once, for all
+groups after which the same devices are in use. What is known of the stages from one on, the tail
+of a pipeline, is an array of these rows, by group, by bound and by the first state:
+
+* ``WAY``: seconds from the start of its forward until the end of its backward pass;
+* ``DONE``: seconds until all stages from here on have summed their gradients, too;
+* ``OVER``: by how much its rounds with later stages exceed the bound, which must not be above 0;
+* ``STAGES``: how many there are, which says what a stage before them must keep in flight;
+* ``GROUP``: the group of the stage after the first one, by index; -1 where there is none;
+* ``END``: the last state of the first stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spbench.planner.cluster.placement import Counts
+from spbench.planner.cluster.placement_graph import PlacementGraph
+from spbench.planner.search.candidates import Shape
+from spbench.planner.search.cost_model import CostModel
+from spbench.planner.search.stage_table import StageTables, stage_tables
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Indices = NDArray[np.int64]
+
+WAY, DONE, OVER, STAGES, GROUP, END = range(6)
+_LEEWAY = 1e-9
+_AT_ONCE = 1 << 14
+"""Stages that numpy goes over at once: so many that its calls cost little and caches hold them."""
+
+
+@dataclass(slots=True)
+class Roads:
+    """The placement graph of several searches for one plan, with what they all need of it.
+
+    Attributes:
+        graph: The groups that stages can have.
+        ending: By what is in use after them, the indices of groups; those with the most first.
+        rates: Of messages, by what is in use between two groups: seconds a byte, and latency, by
+            the group before it and by the one after it.
+        tables: The costs of stages, by micro-batch size.
+    """
+
+    graph: PlacementGraph
+    ending: dict[Counts, list[int]] = field(default_factory=dict)
+    rates: dict[Counts, tuple[Floats, Floats]] = field(default_factory=dict)
+    tables: dict[int, StageTables] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for at, group in enumerate(self.graph.groups):
+            self.ending.setdefault(group.last, []).append(at)
+
+
+class StageCosts:
+    """The costs of stages and of messages between them at one micro-batch size.
+
+    Args:
+        cost_model: The costs.
+        roads: The groups that stages can have.
+        micro_batch: Samples.
+        ends: The states before which a stage may end, rising; what is called a state elsewhere
+            here is an index of these.
+
+    Attributes:
+        count: Micro-batches of a step.
+        tables: Of stages, by group.
+        crossing: The bytes that cross each cut.
+        arriving: What stages get where skips go straight, by the cut before them and their end;
+            None where there are no skips.
+    """
+
+    def __init__(
+        self, cost_model: CostModel, roads: Roads, micro_batch: int, ends: Sequence[int]
+    ) -> None:
+        import numpy as np
+
+        self.roads, self.ends = roads, ends
+        self.count = cost_model.training.global_batch_size // micro_batch
+        self.crossing: Floats = np.array(cost_model.work(micro_batch).crossing)[list(ends[:-1])]
+        self.arriving: Floats | None = None
+        if cost_model.states.skips.connections:
+            past = np.array(cost_model.states.skips.passing_bytes)
+            past *= micro_batch / cost_model.states.profile.batch_size
+            spared = past[np.ix_(list(ends[:-1]), list(ends))]
+            self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
+        if micro_batch not in roads.tables:
+            groups = roads.graph.groups
+            roads.tables[micro_batch] = stage_tables(cost_model, groups, micro_batch, ends)
+        self.tables = roads.tables[micro_batch]
+        self._links = cost_model.links
+
+    def rates(self, used: Counts) -> tuple[Floats, Floats]:
+        """Return the rates of messages between groups, what is in use between them being given."""
+        import numpy as np
+
+        if used not in self.roads.rates:
+            graph = self.roads.graph
+            rates = np.array(
+                [
+                    [
+                        self._links.transfer(graph.groups[source], graph.groups[target])
+                        for target in graph.out[used]
+                    ]
+                    for source in self.roads.ending[used]
+                ]
+            )
+            self.roads.rates[used] = rates[..., 0, None, None], rates[..., 1, None, None]
+        return self.roads.rates[used]
+
+
+class ShortestWays:
+    """The dynamic program for several bounds on the period, under one schedule.
+
+    Args:
+        costs: Of stages.
+        bounds: Seconds, rising.
+        deep: Whether the schedule is ``1f1b-deep``, else it is ``1f1b``.
+        any_memory: Whether to take all stages to fit.
+    """
+
+    def __init__(self, costs: StageCosts, bounds: Floats, deep: bool, any_memory: bool) -> None:
+        import numpy as np
+
+        self._np = np
+        self._costs, self._tables = costs, costs.tables
+        self._graph = costs.roads.graph
+        self._bounds, self._deep = bounds, deep
+        self._any_memory = any_memory or costs.tables.ample
+        self._limits = bounds[:, None] * (1.0 + _LEEWAY)
+        self._places = np.arange(len(costs.ends))
+        self._lanes = np.arange(len(bounds))[:, None]
+
+    def shapes(self) -> list[tuple[float, Shape]]:
+        """Return each bound that allows any shape, and the one with the shortest way."""
+        tails = self._nothing(len(self._graph.groups))
+        for used, groups in self._costs.roads.ending.items():
+            rest = self._rest(tails, used, len(groups))
+            for part in self._parts(len(groups)):
+                some = groups[part]
+                tails[:, some] = self._stages(some, rest[:, part])
+        first = self._graph.out[(0,) * len(self._graph.groups[0].last)]
+        found = []
+        for lane, bound in enumerate(self._bounds.tolist()):
+            best = min(first, key=lambda at: float(tails[DONE, at, lane, 0]))
+            if float(tails[DONE, best, lane, 0]) < float("inf"):
+                found.append((bound, self._shape(tails, lane, best)))
+        return found
+
+    def _parts(self, groups: int) -> Iterator[slice]:
+        """Yield parts of so many groups whose stages numpy is to go over at once."""
+        step = max(1, _AT_ONCE // (len(self._bounds) * len(self._places) ** 2))
+        for start in range(0, groups, step):
+            yield slice(start, start + step)
+
+    def _nothing(self, groups: int) -> Floats:
+        """Return that nothing follows the last state, and that the others cannot be the end."""
+        np = self._np
+        tails: Floats = np.zeros((6, groups, len(self._bounds), len(self._places)))
+        tails[DONE, ..., :-1] = np.inf
+        tails[GROUP] = -1.0
+        return tails
+
+    def _rest(self, tails: Floats, used: Counts, groups: int) -> Floats:
+        """Return the best tails after each group, by the last state that the group has."""
+        np = self._np
+        rest = self._nothing(groups)
+        out = self._graph.out.get(used)
+        if out is None:
+            return rest
+        following = tails[:, out, :, 1:]
+        count = self._costs.crossing[None, None]
+        if self._costs.arriving is not None:
+            count = self._costs.arriving[self._places[:-1], following[END].astype(int)]
+        per_byte, latency = self._costs.rates(used)
+        sends = count * per_byte + latency * (count > 0)
+        done = following[DONE] + sends
+        if self._deep:
+            done[np.broadcast_to(sends > self._limits, done.shape)] = np.inf
+        best = done.argmin(axis=1)
+        lanes, places = self._lanes, self._places[:-1]
+        before = np.arange(groups)[:, None, None]
+        sent = sends[before, best, lanes if sends.shape[2] > 1 else 0, places]
+        rest[..., :-1] = following[:, best, lanes, places]
+        rest[DONE, ..., :-1] = done[before, best, lanes, places]
+        rest[WAY, ..., :-1] += 2.0 * sent
+        waits = rest[OVER, ..., :-1] + 2.0 * sent
+        if self._deep:
+            waits -= self._bounds[:, None]
+        rest[OVER, ..., :-1] = np.maximum(waits, 0.0)
+        rest[GROUP, ..., :-1] = np.array(out)[best]
+        return rest
+
+    def _stages(self, groups: Sequence[int], rest: Floats) -> Floats:
+        """Return the tails that begin with the best stages of groups, by their first state."""
+        np, tables = self._np, self._tables
+        kinds = tables.kinds[groups]
+        forward, both = tables.forward[kinds][:, None], tables.both[kinds][:, None]
+        done = forward + rest[DONE, :, :, None]
+        if not self._any_memory:
+            here = rest[STAGES] + 1.0
+            kept = np.minimum(2.0 * here - 1.0 if self._deep else here, self._costs.count)
+            kept = kept[:, :, None]
+            again = kept > tables.plain[kinds][:, None]
+            both = both + np.where(again, forward, 0.0)
+            done[again & (kept > tables.recomputing[kinds][:, None])] = np.inf
+        summed = both + rest[WAY, :, :, None]
+        summed += tables.reduce[kinds][:, None]
+        np.maximum(done, summed, out=done)
+        done = np.where(both > (self._limits - rest[OVER])[:, :, None], np.inf, done)
+        end = done.argmin(axis=3)
+        at, lanes = np.arange(len(groups))[:, None, None], self._lanes
+        taken = both[at, lanes if both.shape[1] > 1 else 0, self._places, end]
+        tails: Floats = rest[:, at, lanes, end]
+        tails[DONE] = np.take_along_axis(done, end[..., None], axis=3)[..., 0]
+        tails[WAY] += taken
+        tails[OVER] += taken - self._bounds[:, None]
+        tails[STAGES] += 1.0
+        tails[END] = end
+        return tails
+
+    def _shape(self, tails: Floats, lane: int, first: int) -> Shape:
+        ends, groups = [], []
+        at, state = first, 0
+        while at >= 0:
+            groups.append(self._graph.groups[at])
+            following, end = tails[GROUP:, at, lane, state].astype(int).tolist()
+            at, state = following, end + 1
+            ends.append(self._costs.ends[end])
+        return Shape(tuple(ends), tuple(groups))
