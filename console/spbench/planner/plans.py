@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from spbench_core.schedule.orders import Schedule
+from spbench_core.schedule.timetable import DATA_SHARE
 
 Mode = Literal["hpgo", "best"]
 SkipWay = Literal["straight", "along"]
@@ -36,6 +37,8 @@ class PlanStage:
         fixed_bytes: The part of the memory that parameters and optimizer take.
         held_bytes: The part that each micro-batch keeps from its forward to its backward pass.
         once_bytes: The part that one pass at a time takes.
+        data_share: The share of the backward pass that computes gradients of data, where those of
+            weights are computed later.
     """
 
     start: int
@@ -51,6 +54,7 @@ class PlanStage:
     fixed_bytes: float = 0.0
     held_bytes: float = 0.0
     once_bytes: float = 0.0
+    data_share: float = DATA_SHARE
 
     @property
     def replicas(self) -> int:

@@ -20,7 +20,7 @@ from spbench_core.schedule.orders import (
 
 DATA_SHARE = 0.5
 """The share of a backward pass that computes gradients of data, as zb-h1 has them apart from those
-of weights: a convolution has as many multiply-adds for either."""
+of weights, where nobody has measured it: a convolution has as many multiply-adds for either."""
 
 
 class Timed(Protocol):
@@ -36,6 +36,8 @@ class Timed(Protocol):
     def all_reduce_s(self) -> float: ...
     @property
     def overlapped_s(self) -> float: ...
+    @property
+    def data_share(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Timetable:
     Attributes:
         forward: The start of each forward pass.
         backward_end: The end of each backward pass; it starts ``backward_s`` earlier. Of zb-h1 that
-            of the gradients of data, which takes `DATA_SHARE` of it.
+            of the gradients of data, which takes the stage's ``data_share`` of it.
         send: The start of each output's transfer to the next stage.
         back: The start of each gradient's transfer to the stage before.
         reduce: The start of the all-reduce of each stage; by stage alone.
@@ -195,7 +197,7 @@ class _SplitRow(_Row):
 
     def __post_init__(self) -> None:
         _Row.__post_init__(self)  # with slots a dataclass has no super()
-        self.backward_s *= DATA_SHARE
+        self.backward_s *= self.stage.data_share
 
     def advance(self, micro_batches: int) -> None:
         """Run every task whose input is there, in its order."""

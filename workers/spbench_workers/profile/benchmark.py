@@ -111,12 +111,14 @@ def _tell(
         context.metric("skipped_layers", reader - source - 1, **ends)
     for count, used in memory.items():
         rounds = [times for told in every for times in told[count]]
-        forward = _typical([times.forward for times in rounds])
-        backward = _typical([times.backward for times in rounds])
+        seconds = {
+            each: _typical([getattr(times, each) for times in rounds])
+            for each in ("forward", "backward", "data", "weights")
+        }
         for place, name in enumerate(subject.names):
             of: dict[str, Any] = {"layer": name, "batch_size": count}
-            context.metric("forward_ms", 1000.0 * forward[place], **of)
-            context.metric("backward_ms", 1000.0 * backward[place], **of)
+            for each, taken in seconds.items():
+                context.metric(f"{each}_ms", 1000.0 * taken[place], **of)
             context.metric("activation_bytes", used.activation[place], **of)
             context.metric("kept_bytes", used.kept[place], **of)
             context.metric("working_bytes", used.working[place], **of)

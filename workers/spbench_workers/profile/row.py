@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from spbench_workers.parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
+from spbench_workers.parallel.pipeline.later_weights import LaterWeights
 from spbench_workers.profile.memory import Kept, use_of
 from spbench_workers.profile.subject import ProfiledModel
 
@@ -17,10 +20,19 @@ Step = Callable[[Any], Any]
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of one pass, by layer."""
+    """Seconds of one pass, by layer.
 
-    forward: list[float] = field(default_factory=list)
-    backward: list[float] = field(default_factory=list)
+    Attributes:
+        forward: The forward pass.
+        backward: The backward pass.
+        data: The backward pass without the gradients of weights that schedule zb-h1 computes later.
+        weights: These.
+    """
+
+    forward: list[float]
+    backward: list[float]
+    data: list[float]
+    weights: list[float]
 
 
 @dataclass(slots=True)
@@ -62,11 +74,29 @@ class LayerRow:
         return data
 
     def take(self, images: torch.Tensor) -> Times:
-        """Time one pass forward and back."""
-        passed, laps = [], Laps(images.device)
+        """Time one pass forward and back, and one whose gradients of weights come later."""
+        laps = Laps(images.device)
+        self._pass(images, laps)
+        seconds, count = laps.seconds(), len(self._steps)
+        later, laps = LaterWeights(), Laps(images.device)
+        self._pass(images, laps, later)
+        for place in range(count):
+            laps.take(partial(later.compute, place))
+        apart = laps.seconds()
+        return Times(
+            forward=seconds[:count],
+            backward=seconds[: count - 1 : -1],
+            data=apart[2 * count - 1 : count - 1 : -1],
+            weights=apart[2 * count :],
+        )
+
+    def _pass(self, images: torch.Tensor, laps: Laps, later: LaterWeights | None = None) -> None:
+        """Run one pass forward and back; of the layers in reverse where it goes back."""
+        passed = []
         data: Tensors = (images,)
-        for step in self._steps:
-            outputs = forward(step, data, laps)
+        for place, step in enumerate(self._steps):
+            with nullcontext() if later is None else later.of(place):
+                outputs = forward(step, data, laps)
             passed.append((data, outputs))
             data = _cut_off(outputs)
         gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
@@ -74,9 +104,6 @@ class LayerRow:
             inputs, outputs = passed.pop()
             backward(outputs, gradients, laps)
             gradients = _gradients(inputs)
-        seconds = laps.seconds()
-        count = len(self._steps)
-        return Times(seconds[:count], seconds[: count - 1 : -1])
 
     def weigh(self, images: torch.Tensor) -> PassMemory:
         """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spbench.planner.plans import Mode, Plan, PlanStage, SkipWay
 from spbench.suites.settings import json_schema
-from spbench_core.schedule.orders import Schedule
+from spbench_core.schedule.orders import ZERO_BUBBLE, Schedule
 
 SCHEMA = "spbench.plan/1"
 
@@ -29,6 +29,9 @@ class StagePart(_Part):
     devices: list[int]
     forward_ms: float = Field(description="one micro-batch, shared by the devices")
     backward_ms: float = Field(description="likewise, recomputation included")
+    weights_ms: float | None = Field(
+        description="the part of it that computes gradients of weights later, in zb-h1; else null"
+    )
     send_ms: float = Field(description="one micro-batch's inputs of the next stage")
     all_reduce_ms: float = Field(description="once a step")
     memory_bytes: float = Field(
@@ -115,6 +118,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
 
 def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
     last = plan.mode == "hpgo" and stage is plan.stages[-1]
+    apart = plan.schedule == ZERO_BUBBLE
     return {
         "start": stage.start,
         "end": stage.end - last,
@@ -123,6 +127,7 @@ def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
         "devices": list(stage.devices),
         "forward_ms": 1000.0 * stage.forward_s,
         "backward_ms": 1000.0 * stage.backward_s,
+        "weights_ms": 1000.0 * stage.backward_s * (1.0 - stage.data_share) if apart else None,
         "send_ms": 1000.0 * stage.send_s,
         "all_reduce_ms": 1000.0 * stage.all_reduce_s,
         "memory_bytes": stage.memory_bytes,

@@ -70,6 +70,14 @@ class RepeatedLayerEntry(StrictModel):
     kept_bytes: Size | None = Field(
         default=None, description="kept from forward until backward; the output if left out"
     )
+    data_ms: Time | None = Field(
+        default=None,
+        description="milliseconds of its backward pass without the gradients of weights that zb-h1"
+        " computes later; half of it if left out",
+    )
+    weights_ms: Time | None = Field(
+        default=None, description="milliseconds of these; half of the backward pass if left out"
+    )
 
     def layer(self, parameter_bytes: float) -> LayerProfile:
         """Return the layer, with parameters of this size."""

@@ -11,6 +11,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.graph import Edge, find_cycle
 from spbench.planner.profile.origin import Origin
 from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
+from spbench_core.schedule.timetable import DATA_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class LayerProfile:
         working_bytes: What it needs at most beside that while it runs, and gives back.
         kept_bytes: What is kept from its forward until its backward pass; None where only the
             output is known, which then stands for it.
+        data_ms: Milliseconds of its backward pass without the gradients of weights that schedule
+            zb-h1 computes later; None where that is not known.
+        weights_ms: Milliseconds of these.
     """
 
     name: str
@@ -37,6 +41,15 @@ class LayerProfile:
     parameter_bytes: float
     working_bytes: float = 0.0
     kept_bytes: float | None = None
+    data_ms: float | None = None
+    weights_ms: float | None = None
+
+    @property
+    def parts_ms(self) -> tuple[float, float]:
+        """Milliseconds of gradients of data and of weights, where they are computed apart."""
+        if self.data_ms is None or self.weights_ms is None:
+            return self.backward_ms * DATA_SHARE, self.backward_ms * (1.0 - DATA_SHARE)
+        return self.data_ms, self.weights_ms
 
     @property
     def kept(self) -> float:

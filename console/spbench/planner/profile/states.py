@@ -28,6 +28,8 @@ class States:
         ancestors: The states that can come before each, as a mask of states.
         forward_s: Seconds of the forward pass of the layers up to each state.
         backward_s: Seconds of their backward pass.
+        data_s: Seconds of it without the gradients of weights that are computed later in zb-h1.
+        weights_s: Seconds of these.
         activation_bytes: The sum of their outputs.
         kept_bytes: What they keep from forward until backward.
         parameter_bytes: Their parameters.
@@ -41,6 +43,8 @@ class States:
     ancestors: tuple[int, ...]
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...]
+    data_s: tuple[float, ...]
+    weights_s: tuple[float, ...]
     activation_bytes: tuple[float, ...]
     kept_bytes: tuple[float, ...]
     parameter_bytes: tuple[float, ...]
@@ -113,6 +117,8 @@ def with_sums(
         ancestors=tuple(ancestors),
         forward_s=sums([layer.forward_ms / 1000.0 for layer in layers]),
         backward_s=sums([layer.backward_ms / 1000.0 for layer in layers]),
+        data_s=sums([layer.parts_ms[0] / 1000.0 for layer in layers]),
+        weights_s=sums([layer.parts_ms[1] / 1000.0 for layer in layers]),
         activation_bytes=sums([layer.activation_bytes for layer in layers]),
         kept_bytes=sums([layer.kept for layer in layers]),
         parameter_bytes=sums([layer.parameter_bytes for layer in layers]),

@@ -21,6 +21,8 @@ class ModelWork:
         samples: How many.
         forward: Seconds of the forward pass on the profile's device.
         backward: Seconds of the backward pass.
+        data: Seconds of it without the gradients of weights that are computed later in zb-h1.
+        weights: Seconds of these.
         kept: Bytes kept from forward to backward.
         parameters: Bytes of parameters.
         crossing: Bytes that cross a cut before each state; no sums; 0 at both ends.
@@ -30,6 +32,8 @@ class ModelWork:
     samples: int
     forward: Sums
     backward: Sums
+    data: Sums
+    weights: Sums
     kept: Sums
     parameters: Sums
     crossing: Sums
@@ -54,10 +58,13 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
     scale = factor = samples / profile.batch_size
     layers = profile.layers
     forward, backward, kept = states.forward_s, states.backward_s, states.kept_bytes
+    data, weights = states.data_s, states.weights_s
     if profile.also and samples:  # its times are not in proportion
         factor, layers = 1.0, profile.layers_at(samples)
         forward = _along(states, [layer.forward_ms / 1000.0 for layer in layers])
         backward = _along(states, [layer.backward_ms / 1000.0 for layer in layers])
+        data = _along(states, [layer.parts_ms[0] / 1000.0 for layer in layers])
+        weights = _along(states, [layer.parts_ms[1] / 1000.0 for layer in layers])
         kept = _along(states, [layer.kept for layer in layers])
     needed = [
         max((layers[at].working_bytes for at in bits(new)), default=0.0) for new in _added(states)
@@ -70,6 +77,8 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
         samples,
         _scaled(forward, factor),
         _scaled(backward, factor),
+        _scaled(data, factor),
+        _scaled(weights, factor),
         _scaled(kept, spared),
         (0.0, *states.parameter_bytes),
         (0.0, *(scale * count for count in states.crossing_bytes[:-1]), 0.0),

@@ -50,6 +50,8 @@ class StageCost(NamedTuple):
     Attributes:
         forward_s: Seconds of the forward pass.
         backward_s: Seconds of the backward pass.
+        data_s: Seconds of it without the gradients of weights that are computed later in zb-h1.
+        weights_s: Seconds of these.
         all_reduce_s: Seconds of the sum of its gradients.
         memories: What a device of each kind whose memory is known needs, without and with
             recomputation, and how much it has.
@@ -57,8 +59,15 @@ class StageCost(NamedTuple):
 
     forward_s: float
     backward_s: float
+    data_s: float
+    weights_s: float
     all_reduce_s: float
     memories: tuple[tuple[DeviceMemory, DeviceMemory, float], ...]
+
+    @property
+    def least_s(self) -> float:
+        """Seconds of both passes under the schedule that takes least."""
+        return self.forward_s + min(self.backward_s, self.data_s + self.weights_s)
 
     def recomputes(self, kept: int) -> bool | None:
         """Return whether it must recompute its activations to fit; None where it cannot.
@@ -131,6 +140,8 @@ class CostModel:
             self._stages[key] = StageCost(
                 forward_s=(work.forward[end] - work.forward[start]) / speed,
                 backward_s=(work.backward[end] - work.backward[start]) / speed,
+                data_s=(work.data[end] - work.data[start]) / speed,
+                weights_s=(work.weights[end] - work.weights[start]) / speed,
                 all_reduce_s=rate.seconds(work.parameters[end] - work.parameters[start]),
                 memories=tuple(
                     (

@@ -25,7 +25,7 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     weights_at_last,
 )
-from spbench_core.schedule.timetable import DATA_SHARE, Timed
+from spbench_core.schedule.timetable import Timed
 
 
 def closed_form(
@@ -129,8 +129,8 @@ def _split_paths(stages: Sequence[Timed], count: int) -> Iterator[float]:
     total = len(stages)
     left = [weights_at_last(at, total, count) for at in range(total)]
     most = [stage_in_flight("1f1b", at, total, count) for at in range(total)]  # of data
-    data = [stage.backward_s * DATA_SHARE for stage in stages]
-    weights = [stage.backward_s * (1.0 - DATA_SHARE) for stage in stages]
+    data = [stage.backward_s * stage.data_share for stage in stages]
+    weights = [stage.backward_s * (1.0 - stage.data_share) for stage in stages]
     sends = [stage.send_s for stage in stages]
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up = list(accumulate(map(add, data, sends), initial=0.0))

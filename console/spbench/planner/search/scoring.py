@@ -114,7 +114,7 @@ class Scores:
         busy = [0.0] * len(shape.groups)
         for at, (start, end, group) in enumerate(shape.spans):
             cost = self.cost_model.stage(group, start, end, micro_batch)
-            busy[at % len(busy)] += cost.forward_s + cost.backward_s
+            busy[at % len(busy)] += cost.least_s
         return max(busy) * self.micro_batches(micro_batch)
 
     def _take(self, priced: _Priced) -> bool:

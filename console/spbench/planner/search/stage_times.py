@@ -19,6 +19,7 @@ from spbench_core.schedule.orders import (
     interleaved_in_flight,
     stage_in_flight,
 )
+from spbench_core.schedule.timetable import DATA_SHARE
 
 
 class Pass(NamedTuple):
@@ -30,6 +31,7 @@ class Pass(NamedTuple):
     all_reduce_s: float
     overlapped_s: float
     recompute: bool
+    data_share: float = DATA_SHARE
 
 
 def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
@@ -42,33 +44,45 @@ def passes_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
 ) -> Iterator[tuple[Schedule, list[Pass]]]:
     """Yield the schedules under which a shape fits, and the times of its stages under each."""
-    found: dict[tuple[bool, ...], list[Pass]] = {}
+    found: dict[tuple[bool, tuple[bool, ...]], list[Pass]] = {}
     for schedule in schedules:
         recomputing = _recomputing(cost_model, Candidate(shape, micro_batch, schedule))
         if recomputing is None:
             continue
-        again = tuple(recomputing)
-        if again not in found:
-            found[again] = _passes(cost_model, shape, micro_batch, again)
-        yield schedule, found[again]
+        key = schedule == ZERO_BUBBLE, tuple(recomputing)
+        if key not in found:
+            found[key] = _passes(cost_model, shape, micro_batch, *key)
+        yield schedule, found[key]
 
 
 def _passes(
-    cost_model: CostModel, shape: Shape, micro_batch: int, again: Sequence[bool]
+    cost_model: CostModel, shape: Shape, micro_batch: int, apart: bool, again: Sequence[bool]
 ) -> list[Pass]:
+    """Return the times of the stages.
+
+    Args:
+        cost_model: The costs.
+        shape: The shape.
+        micro_batch: Samples.
+        apart: Whether gradients of weights are computed apart from those of data.
+        again: Which stages recompute their activations.
+    """
     spans = shape.spans
     messages = messages_of(cost_model, shape, micro_batch)
     found = []
     for at, (start, end, group) in enumerate(spans):
         cost = cost_model.stage(group, start, end, micro_batch)
         forward, backward, reduce = cost.forward_s, cost.backward_s, cost.all_reduce_s
-        overlapped = 0.0
+        overlapped, data = 0.0, DATA_SHARE * backward
+        if apart:
+            backward, data = cost.data_s + cost.weights_s, cost.data_s
         if len(spans) == 1 and reduce:
             sharing = cost_model.sharing(group, micro_batch)
             reduce, overlapped = _beside_backward(cost_model, sharing, group, reduce)
         if again[at]:
             backward += forward
         overhead = messages.overhead_s[at]
+        data_share = (data + overhead) / (backward + overhead) if apart and backward else DATA_SHARE
         found.append(
             Pass(
                 forward + overhead,
@@ -77,6 +91,7 @@ def _passes(
                 reduce,
                 overlapped,
                 again[at],
+                data_share,
             )
         )
     return found

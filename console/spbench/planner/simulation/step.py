@@ -15,7 +15,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import most_kept
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
-from spbench_core.schedule.timetable import DATA_SHARE, Timetable, rounds_timetable, timetable
+from spbench_core.schedule.timetable import Timetable, rounds_timetable, timetable
 
 Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back;
@@ -144,7 +144,7 @@ def _bubble(plan: Plan, table: Timetable) -> float:
 def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
     for at, stage in enumerate(plan.stages):
         found = [*_passes(at, stage.forward_s, table.forward[at], "forward")]
-        data_s = stage.backward_s * (1.0 if table.weights_end is None else DATA_SHARE)
+        data_s = stage.backward_s * (1.0 if table.weights_end is None else stage.data_share)
         found += _ended(at, data_s, table.backward_end[at], "backward")
         if table.weights_end is not None:
             found += _ended(at, stage.backward_s - data_s, table.weights_end[at], "weights")

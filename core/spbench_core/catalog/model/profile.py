@@ -101,6 +101,8 @@ BENCHMARKS = (
             TIME_MS,
             _of_layer("forward_ms", "ms", "its forward pass"),
             _of_layer("backward_ms", "ms", "its backward pass"),
+            _of_layer("data_ms", "ms", "its backward pass without what weights_ms is"),
+            _of_layer("weights_ms", "ms", "gradients of weights that zb-h1 computes later"),
             _of_layer("activation_bytes", "B", "the outputs that it makes"),
             _of_layer("kept_bytes", "B", "what it keeps from forward until backward"),
             _of_layer("working_bytes", "B", "what it needs beside that while it runs"),

@@ -50,7 +50,12 @@ class Brute:
         found = inf
         for again in product((False, True), repeat=len(spans)):
             times = [self.stage(size, flag, *span) for span, flag in zip(spans, again, strict=True)]
-            if max(f + b for f, b, _ in times) * count >= known:
+            parts = [self.parts(size, *span) for span in spans]
+            least = min(
+                max(f + b for f, b, _ in times),
+                max(f + sum(each) for (f, _, _), each in zip(times, parts, strict=True)),
+            )
+            if least * count >= known:
                 continue
             sends = self.sends(spans, size)
             for name in ("gpipe", "1f1b", "1f1b-deep", "zb-h1"):
@@ -62,7 +67,7 @@ class Brute:
                         known_orders = [
                             split_order(at, len(spans), count) for at in range(len(spans))
                         ]
-                    found = min(found, run(times, sends, known_orders, count))
+                    found = min(found, run(times, sends, known_orders, count, parts))
         return found
 
     def of_rounds(self, spans, size, known):
@@ -148,6 +153,12 @@ class Brute:
             reduce = self.ring(group, self.part(self.states.parameter_bytes, start, end))
         return forward, backward + (forward if again else 0.0), reduce
 
+    def parts(self, size, start, end, group):
+        """Gradients of data and of weights, where they are computed apart."""
+        share = self.share(group, size)
+        sums = self.states.data_s, self.states.weights_s
+        return tuple(share * self.part(each, start, end) for each in sums)
+
     def ring(self, group, count):
         held = [last - first for first, last in zip(*group, strict=True)]
         devices = sum(held)
@@ -231,8 +242,13 @@ class Brute:
         return found
 
 
-def run(times, sends, orders, count):
-    """A step by fixed points: what each event waits for is recomputed until nothing moves."""
+def run(times, sends, orders, count, parts=None):
+    """A step by fixed points: what each event waits for is recomputed until nothing moves.
+
+    Parts are the seconds of gradients of data and of weights, where these have tasks of their own;
+    halves of the backward passes if left out.
+    """
+    parts = parts or [(backward / 2, backward / 2) for _, backward, _ in times]
     stages = len(times)
     forward = [[0.0] * count for _ in times]
     backward = [[0.0] * count for _ in times]
@@ -247,14 +263,14 @@ def run(times, sends, orders, count):
             free = 0.0
             for kind, k in orders[at]:
                 if kind == "W":
-                    free += times[at][1] / 2
+                    free += parts[at][1]
                     continue
                 if kind == "F":
                     ready = sent[at - 1][k] if at else 0.0
                     ends, seconds = forward, times[at][0]
                 else:
                     ready = back[at + 1][k] if at + 1 < stages else forward[at][k]
-                    ends, seconds = backward, times[at][1] / (2 if split[at] else 1)
+                    ends, seconds = backward, parts[at][0] if split[at] else times[at][1]
                 free = max(free, ready) + seconds
                 moved |= ends[at][k] != free
                 ends[at][k] = free

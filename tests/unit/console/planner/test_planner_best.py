@@ -55,6 +55,13 @@ def problems(draw):
     past = [(a, b) for a in range(layers) for b in range(a + 2, layers)]
     skips = draw(st.lists(st.sampled_from(past), unique=True, max_size=3)) if past else []
     profile = replace(profile, edges=(*profile.edges, *skips))
+    if draw(st.booleans()):
+        apart = zip(profile.layers, each([0.5, 0.75, 1.0]), each([0.5, 1.0]), strict=True)
+        rows = (
+            replace(row, data_ms=data * row.backward_ms, weights_ms=later * row.backward_ms)
+            for row, data, later in apart
+        )
+        profile = replace(profile, layers=tuple(rows))
     sizes = draw(st.sampled_from([(4,), (2, 2), (1, 1, 1, 1), (1, 3), (3, 1), (2, 1, 1), (1, 2)]))
     memory = draw(st.sampled_from([None, 1000.0, 200.0, 100.0, 60.0]))
     place = cluster(

@@ -13,7 +13,9 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
+from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.torchgraph import read_torchgraph
+from spbench.planner.profile.work import work_at
 from spbench.suites.settings import json_schema
 from unit.console.planner.made_up import chain, diamond, layer, write_torchgraph
 
@@ -454,7 +456,18 @@ def test_what_grows_with_the_batch_is_all_but_the_parameters():
         "activation_bytes",
         "working_bytes",
         "kept_bytes",
+        "data_ms",
+        "weights_ms",
     }
+
+
+def test_gradients_of_data_and_of_weights_take_half_each_where_they_were_not_measured_apart():
+    known = layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
+    assert layer("a", backward=4.0).parts_ms == (2.0, 2.0)
+    assert known.parts_ms == (3.0, 2.0)
+    states = linear_states(Profile("p", 1, (known, layer("b", backward=4.0)), ((0, 1),)))
+    assert states.data_s == pytest.approx((0.003, 0.005))
+    assert work_at(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
 
 
 def test_layers_can_be_left_out():

@@ -299,6 +299,7 @@ def pipelines(draw, most=5):
             float(draw(st.integers(1, 9))),
             draw(whole) if at + 1 < count else 0.0,
             draw(st.sampled_from([0.0, 5.0, 40.0])),
+            data_share=draw(st.sampled_from([0.5, 0.25, 0.75, 1.0])),
         )
         for at in range(count)
     ]
@@ -319,7 +320,9 @@ def test_simulated_is_what_fixed_points_give(stages, count, schedule):
             told = {"forward": "F", "data": "B", "weights": "W"}
             assert [(told[task.kind], task.micro_batch) for task in tasks] == expected
     sends = [each.send_s for each in stages]
-    assert timetable(stages, schedule, count).end_s == run(times, sends, orders, count)
+    shares = [(each.backward_s, each.data_share) for each in stages]
+    parts = [(backward * share, backward * (1.0 - share)) for backward, share in shares]
+    assert timetable(stages, schedule, count).end_s == run(times, sends, orders, count, parts)
 
 
 @given(pipelines(), counts)
@@ -363,7 +366,8 @@ def test_spans_of_a_device_or_link_do_not_overlap_and_follow_one_another(stages,
         if schedule == ZERO_BUBBLE:
             weights = {span.micro_batch: span for span in mine if span.kind == "weights"}
             assert all(backward[k].end_s <= weights[k].start_s for k in range(count))
-            rows = [rows[0], *((row, each.backward_s / 2) for row in (backward, weights))]
+            data_s = each.backward_s * each.data_share
+            rows = [rows[0], (backward, data_s), (weights, each.backward_s - data_s)]
         assert all(
             span.end_s - span.start_s == seconds for row, seconds in rows for span in row.values()
         )
