@@ -5,8 +5,9 @@ period in which the slowest stage, or a round trip that must be waited for, lets
 So for each of several bounds on the period the way is made as short as can be.
 
 Each bound is first searched as if there were memory for anything, and under ``1f1b-deep``, whose
-stages wait least for round trips. Where what is found so fits, no schedule allows a shorter way;
-else the bound is searched under ``1f1b`` and ``1f1b-deep`` with the memory that there is.
+stages wait least for round trips. Where what is found so fits, and no round trip under ``1f1b``
+exceeds the bound either, no schedule allows a shorter way. Else the bound is searched again: with
+the memory that there is, or under ``1f1b``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.shortest_ways import Roads, ShortestWays, StageCosts
+from spbench.planner.search.shortest_ways import LEEWAY, Roads, ShortestWays, StageCosts
+from spbench.planner.search.stage_messages import messages_of
 from spbench_core.schedule.orders import stage_in_flight
 
 if TYPE_CHECKING:
@@ -46,17 +48,23 @@ class Bounded:
         """Return each bound that allows any shape, and the shapes with the shortest way."""
         import numpy as np
 
-        found, too_large = [], []
-        for bound, shape in ShortestWays(self._costs, bounds, deep=True, any_memory=True).shapes():
-            if self._fits(shape):
-                found.append((bound, shape))
-            else:
+        found, too_large, too_long = [], [], []
+        for bound, shape in self._ways(bounds, deep=True, any_memory=True):
+            if not self._fits(shape):
                 too_large.append(bound)
-        if too_large:
-            again = np.array(too_large)
-            for deep in (False, True):
-                found += ShortestWays(self._costs, again, deep, any_memory=False).shapes()
+                continue
+            found.append((bound, shape))
+            if self._waits(shape, bound):
+                too_long.append(bound)
+        found += self._ways(np.array(too_large), deep=True, any_memory=False)
+        found += self._ways(np.array(too_large), deep=False, any_memory=False)
+        found += self._ways(np.array(too_long), deep=False, any_memory=True)
         return found
+
+    def _ways(self, bounds: Floats, deep: bool, any_memory: bool) -> list[tuple[float, Shape]]:
+        if not len(bounds):
+            return []
+        return ShortestWays(self._costs, bounds, deep, any_memory).shapes()
 
     def _fits(self, shape: Shape) -> bool:
         """Return whether a shape fits under ``1f1b-deep`` and need not recompute."""
@@ -68,3 +76,14 @@ class Bounded:
             if stage.recomputes(kept) is not False:
                 return False
         return True
+
+    def _waits(self, shape: Shape, bound: float) -> bool:
+        """Return whether rounds of stages under ``1f1b`` take longer than a bound."""
+        sends = messages_of(self._prices, shape, self._micro_batch).send_s
+        over = 0.0
+        for (start, end, group), send in zip(reversed(shape.spans), reversed(sends), strict=True):
+            stage = self._prices.stage(group, start, end, self._micro_batch)
+            over = max(over + 2.0 * send, 0.0) + stage.forward_s + stage.backward_s - bound
+            if over > LEEWAY * bound:
+                return True
+        return False

@@ -88,16 +88,12 @@ class Search:
         return self._look(self._few, _Place(0.0, size, math.sqrt(low * high)), high / low)
 
     def _periods(self, size: int) -> tuple[float, float]:
-        """Return the least period that there can be, and the longest one of a better step.
-
-        A micro-batch's way takes as long as all devices need that can have a sample of it.
-        """
-        work, count = self._prices.work(size).total, self._scores.micro_batches(size)
+        """Return the least period that there can be, and the longest one of a better step."""
+        total, count = self._prices.work(size).total, self._scores.micro_batches(size)
         devices = [kind.speed for kind in self._prices.cluster.kinds]
-        low, high = work / sum(devices), work / min(devices)
-        way = work / min(sum(devices), size * max(devices))
+        low, high = total / sum(devices), total / min(devices)
         if count > 1:
-            high = min(high, (self._scores.step_s - way) / (count - 1))
+            high = min(high, self._scores.step_s / (count - 1))
         return low, high
 
     def _look(self, roads: Roads, place: _Place, ratio: float) -> list[_Place]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 WAY, DONE, OVER, STAGES, GROUP, END = range(6)
-_LEEWAY = 1e-9
+LEEWAY = 1e-9
 _AT_ONCE = 1 << 14
 """Stages that numpy goes over at once: so many that its calls cost little and caches hold them."""
 
@@ -134,7 +134,7 @@ class ShortestWays:
         self._graph = costs.roads.graph
         self._bounds, self._deep = bounds, deep
         self._any_memory = any_memory or costs.tables.ample
-        self._limits = bounds[:, None] * (1.0 + _LEEWAY)
+        self._limits = bounds[:, None] * (1.0 + LEEWAY)
         self._places = np.arange(len(costs.ends))
         self._lanes = np.arange(len(bounds))[:, None]
 
