@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements, Policy
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.scoring import FAR, Scores
+from spbench.planner.search.scoring import Scores
 
 _CUT_STEPS = (1, 2, 4)
 _STARTS = 6
 _INTERLEAVED_STARTS = 2
+_FAR = 2.0
+"""How many times as long as the best step that of a start may be."""
+_INTERLEAVED_FAR = 1.25
+"""The same of interleaved ones, whose simulation takes longest."""
 _EFFORT = 2000
 """Shapes that are looked at from each start."""
 
@@ -37,13 +41,16 @@ def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]
         placements: Of its cluster.
         micro_batches: The sizes that are allowed, rising.
     """
-    for start in (*scores.starts(_STARTS), *scores.starts(_INTERLEAVED_STARTS, interleaved=True)):
-        climb = Scores(scores.cost_model)
-        climb.offer(*start)
-        if climb.step_s > FAR * scores.step_s:
-            continue
-        _climb(climb, placements, micro_batches)
-        if climb.best is not None:
+    for most, far, interleaved in (
+        (_STARTS, _FAR, False),
+        (_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
+    ):
+        for start in scores.starts(most, interleaved):
+            climb = Scores(scores.cost_model)
+            climb.offer(*start)
+            if climb.best is None or climb.step_s > far * scores.step_s:
+                continue
+            _climb(climb, placements, micro_batches)
             scores.offer(climb.best.shape, climb.best.micro_batch)
 
 

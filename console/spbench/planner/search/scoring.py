@@ -15,8 +15,8 @@ from spbench_core.schedule.timetable import rounds_end, timetable
 
 _GAIN = 1.0 - 1e-12
 """What a step must be shorter by to be better: more than rounding."""
-FAR = 1.25
-"""How many times as long as the shortest step one may be to be worth a change."""
+_NEAR = 1.25
+"""How many times as long as the shortest step the passes of one near the best may take."""
 
 
 class _Priced(NamedTuple):
@@ -90,7 +90,7 @@ class Scores:
         if key in self._steps:
             return []
         shape, micro_batch = key
-        if self._busy(shape, micro_batch) >= self.step_s * (FAR if ranked else _GAIN):
+        if self._busy(shape, micro_batch) >= self.step_s * (_NEAR if ranked else _GAIN):
             self._steps[key] = {}
             return []
         count = self.micro_batches(micro_batch)
