@@ -11,9 +11,9 @@ from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.form import case_form
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, TextRow
+from spbench.tui.suites.form.preview import preview
 from spbench.tui.suites.form.typed_case import COMMENT
 from spbench.tui.suites.page import SuitesPage
 from spbench_core.catalog import BENCHMARKS
@@ -191,18 +191,17 @@ async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
         begun, parts_go = threading.Event(), threading.Event()
-        resolve = case_form.preview
 
         def late(*given):
             begun.set()
             assert parts_go.wait(30)
-            return resolve(*given)
+            return preview(*given)
 
         async def go_last(editor):
             parts_go.set()
             await asyncio.sleep(0.3)  # the other parts are gone, and the form is not
 
-        monkeypatch.setattr(case_form, "preview", late)
+        monkeypatch.setattr("spbench.tui.suites.form.case_form.preview", late)
         form._look_soon()
         await until(pilot, begun.is_set)
         monkeypatch.setattr(SuiteEditor, "on_unmount", go_last, raising=False)
