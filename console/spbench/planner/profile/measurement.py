@@ -16,7 +16,7 @@ from spbench.suites.edit.writing import key_lines
 from spbench_core.catalog import BENCHMARKS
 
 BENCHMARK = "model.profile"
-TIMEOUT = 600
+TIMEOUT = 1200
 """Seconds for the measurement; ``--set launch.timeout=...`` changes them."""
 SKIPPED = "skipped_layers"
 """The figure of a layer that reads the output of one further up, its ``source``."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.shortest_ways import LEEWAY, Roads, ShortestWays, StageCosts
+from spbench.planner.search.shortest_ways import LEEWAY, CostArrays, Roads, ShortestWays
 from spbench.planner.search.stage_messages import messages_of
 from spbench_core.schedule.orders import stage_in_flight
 
@@ -42,7 +42,7 @@ class Bounded:
         self, cost_model: CostModel, roads: Roads, micro_batch: int, ends: Sequence[int]
     ) -> None:
         self._prices, self._micro_batch = cost_model, micro_batch
-        self._costs = StageCosts(cost_model, roads, micro_batch, ends)
+        self._costs = CostArrays(cost_model, roads, micro_batch, ends)
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the shapes with the shortest way."""

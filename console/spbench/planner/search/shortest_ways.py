@@ -59,8 +59,8 @@ class Roads:
             self.ending.setdefault(group.last, []).append(at)
 
 
-class StageCosts:
-    """The costs of stages and of messages between them at one micro-batch size.
+class CostArrays:
+    """The costs of stages and of messages between them at one micro-batch size, as arrays.
 
     Args:
         cost_model: The costs.
@@ -126,7 +126,7 @@ class ShortestWays:
         any_memory: Whether to take all stages to fit.
     """
 
-    def __init__(self, costs: StageCosts, bounds: Floats, deep: bool, any_memory: bool) -> None:
+    def __init__(self, costs: CostArrays, bounds: Floats, deep: bool, any_memory: bool) -> None:
         import numpy as np
 
         self._np = np

@@ -21,7 +21,7 @@ from spbench.planner.search.bounded import Bounded
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
-from spbench.planner.search.shortest_ways import Roads, ShortestWays, StageCosts
+from spbench.planner.search.shortest_ways import CostArrays, Roads, ShortestWays
 from spbench.planner.search.stage_times import passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
@@ -140,7 +140,7 @@ def test_the_search_by_bounds_finds_a_way_as_short_under_any_schedule_and_memory
     for bound, shape in search.search(bounds):
         ways[bound] = min(ways[bound], way(cost_model, shape))
     for deep in (False, True):
-        known = ShortestWays(StageCosts(cost_model, roads, 1, ends), bounds, deep, any_memory=False)
+        known = ShortestWays(CostArrays(cost_model, roads, 1, ends), bounds, deep, any_memory=False)
         for bound, shape in known.shapes():
             assert ways[bound] <= way(cost_model, shape) * (1 + 1e-9)
 
