@@ -53,9 +53,9 @@ def main() -> None:
 
 
 def one_round(launch: list[str], program: Path, iterations: int) -> dict[str, Times]:
-    """Run all programs once, one after the other."""
+    """Run all programs once, one after the other; each size by itself, as memory differs else."""
     sizes = [str(size) for size in SIZES]
-    pairs = run([*launch, str(program), str(iterations), *sizes]).splitlines()
+    pairs = [run([*launch, str(program), str(iterations), size]) for size in sizes]
     times = {"C": {int(size): float(time) for size, time in map(str.split, pairs)}}
     short = [size for size in SIZES if size < SHORT]
     times["mpi4py"] = {size: fastest_call(launch, iterations, size) for size in short}
