@@ -55,6 +55,18 @@ def test_gradients_are_the_same_to_the_last_bit(dtype):
     assert all(map(torch.equal, found, wanted))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding=.same. with even kernel:UserWarning")
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize("kernel", [3, (3, 5), 4, (1, 2)])
+def test_padding_can_be_given_by_its_name(padding, kernel):
+    def net():
+        torch.manual_seed(5)
+        return nn.Sequential(nn.Conv2d(3, 4, kernel, padding=padding, dilation=(1, 3)))
+
+    found = learn(net(), images(), LaterWeights())
+    assert all(map(torch.equal, found, learn(net(), images())))
+
+
 def test_convolutions_get_theirs_when_they_are_asked_for():
     net, later = Net(), LaterWeights()
     learn(net, images(), later, order=((0, 1, 2), ()))

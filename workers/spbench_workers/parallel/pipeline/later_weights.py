@@ -16,6 +16,7 @@ class LaterWeights(TorchFunctionMode):
     """Convolutions of a stage that keep what the gradients of their weights are computed from.
 
     Those of all other weights are computed with the gradients of data: they cost next to nothing.
+    So are those of convolutions whose padding has a name and is more on one side than on the other.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,11 @@ class LaterWeights(TorchFunctionMode):
         *form: Any,
         **named: Any,
     ) -> torch.Tensor:
-        convolution = _Convolved(weight, bias, _Form(*form, **named))
+        asked = _Form(*form, **named)
+        padding = _padding(asked, weight)
+        if padding is None:
+            return torch.conv2d(pixels, weight, bias, *asked)
+        convolution = _Convolved(weight, bias, asked._replace(padding=padding))
         keep = self._kept[self._micro_batch].append
         made: torch.Tensor = _Convolution.apply(pixels, self._tracked, convolution, keep)
         return made
@@ -145,6 +150,20 @@ def _gradients(
         wanted,
     )
     return found
+
+
+def _padding(form: _Form, weight: torch.Tensor) -> Any:
+    """Return the padding of each side in numbers; None where the sides of a row or column differ.
+
+    ``same`` adds ``dilation * (kernel - 1)`` in all, and the odd one at the end.
+    """
+    if form.padding == "valid":
+        return 0
+    if form.padding != "same":
+        return form.padding
+    sizes = zip(_pair(form.dilation), weight.shape[2:], strict=True)
+    both = [dilation * (kernel - 1) for dilation, kernel in sizes]
+    return None if any(count % 2 for count in both) else [count // 2 for count in both]
 
 
 def _pair(value: Any) -> list[int]:
