@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 Counts = tuple[int, ...]
-"""How many devices of each machine are in use."""
+"""The number of devices in use of each machine."""
 
 Policy = Literal["fresh", "append", "scatter"]
 POLICIES: tuple[Policy, ...] = ("fresh", "append", "scatter")

@@ -18,7 +18,7 @@ _CUT_STEPS = (1, 2, 4)
 _STARTS = 6
 _INTERLEAVED_STARTS = 2
 _FAR = 2.0
-"""How many times as long as the best step that of a start may be."""
+"""The factor by which the step of a start may be longer than the best one."""
 _INTERLEAVED_FAR = 1.25
 """The same of interleaved ones, whose simulation takes longest."""
 _EFFORT = 2000

@@ -23,11 +23,11 @@ _MOST_ENDS = 64
 _MOST_SIZES = 12
 _BOUNDS = 8
 _NEXT = 1.03
-"""How much longer than a bound the next one is at least."""
+"""The least ratio of a bound to the one before it."""
 _AGAIN = ((1.5, 3), (1.18, 1))
-"""How far around a place the second look and the third one go, and at how many places."""
+"""The second and the third look: the ratio by which bounds go around a place, and their places."""
 _CLOSE = 1.15
-"""How much longer than the shortest one a step may be to be looked at again."""
+"""The factor by which a step may be longer than the shortest one to be looked at again."""
 
 
 class _Place(NamedTuple):

@@ -11,12 +11,13 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.search.stage_times import Pass, passes_by_schedule
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
-from spbench_core.schedule.timetable import rounds_end, timetable
+from spbench_core.schedule.rounds_timetable import rounds_end
+from spbench_core.schedule.timetable import timetable
 
 _GAIN = 1.0 - 1e-12
-"""What a step must be shorter by to be better: more than rounding."""
+"""The factor by which a step must be shorter to be better: more than rounding."""
 _NEAR = 1.25
-"""How many times as long as the shortest step the passes of one near the best may take."""
+"""The factor by which passes of a shape near the best may take longer than the shortest step."""
 
 
 class _Priced(NamedTuple):

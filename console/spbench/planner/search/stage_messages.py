@@ -15,7 +15,7 @@ _LEAST_PASSED = 3
 """The fewest stages of which one can be passed."""
 
 
-class Messages(NamedTuple):
+class StageMessages(NamedTuple):
     """The messages of a micro-batch between stages.
 
     Attributes:
@@ -28,11 +28,11 @@ class Messages(NamedTuple):
     overhead_s: list[float]
 
 
-def messages_of(cost_model: CostModel, shape: Shape, micro_batch: int) -> Messages:
+def messages_of(cost_model: CostModel, shape: Shape, micro_batch: int) -> StageMessages:
     """Return the messages of a shape's stages."""
     spans = shape.spans
     groups = [group for *_, group in spans]
-    made = Messages([0.0] * len(spans), [0.0] * len(spans))
+    made = StageMessages([0.0] * len(spans), [0.0] * len(spans))
     ways: dict[tuple[int, int], float] = {}
     if skips(cost_model, shape, micro_batch) == STRAIGHT:
         ways = cost_model.ways_past(shape.ends, micro_batch)
@@ -51,7 +51,7 @@ def messages_of(cost_model: CostModel, shape: Shape, micro_batch: int) -> Messag
 def _add_overhead(
     cost_model: CostModel,
     groups: Sequence[DeviceGroup],
-    made: Messages,
+    made: StageMessages,
     way: tuple[int, int],
     count: float,
 ) -> None:

@@ -15,7 +15,8 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import most_kept
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
-from spbench_core.schedule.timetable import Timetable, rounds_timetable, timetable
+from spbench_core.schedule.rounds_timetable import rounds_timetable
+from spbench_core.schedule.timetable import Timetable, timetable
 
 Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back;

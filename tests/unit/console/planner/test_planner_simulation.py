@@ -24,7 +24,8 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     stage_order,
 )
-from spbench_core.schedule.timetable import rounds_end, rounds_timetable, timetable
+from spbench_core.schedule.rounds_timetable import rounds_end, rounds_timetable
+from spbench_core.schedule.timetable import timetable
 from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
 
 WHOLE_BACKWARD = "gpipe", "1f1b", "1f1b-deep"
