@@ -83,6 +83,25 @@ def test_a_layer_s_time_is_that_of_its_work():
     assert LATE.device_wide == 0
 
 
+class ConvolutionTimes(TorchDispatchMode):
+    """Convolutions backward that take a second for data, four for weights and bias."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.convolution_backward.default:
+            data, *weights = args[-1]
+            LATE.host(1.0 * data + 4.0 * any(weights))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_layer_s_data_and_weights_are_timed_apart():
+    row = row_of([nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3)])
+    with ConvolutionTimes():
+        times = row.take(torch.ones(2, 3, 8, 8))
+    # The images get no gradient, so the first convolution has that of weights alone.
+    assert (times.forward, times.backward) == ([0.0] * 3, [4.0, 0.0, 5.0])
+    assert (times.data, times.weights) == ([0.0, 0.0, 1.0], [4.0, 0.0, 4.0])
+
+
 def test_layers_add_up_to_a_pass_that_waits_for_the_host():
     images = torch.ones(2, 3, device=GPU, requires_grad=True)
     begun = LATE.clock()
