@@ -6,7 +6,12 @@ from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-WORDS = {"pinned": "by way of pinned memory", "pointers": "device pointers", "nccl": "by NCCL"}
+WORDS = {
+    "pinned": "by way of pinned memory",
+    "pointers": "device pointers",
+    "nccl": "by NCCL",
+    "cuda-ipc": "by CUDA IPC",
+}
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +22,8 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("path", WORDS)
 def test_one_rank_gives_the_limit_of_the_path(results, path):
     assert len(results[path]) == 3
+    checks = [one for told in results[path] for one in told if one["event"] == "check"]
+    assert [(one["name"], one["passed"]) for one in checks] == [("halo", True)] * 3
     given = [limit for limits in results[path] for limit in limits if limit["name"] == "time_ms"]
     (limit,) = given
     assert limit["value"] > 0

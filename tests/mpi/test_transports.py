@@ -1,8 +1,8 @@
 """Every transport on real ranks: what arrives is, bit by bit, what the neighbours have.
 
 No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams run late,
-``nccl`` on the host over gloo (see programs/exchange_all.py): their own logic is tested here, what
-they ask of CUDA and NCCL is not.
+``cuda-ipc`` on the latter, ``nccl`` on the host over gloo (see programs/exchange_all.py): their own
+logic is tested here, what they ask of CUDA and NCCL is not.
 """
 
 import pytest
@@ -19,9 +19,11 @@ NAMES = {
     "shm": "shm",
     "cuda": "cuda-without-a-gpu",
     "cuda-direct": "cuda-direct-without-a-gpu",
+    "cuda-ipc": "cuda-ipc-without-a-gpu",
     "nccl": "nccl-over-gloo-without-a-gpu",
 }
 STAGED = ("cuda", "cuda-direct")
+ON_A_DEVICE = (*STAGED, "cuda-ipc")
 LATE = "late"
 """The stand-in."""
 SHAPES = [
@@ -63,13 +65,41 @@ FORMATS = [
 ]
 PLACES = [case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES]
 AT_ONCE = [case("two_at_once", transport=transport) for transport in NAMES]
-OF_STAGED = [one for one in (*AT_ONCE, *PLACES, *FORMATS) if one["transport"] in STAGED]
-ON_STREAMS = [one | {"device": LATE} for one in OF_STAGED]
+EXCHANGES = [*AT_ONCE, *PLACES, *FORMATS]
+ON_THE_HOST = [one for one in EXCHANGES if one["transport"] != "cuda-ipc"]
+ON_STREAMS = [one | {"device": LATE} for one in EXCHANGES if one["transport"] in ON_A_DEVICE]
 FAULTS = [
     case("planted", transport=transport, fault=fault, device=device)
-    for transport in STAGED
+    for transport in ON_A_DEVICE
     for fault in ("corrupt-halo", "drop-halo", "stale-halo")
     for device in ("cpu", LATE)
+    if (transport, device) != ("cuda-ipc", "cpu")
+]
+UNSHARED = [
+    case("unshared", words=f"transport cuda-ipc: rank {words}", **broken)
+    for broken, words in (
+        ({"share": "fails"}, "1 cannot share memory of GPUs with others here (CUDA error: no such"),
+        ({"event_handles": "fails"}, "1 cannot share"),
+        ({"opened": "fails"}, "1 cannot share"),
+        ({"opened_event": "fails"}, "1 cannot share"),
+        ({"share": "other"}, "0 cannot share memory of GPUs with others here (reads other bytes"),
+    )
+]
+WAYS = ({}, {"one_way": True, "grid": "1x4"})
+IN_A_ROW = [
+    *(
+        case("in_a_row", transport=transport, device=LATE, quick=quick, **way)
+        for transport in ON_A_DEVICE
+        for quick in (0, 1)
+        for way in WAYS
+    ),
+    *(
+        case("in_a_row", transport=transport, **way)
+        for transport in ("packed", "datatype", "shm")
+        for way in WAYS
+    ),
+    case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
+    case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
 ]
 PINNED, POINTERS = ("pinned", "SPBENCH_CUDA_AWARE=0"), ("device pointers", "SPBENCH_CUDA_AWARE=1")
 PATHS = [
@@ -85,6 +115,7 @@ WRONG = [
     case("unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"),
     case("unfit", transport="shm", device="cuda", words="and the device is cuda; those that apply"),
     case("unfit", transport="cuda", device="cpu", words="transport cuda is for memory of a GPU"),
+    case("unfit", transport="cuda-ipc", device="cpu", words="cuda-ipc is for memory of a GPU"),
     case("unfit", transport="nccl", device="cpu", words="those that apply: packed, datatype, shm"),
     case("unfit", transport="pigeon", device="cpu", words="transport pigeon is not known"),
 ]
@@ -110,11 +141,11 @@ CASES = [
     case("both_ways"),
     case("auto"),
     case("auto_without"),
-    *AT_ONCE,
-    *PLACES,
-    *FORMATS,
+    *UNSHARED,
+    *ON_THE_HOST,
     *FAULTS,
     *ON_STREAMS,
+    *IN_A_ROW,
 ]
 
 

@@ -40,16 +40,30 @@ class Stream:
         self.queue = deque()
         self.asked = self.done = 0
         self.busy_until = 0.0
+        self._under_way, self._turn = False, threading.Condition()
 
     def ask(self, work):
         self.queue.append(work)
         self.asked += 1
 
     def run_to(self, position):
-        while self.done < position:
-            work = self.queue.popleft()
-            self.done += 1
+        # Another thread may be at work: that of late_ipc.py, for other processes.
+        with self._turn:
+            while self.done < position:
+                if self._under_way:
+                    self._turn.wait()
+                else:
+                    self._do_next()
+
+    def _do_next(self):
+        work, self._under_way = self.queue.popleft(), True
+        self._turn.release()
+        try:
             work()
+        finally:
+            self._turn.acquire()
+            self.done, self._under_way = self.done + 1, False
+            self._turn.notify_all()
 
 
 class LateEvent:

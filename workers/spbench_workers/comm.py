@@ -6,16 +6,19 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from spbench_workers.binding.local_rank import Whereabouts, located, told_local_rank
 from spbench_workers.binding.nearness import nodes_of_cores
+from spbench_workers.errors import first_line
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Made = TypeVar("Made")
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -102,6 +105,30 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
                 f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
                 "start all ranks with the same words"
             )
+
+
+def made_on_all(
+    comm: MPI.Intracomm, make: Callable[[], Made], refusal: Callable[[int, str], Exception]
+) -> Made:
+    """Return what this rank makes, once all ranks have made theirs.
+
+    Args:
+        comm: The ranks, all of which must call it.
+        make: Makes it, without waiting for other ranks.
+        refusal: Returns the error of all ranks, from the first rank that failed and why.
+
+    Raises:
+        Exception: ``make`` failed on a rank, by an error of torch, MPI or the system.
+    """
+    made, problem = None, ""
+    try:
+        made = make()
+    except (RuntimeError, OSError) as error:
+        problem = first_line(error)
+    for rank, said in enumerate(comm.allgather(problem)):
+        if said:
+            raise refusal(rank, said)
+    return cast(Made, made)
 
 
 def crowded(world: World) -> bool:

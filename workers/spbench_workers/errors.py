@@ -20,6 +20,11 @@ class NothingToSpoilError(CannotRunError):
     """A fault was to be injected where it would change nothing."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, or the name of its class where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 _OF_THE_HOST = "DefaultCPUAllocator"
 """The text in torch's error where the host has no memory: there is no class for it."""
 

@@ -104,8 +104,9 @@ BENCHMARKS = (
                 "choice",
                 None,
                 "how messages go between GPUs: through pinned memory of the host, by an MPI that "
-                "takes pointers to memory of a GPU, or by NCCL; auto: pointers, where MPI says so",
-                choices=("auto", "pinned", "pointers", "nccl"),
+                "takes pointers to memory of a GPU, by CUDA IPC within a host, or by NCCL; auto: "
+                "pointers, where MPI says so",
+                choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
             ),
             warmup(5),
             iterations(50),

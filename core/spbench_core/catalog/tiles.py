@@ -35,7 +35,7 @@ TRANSPORT = Param(
     "choice",
     "auto",
     "what carries halos; auto times those that apply and takes the fastest",
-    choices=("auto", "packed", "datatype", "shm", "cuda", "nccl"),
+    choices=("auto", "packed", "datatype", "shm", "cuda", "cuda-ipc", "nccl"),
 )
 HALO_LEN = Param(
     "halo_len", "int", None, "pixels that the kernel reaches beyond its centre; else 1", minimum=1
@@ -63,6 +63,7 @@ TRANSPORT_DEVICES = {
     "datatype": "cpu",
     "shm": "cpu",
     "cuda": "cuda",
+    "cuda-ipc": "cuda",
     "nccl": "cuda",
 }
 """Where the data of each transport are."""

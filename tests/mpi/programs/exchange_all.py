@@ -6,17 +6,18 @@ A case is ``{"check", "ranks", ...}``: a function of this program, the ranks of 
 it, in the order of their numbers in the case's communicator, and its arguments. A result is one
 text a rank: empty where all was right.
 
-There is no GPU here. ``cuda`` and ``nccl`` run all the same: the first on tensors of the host, and
-on those of a stand-in, whose streams do their work only when something waits for it, so that a wait
-that is missing leaves NaN; the second on the host, with gloo in the place of NCCL. That shows that
-they pack, send, receive and unpack the right pieces, in the right order; it shows nothing of CUDA.
+There is no GPU here. ``cuda``, ``cuda-ipc`` and ``nccl`` run all the same: the first on tensors of
+the host, and on those of a stand-in, whose streams do their work only when something waits for it,
+so that a wait that is missing leaves NaN; the second on those of the stand-in; the third on the
+host, with gloo in the place of NCCL. That shows that they pack, send, receive and unpack the right
+pieces, in the right order; it shows nothing of CUDA.
 """
 
 import json
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
@@ -30,6 +31,7 @@ from mpi4py import MPI
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
 from spbench_workers.comm import DisagreementError, rest
+from spbench_workers.device import ipc
 from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.device.mpi_memory import OVERRULING, cuda_aware
 from spbench_workers.halo.faults import plant_in_halo
@@ -37,17 +39,21 @@ from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, staged
+from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
 from standins.late_device import install
+from standins.late_ipc import install_ipc
 
 BATCH, CHANNELS = 2, 3
 ROUNDS = 4
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 LATE = install()
+install_ipc()
 WITHOUT_A_GPU = {
     "cuda": partial(staged.StagedTransport, direct=False),
     "cuda-direct": partial(staged.StagedTransport, direct=True),
     "cuda-pinned": choose.TRANSPORTS["cuda-pinned"],
+    "cuda-ipc": CudaIpcTransport,
     "nccl": nccl.NcclTransport,
 }
 
@@ -101,6 +107,7 @@ class Trial:
         channels_last=False,
         into=False,
         adjoint=False,
+        one_way=False,
         seed=0,
         device="cpu",
     ):
@@ -111,7 +118,14 @@ class Trial:
         owned = Partition.of_grid(
             Grid(*parse_pair(grid)), *parse_pair(size), ranks=owners, size=comm.size
         )
+
+        def up_and_left(rank, box):
+            (_, bottom), (_, right) = owned.tile(rank).rows, owned.tile(rank).cols
+            return Box((box.rows[0], bottom), (box.cols[0], right))
+
         table = halo_transfers(owned, halo)
+        if one_way:
+            table = replace(table, needed=tuple(map(up_and_left, range(comm.size), table.needed)))
         sent, expected = table.sent_by(comm.rank), table.received_by(comm.rank)
         self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
         self.tile, self.needed = owned.tile(comm.rank), table.needed[comm.rank]
@@ -243,6 +257,32 @@ def two_at_once(comm, transport, device="cpu"):
     return next(filter(None, problems), "")
 
 
+def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments):
+    """Exchanges without a look between them: nothing is written over, or gone, before it is read.
+
+    Some ranks wait for their device at once. What the others' is to read, it has not read yet.
+    """
+    trial, kept = Trial(comm, transport, **arguments), []
+    for round_ in range(2 * ROUNDS):
+        trial.source.copy_(trial.values(comm.rank, round_, trial.origin))
+        trial.exchange.start()
+        trial.exchange.wait()
+        kept.append([piece.clone() for piece in trial.exchange.received])
+        trial.exchange.release()
+    if poisoned:
+        comm.Barrier()
+        trial.exchange.poison()
+    if freed:
+        trial.exchange.free()
+    if (comm.rank + quick) % 2:
+        LATE.streams.finish()
+    time.sleep(0.02)
+    problems = [trial.problem(round_, pieces) for round_, pieces in enumerate(kept)]
+    if not freed:
+        trial.exchange.free()
+    return next(filter(None, problems), "")
+
+
 def auto(comm):
     trial = Trial(comm, "auto")
     name, tried = trial.exchange.transport, trial.exchange.tried_ms
@@ -347,6 +387,27 @@ def a_rank_cannot_join(comm):
     return "no error"
 
 
+def unshared(comm, words, **broken):
+    """Where one rank cannot share memory, or reads another's, none uses the transport."""
+    shares = ipc.ipc_of(torch.device("late"))
+
+    def fails(*_):
+        raise RuntimeError("CUDA error: no such thing\nand more")
+
+    def other(memory):
+        return shared(torch.zeros_like(memory))
+
+    shared, ways = shares.share, {"fails": fails, "other": other}
+    with ExitStack() as stack:
+        for name, way in broken.items() if comm.rank == 1 else ():
+            stack.enter_context(mock.patch.object(shares, name, ways[way]))
+        try:
+            Trial(comm, "cuda-ipc", device="late")
+        except TransportError as error:
+            return "" if words in str(error) else str(error)
+    return "no error"
+
+
 def evidence(comm):
     """Evidence of MPI about itself: the same on all ranks, which have the same library."""
     answers = set(comm.allgather(cuda_aware()))
@@ -395,6 +456,7 @@ CHECKS = {
     for check in (
         halos,
         two_at_once,
+        in_a_row,
         auto,
         auto_without,
         disagreement,
@@ -403,6 +465,7 @@ CHECKS = {
         one_group,
         a_rank_cannot_join,
         planted,
+        unshared,
         evidence,
         path,
         both_ways,

@@ -16,11 +16,16 @@ from mpi4py import MPI
 from spbench_workers.link.device_pair import one_way_device_seconds, open_pair, path_open
 from spbench_workers.link.pair import Peer
 from standins.late_device import install
+from standins.late_ipc import install_ipc
 
 comm = MPI.COMM_WORLD
 rank, peer = comm.rank, 1 - comm.rank
 LATE = install()
-PLACES = (("late", "pinned"), ("cpu", "pinned"), ("cpu", "pointers"), ("cpu", "nccl"))
+install_ipc()
+PLACES = (
+    *(("late", path) for path in ("pinned", "cuda-ipc")),
+    *(("cpu", path) for path in ("pinned", "pointers", "nccl")),
+)
 problems = []
 
 

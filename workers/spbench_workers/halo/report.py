@@ -25,6 +25,7 @@ _OVER: dict[Path | None, str] = {
     None: "",
     "pinned": " from GPU to GPU by way of pinned memory",
     "pointers": " from GPU to GPU by MPI, given device pointers",
+    "cuda-ipc": " from GPU to GPU by CUDA IPC",
     "nccl": " from GPU to GPU by NCCL",
 }
 """The path of a ping-pong, as its limit says it."""
@@ -148,6 +149,8 @@ def path_of(exchange: Exchange) -> Path | None:
     """Return the path of an exchange's messages between GPUs; None between hosts."""
     if exchange.transport == "nccl":
         return "nccl"
+    if exchange.transport == "cuda-ipc":
+        return "cuda-ipc"
     if exchange.memory_path is None:
         return None
     return "pinned" if exchange.memory_path[0] == "pinned" else "pointers"

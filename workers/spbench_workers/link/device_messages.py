@@ -25,7 +25,7 @@ class DeviceMessages:
 
     Args:
         device: This rank's device.
-        path: The path of the messages: pinned, pointers or nccl.
+        path: The path of the messages.
         largest: Bytes of the largest message.
     """
 

@@ -1,8 +1,9 @@
 """Ping-pong of two ranks between the memories of their devices.
 
-There are three paths. ``pinned``: from the device to pinned memory of the host, by MPI, and from
+There are four paths. ``pinned``: from the device to pinned memory of the host, by MPI, and from
 there to the other device, as the transport ``cuda`` does. ``pointers``: MPI reads and writes the
-memory of the device. ``nccl``: by NCCL, and where the device is the host by gloo.
+memory of the device. ``cuda-ipc``: the receiver reads the memory of the sender's device, as the
+transport of that name does. ``nccl``: by NCCL, and where the device is the host by gloo.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Literal
 import torch
 from mpi4py import MPI
 
+from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
 from spbench_workers.link.pair import TAG, Pair, Peer, half_trip_seconds
 from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.memory import memory_of
+from spbench_workers.spatial.transports import Wiring, exchange_once
+from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
 
-Path = Literal["pinned", "pointers", "nccl"]
+Path = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
 
 
 class DevicePair(ABC):
@@ -120,6 +124,46 @@ class _Pointers(DevicePair):
         self._pair.free()
 
 
+class _CudaIpc(DevicePair):
+    """A ping-pong by the transport ``cuda-ipc``, one for each way, of these two ranks alone."""
+
+    def _open(self) -> None:
+        everyone = self.peer.comm.Get_group()
+        two = everyone.Incl(sorted((self.peer.comm.rank, self.peer.rank)))
+        self._comm = self.peer.comm.Create_group(two, TAG)
+        two.Free()
+        everyone.Free()
+        ways = [self._way(sender) for sender in range(2)]
+        self._out, self._back = ways[self._comm.rank], ways[1 - self._comm.rank]
+
+    def _way(self, sender: int) -> CudaIpcTransport:
+        shape, other, sends = (1, 1, 1, self.count), 1 - self._comm.rank, self._comm.rank == sender
+        return CudaIpcTransport(
+            Wiring(
+                comm=self._comm,
+                tag=TAG,
+                outgoing=[self._outgoing.view(shape)] if sends else [],
+                targets=[other] if sends else [],
+                shapes=[] if sends else [shape],
+                sources=[] if sends else [other],
+                into=[] if sends else [self._incoming.view(shape)],
+                dtype=torch.uint8,
+                device=self._device,
+            )
+        )
+
+    def send(self) -> None:
+        exchange_once(self._out)
+
+    def receive(self) -> None:
+        exchange_once(self._back)
+
+    def free(self) -> None:
+        for way in (self._out, self._back) if self.peer.leads else (self._back, self._out):
+            way.free()
+        self._comm.Free()
+
+
 class _Nccl(DevicePair):
     """A ping-pong by NCCL, whose stream waits for the current one, and the current one for it."""
 
@@ -138,7 +182,12 @@ class _Nccl(DevicePair):
         torch_group.release(self.peer.comm, self._device)
 
 
-_KINDS: dict[Path, type[DevicePair]] = {"pinned": _Pinned, "pointers": _Pointers, "nccl": _Nccl}
+_KINDS: dict[Path, type[DevicePair]] = {
+    "pinned": _Pinned,
+    "pointers": _Pointers,
+    "cuda-ipc": _CudaIpc,
+    "nccl": _Nccl,
+}
 
 
 def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
@@ -160,8 +209,10 @@ def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
     All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.
 
     Raises:
-        CannotRunError: NCCL cannot serve these ranks; all of them raise it.
+        CannotRunError: The path cannot serve these ranks; all of them raise it.
     """
+    if path == "cuda-ipc" and not on_one_host(comm):
+        raise CannotRunError("path cuda-ipc needs all ranks on one host; choose another path")
     if path != "nccl":
         yield
         return

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import atexit
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_workers.comm import on_one_host
+from spbench_workers.comm import made_on_all, on_one_host
 from spbench_workers.device.choice import address_of
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
@@ -30,9 +30,6 @@ _LOOPBACK = "127.0.0.1"
 
 class GroupError(CannotRunError):
     """The ranks cannot make a process group."""
-
-
-_Made = TypeVar("_Made")
 
 
 class TorchWork(Pending, Protocol):
@@ -170,7 +167,7 @@ def _gpu(device: torch.device) -> str:
 
 def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
     host = _LOOPBACK if on_one_host(comm) else _address()
-    server = _agreed(comm, lambda: _store(host) if comm.rank == 0 else None)
+    server = made_on_all(comm, lambda: _store(host) if comm.rank == 0 else None, _cannot_join)
     host, port = comm.bcast((host, server.port) if server is not None else None)
 
     def join() -> TorchGroup:
@@ -184,7 +181,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
         finish(device)
         return group
 
-    return _agreed(comm, join)
+    return made_on_all(comm, join, _cannot_join)
 
 
 def _store(host: str, port: int = 0) -> Any:
@@ -227,21 +224,8 @@ def _own_stream(device: torch.device) -> int:
     raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
 
 
-def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:
-    """Return the result of ``make`` on this rank.
-
-    Raises:
-        GroupError: ``make`` failed on a rank; all of them raise it.
-    """
-    made, problem = None, ""
-    try:
-        made = make()
-    except (RuntimeError, OSError) as error:
-        problem = next(iter(str(error).splitlines()), "") or type(error).__name__
-    for rank, said in enumerate(comm.allgather(problem)):
-        if said:
-            raise GroupError(f"rank {rank} could not join the others ({said})")
-    return made  # type: ignore[return-value]
+def _cannot_join(rank: int, why: str) -> GroupError:
+    return GroupError(f"rank {rank} could not join the others ({why})")
 
 
 def _address() -> str:

@@ -168,3 +168,11 @@ class Transport(Protocol):
 
     def free(self) -> None:
         """Free everything. All ranks must call it."""
+
+
+def exchange_once(transport: Transport) -> None:
+    """Exchange all pieces of a transport, with nothing else to do meanwhile."""
+    transport.start()
+    transport.wait()
+    transport.unpack()
+    transport.release()

@@ -12,8 +12,10 @@ from mpi4py import MPI
 from spbench_core.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish
+from spbench_workers.errors import first_line
 from spbench_workers.p2p.torch_group import nccl_refusal
-from spbench_workers.spatial.transports import Transport, TransportError, Wiring
+from spbench_workers.spatial.transports import Transport, TransportError, Wiring, exchange_once
+from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
 from spbench_workers.spatial.transports.nccl import NcclTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
@@ -26,6 +28,7 @@ TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "shm": SharedTransport,
     "cuda": StagedTransport,
     "cuda-pinned": partial(StagedTransport, direct=False),
+    "cuda-ipc": CudaIpcTransport,
     "nccl": NcclTransport,
 }
 """``cuda`` gives MPI device pointers where that takes them. Then ``auto`` tries pinned memory too:
@@ -52,8 +55,9 @@ def refusals(wiring: Wiring) -> dict[str, str]:
         for name, kind in _KINDS.items()
         if kind != device.type
     }
-    if device.type == "cpu" and not on_one_host(wiring.comm):
-        reasons["shm"] = "needs all ranks on one host"
+    within_a_host = "shm" if device.type == "cpu" else "cuda-ipc"
+    if not on_one_host(wiring.comm):
+        reasons[within_a_host] = "needs all ranks on one host"
     if device.type == "cuda":
         if reason := nccl_refusal(wiring.comm, device):
             reasons["nccl"] = reason
@@ -139,13 +143,13 @@ def _tried(name: str, wiring: Wiring) -> tuple[Transport | None, str]:
     try:
         return TRANSPORTS[name](wiring), ""
     except (TransportError, MPI.Exception, RuntimeError) as error:
-        return None, next(iter(str(error).splitlines()), "") or type(error).__name__
+        return None, first_line(error)
 
 
 def _time(wiring: Wiring, transport: Transport) -> float:
     """Return the ms of an exchange, as long as the slowest rank's; the same on all ranks."""
     for _ in range(WARM_UP):
-        _exchange(transport)
+        exchange_once(transport)
     rounds = []
     for _ in range(ROUNDS):
         # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
@@ -153,16 +157,9 @@ def _time(wiring: Wiring, transport: Transport) -> float:
         wiring.comm.Barrier()
         start = perf_counter()
         for _ in range(BATCH):
-            _exchange(transport)
+            exchange_once(transport)
         finish(wiring.device)
         rounds.append((perf_counter() - start) * 1000.0 / BATCH)
     everyones = zip(*wiring.comm.allgather(rounds), strict=True)
     slowest: list[float] = [max(times) for times in everyones]
     return median(slowest)
-
-
-def _exchange(transport: Transport) -> None:
-    transport.start()
-    transport.wait()
-    transport.unpack()
-    transport.release()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from spbench_workers.comm import made_on_all
 from spbench_workers.p2p import Message, torch_group
 from spbench_workers.spatial.transports import Received, TransportError, Wiring
 
@@ -17,14 +18,14 @@ class NcclTransport(Received):
     and `unpack` hold for all later work of the current stream.
 
     Raises:
-        TransportError: A rank could not join the group.
+        TransportError: A rank has no memory for the pieces, or could not join the group.
     """
 
     memory_path = None
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring.without_views()
-        self._buffers, received = _buffers(wiring)
+        self._buffers, received = made_on_all(wiring.comm, lambda: _buffers(wiring), _no_memory)
         super().__init__(wiring, received)
         self._receives = _messages(self.received, wiring.sources)
         self._works: list[torch_group.TorchWork] = []
@@ -61,22 +62,15 @@ class NcclTransport(Received):
 
 
 def _buffers(wiring: Wiring) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return memory to send from and to receive into.
+    """Return memory to send from and to receive into."""
+    return (
+        [wiring.empty(view.shape) for view in wiring.outgoing],
+        [wiring.landing(index) for index in range(len(wiring.shapes))],
+    )
 
-    Raises:
-        TransportError: A rank has no memory; raised on all, as others would wait for it.
-    """
-    made: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
-    problem = ""
-    try:
-        made[0].extend(wiring.empty(view.shape) for view in wiring.outgoing)
-        made[1].extend(wiring.landing(index) for index in range(len(wiring.shapes)))
-    except RuntimeError as error:
-        problem = next(iter(str(error).splitlines()), "") or type(error).__name__
-    for rank, said in enumerate(wiring.comm.allgather(problem)):
-        if said:
-            raise TransportError(f"transport nccl: rank {rank} has no memory for it ({said})")
-    return made
+
+def _no_memory(rank: int, why: str) -> TransportError:
+    return TransportError(f"transport nccl: rank {rank} has no memory for it ({why})")
 
 
 def _acquired(wiring: Wiring) -> torch_group.TorchGroup:

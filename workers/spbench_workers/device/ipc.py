@@ -1,0 +1,135 @@
+"""Memory and events of a GPU that processes of one host share: CUDA IPC.
+
+A process shares memory that it has allocated, and events that it has made, by handles; others open
+these and use them as their own. `ipc_of` returns what a device has of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+
+Handle = Any
+"""A handle of memory, as torch makes it: a tuple that can be sent to one other process."""
+
+
+class OwnEvent(Protocol):
+    """An event of this process, for which others wait."""
+
+    def record(self) -> None:
+        """Set it after all work of the current stream so far."""
+
+
+class OpenedEvent(Protocol):
+    """An event of another process."""
+
+    def wait(self) -> None:
+        """Let later work of the current stream wait for what that process has recorded by now.
+
+        It records before it says so by other means.
+        """
+
+
+class DeviceIpc(Protocol):
+    """What a process shares of its device, and opens of others."""
+
+    @property
+    def packed(self) -> OwnEvent:
+        """This process's event for what it has packed."""
+
+    @property
+    def read(self) -> OwnEvent:
+        """This process's event for what it has read."""
+
+    def event_handles(self) -> tuple[bytes, bytes]:
+        """Return handles of ``packed`` and ``read``.
+
+        Raises:
+            RuntimeError: The driver shares none.
+        """
+
+    def opened_event(self, handle: bytes) -> OpenedEvent:
+        """Return the event of another process, the same at each call.
+
+        Raises:
+            RuntimeError: The driver cannot open it.
+        """
+
+    def share(self, memory: torch.Tensor) -> Handle:
+        """Return a handle of a dense tensor's memory, for one process.
+
+        Raises:
+            RuntimeError: The driver shares none.
+        """
+
+    def opened(self, handle: Handle) -> torch.Tensor:
+        """Return the memory of another process, as bytes, until the tensor goes.
+
+        Raises:
+            RuntimeError: The driver cannot open it.
+        """
+
+
+class CudaSharedEvent:
+    """An event of a GPU between processes."""
+
+    def __init__(self, device: torch.device, event: torch.cuda.Event) -> None:
+        self._device, self._event = device, event
+
+    def record(self) -> None:
+        self._event.record(torch.cuda.current_stream(self._device))
+
+    def wait(self) -> None:
+        self._event.wait(torch.cuda.current_stream(self._device))
+
+
+class CudaIpc:
+    """CUDA IPC by way of torch, which keeps memory until all who have opened it are done with it.
+
+    A process has two events for all that it shares: drivers grant a limited number. What another
+    process has packed or read is waited for with all that it packed or read before, and nothing
+    that it was asked for later: nobody waits in a circle.
+
+    Memory is opened under this process's own GPU, wherever it lies: kernels then read it where it
+    is, and a process needs no context on the GPUs of others, nor to see them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._own = torch.cuda.Event(interprocess=True), torch.cuda.Event(interprocess=True)
+        self.packed, self.read = (CudaSharedEvent(device, event) for event in self._own)
+        self._opened: dict[bytes, CudaSharedEvent] = {}
+        self._handles: tuple[bytes, bytes] | None = None
+
+    def event_handles(self) -> tuple[bytes, bytes]:
+        if self._handles is None:
+            packed, read = self._own
+            self._handles = packed.ipc_handle(), read.ipc_handle()
+        return self._handles
+
+    def opened_event(self, handle: bytes) -> CudaSharedEvent:
+        if handle not in self._opened:
+            event = torch.cuda.Event.from_ipc_handle(self._device, handle)
+            self._opened[handle] = CudaSharedEvent(self._device, event)
+        return self._opened[handle]
+
+    def share(self, memory: torch.Tensor) -> Handle:
+        return memory.untyped_storage()._share_cuda_()
+
+    def opened(self, handle: Handle) -> torch.Tensor:
+        _, *words = handle
+        storage = torch.UntypedStorage._new_shared_cuda(self._device.index or 0, *words)
+        return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage)
+
+
+KINDS: dict[str, Callable[[torch.device], DeviceIpc]] = {"cuda": CudaIpc}
+"""Functions that make what a device shares, by its type."""
+
+
+@cache
+def ipc_of(device: torch.device) -> DeviceIpc:
+    """Return what a device shares with other processes, the same at each call."""
+    return KINDS[device.type](device)
