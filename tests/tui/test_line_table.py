@@ -111,6 +111,21 @@ async def test_heading_and_rows_stand_in_columns():
         assert (app.table.shown, app.table.total) == (3, 3)
 
 
+async def test_the_scroll_bar_of_a_table_that_fills_and_scrolls_at_once_stands_where_the_rows_do():
+    numbers = Numbers([1])
+    app = Shown(numbers)
+    async with app.run_test(size=(40, 8)) as pilot:
+        await pilot.pause()
+        for key in range(1, 100):
+            numbers.put(key, 1)
+        app.table.update_rows()
+        app.table.move_to(99)
+        for _ in range(3):
+            await pilot.pause()
+        assert app.table.show_vertical_scrollbar
+        assert app.table.vertical_scrollbar.position == app.table.scroll_offset.y == 93
+
+
 @pytest.mark.parametrize("size", [(10, 1), (10, 2), (25, 4), (80, 24), (200, 60)])
 async def test_every_line_fills_the_widget_at_any_size(size):
     app = Shown(Numbers(range(100)))

@@ -70,6 +70,11 @@ class TableView(ScrollView):
         """Choose the columns that fit now."""
         self._fit_columns()
 
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        """Put the scroll bar where the rows are: hidden, it was told of no scrolling."""
+        if shown:
+            self.vertical_scrollbar.position = self.scroll_y
+
     def notify_style_update(self) -> None:
         """Forget what was drawn in the colours of before."""
         super().notify_style_update()
