@@ -14,6 +14,7 @@ from spbench.planner.cluster.placement import DeviceGroup
 
 Part = tuple[int, float]
 """A machine, and the share of a micro-batch that its devices have."""
+Parts = tuple[Part, ...]
 
 
 class MessageCost(NamedTuple):
@@ -33,10 +34,10 @@ class Links:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._speeds = [[kind.speed for kind in machine.devices] for machine in cluster.machines]
-        self._transfers: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
+        self._transfers: dict[tuple[Parts, Parts, float], MessageCost] = {}
         self._overheads: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
         self._reduces: dict[DeviceGroup, MessageCost] = {}
-        self._shares: dict[DeviceGroup, list[Part]] = {}
+        self._shares: dict[DeviceGroup, Parts] = {}
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the rate from a group, whose devices share a micro-batch, to the next group.
@@ -44,18 +45,18 @@ class Links:
         Both share it in the order of their devices, so what both have on one machine stays there.
         The bytes are those of the whole micro-batch.
         """
-        key = source, target
+        key = self._parts(source), self._parts(target), 1.0 / min(source.size, target.size)
         if key not in self._transfers:
-            self._transfers[key] = self._transfer(source, target)
+            self._transfers[key] = self._transfer(*key)
         return self._transfers[key]
 
-    def _transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+    def _transfer(self, source: Parts, target: Parts, share: float) -> MessageCost:
+        """Return the rate between parts of machines, one device having at most a share."""
         cluster = self._cluster
         sent: dict[int, float] = {}
         got: dict[int, float] = {}
         slowest = latency = 0.0
-        share = max(1.0 / sum(source.held), 1.0 / sum(target.held))
-        for a, b, part in _overlaps(self._parts(source), self._parts(target)):
+        for a, b, part in _overlaps(source, target):
             link = cluster.link_of_machines(a, b)
             latency = max(latency, link.latency_s)
             if a == b:
@@ -74,26 +75,26 @@ class Links:
         if key not in self._overheads:
             pairs = _overlaps(self._parts(source), self._parts(target))
             links = [self._cluster.link_of_machines(a, b) for a, b, _ in pairs]
-            share = max(1.0 / sum(source.held), 1.0 / sum(target.held))
+            share = 1.0 / min(source.size, target.size)
             slowest = max(1.0 / (each.copy_bandwidth or math.inf) for each in links)
             fixed = max(each.overhead_s for each in links)
             self._overheads[key] = MessageCost(share * slowest, fixed)
         return self._overheads[key]
 
-    def _parts(self, group: DeviceGroup) -> list[Part]:
+    def _parts(self, group: DeviceGroup) -> Parts:
         """Return the machines of a group with their share of a micro-batch, by speed."""
         if group not in self._shares:
             self._shares[group] = self._shared(group)
         return self._shares[group]
 
-    def _shared(self, group: DeviceGroup) -> list[Part]:
+    def _shared(self, group: DeviceGroup) -> Parts:
         speeds = [
             (at, sum(self._speeds[at][first:last]))
             for at, (first, last) in enumerate(zip(group.first, group.last, strict=True))
             if last > first
         ]
         whole = sum(speed for _, speed in speeds)
-        return [(at, speed / whole) for at, speed in speeds]
+        return tuple((at, speed / whole) for at, speed in speeds)
 
     def all_reduce(self, group: DeviceGroup) -> MessageCost:
         """Return the rate of a ring in which a group sums as many bytes on each device."""
@@ -116,7 +117,7 @@ class Links:
         return MessageCost(2.0 * (devices - 1) / devices / bandwidth, 2.0 * (devices - 1) * latency)
 
 
-def _overlaps(source: list[Part], target: list[Part]) -> list[tuple[int, int, float]]:
+def _overlaps(source: Parts, target: Parts) -> list[tuple[int, int, float]]:
     """Return which machine gets from which one what share, when both deal in order."""
     found = []
     mine, theirs = iter(source), iter(target)

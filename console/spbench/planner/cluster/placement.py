@@ -31,6 +31,11 @@ class DeviceGroup(NamedTuple):
         """Devices of each machine that are in it."""
         return tuple(last - first for first, last in zip(self.first, self.last, strict=True))
 
+    @property
+    def size(self) -> int:
+        """How many devices are in it."""
+        return sum(self.last) - sum(self.first)
+
     def devices(self, sizes: Counts) -> tuple[int, ...]:
         """Return their numbers, counted through the machines of these sizes."""
         starts = accumulate(sizes, initial=0)

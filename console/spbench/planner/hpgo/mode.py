@@ -65,7 +65,7 @@ def _stages(
     micro, training = work.micro_batches(draft.pipelines), work.training
     found = []
     for at, (start, end, group) in enumerate(zip(starts, ends, draft.groups, strict=True)):
-        workers = sum(group.held) / draft.pipelines
+        workers = group.size / draft.pipelines
         samples = training.micro_batch_size / workers
         share = samples / states.profile.batch_size
         memory = stage_memory(states, start, end, samples, training.optimizer_memory_scaling)

@@ -159,7 +159,7 @@ class Table:
         block = self._span[first : last + 1].take(cuts, axis=1)
         if len(places) < len(block):
             block = block[places - first]
-        if (devices := sum(group.held)) > 1:
+        if (devices := group.size) > 1:
             block /= devices
         np.maximum(block, before[None, :], out=block)
         return self._best(cell, group, places, cuts, sent, block)

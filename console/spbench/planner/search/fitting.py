@@ -59,7 +59,7 @@ def _sentence(cost_model: CostModel, shape: Shape, micro_batch: int, lacks: list
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
         f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
-        f" {len(lacks)} ({span}, {devices_text(sum(group.held))}) lacks {lacks[worst]:.0f} bytes"
+        f" {len(lacks)} ({span}, {devices_text(group.size)}) lacks {lacks[worst]:.0f} bytes"
         " on a device"
     )
 

@@ -69,7 +69,7 @@ def _climb(scores: Scores, placements: Placements, micro_batches: Sequence[int])
 
 
 def _recipe(shape: Shape, placements: Placements) -> _Recipe:
-    needs = tuple(sum(group.held) for group in shape.groups)
+    needs = tuple(group.size for group in shape.groups)
     policies = tuple(
         next(
             (each for each in POLICIES if placements.placed(group.first, need, each) == group.last),

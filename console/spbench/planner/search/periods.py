@@ -68,7 +68,7 @@ class Search:
         for size in self._sizes:
             graphs = self._all.graph, self._few.graph
             groups = {graph.groups[at] for graph in graphs for at in graph.out[empty]}
-            single = sorted(groups, key=lambda group: -sum(group.held))
+            single = sorted(groups, key=lambda group: -group.size)
             self._scores.offer_all((Shape((last,), (group,)), size) for group in single)
         if last == 1:
             return

@@ -10,6 +10,9 @@ of a pipeline, is an array of these rows, by group, by bound and by the first st
 * ``STAGES``: how many there are, which says what a stage before them must keep in flight;
 * ``GROUP``: the group of the stage after the first one, by index; -1 where there is none;
 * ``END``: the last state of the first stage.
+
+All are in single precision, which halves what numpy has to read: what is found is simulated in
+double precision afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.placement import Counts
+from spbench.planner.cluster.messages import MessageCost
+from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
@@ -28,13 +32,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Doubles = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
 WAY, DONE, OVER, STAGES, GROUP, END = range(6)
-LEEWAY = 1e-9
-_AT_ONCE = 1 << 14
+LEEWAY = 1e-6
+"""The share by which a stage may exceed a bound: more than rounding in single precision."""
+_AT_ONCE = 1 << 15
 """Stages that numpy goes over at once: so many that its calls cost little and caches hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRates:
+    """The rates of messages between groups, what is in use between them being given.
+
+    Groups before it that send at equal rates to all after it, as most do, share a row.
+
+    Attributes:
+        row: The row of each group before it.
+        per_byte: Seconds a byte, by row and by the group after it.
+        latency: Likewise, seconds.
+    """
+
+    row: Indices
+    per_byte: Floats
+    latency: Floats
 
 
 @dataclass(slots=True)
@@ -44,14 +67,13 @@ class Roads:
     Attributes:
         graph: The groups that stages can have.
         ending: By what is in use after them, the indices of groups; those with the most first.
-        rates: Of messages, by what is in use between two groups: seconds a byte, and latency, by
-            the group before it and by the one after it.
+        rates: Of messages, by what is in use between two groups.
         tables: The costs of stages, by micro-batch size.
     """
 
     graph: PlacementGraph
     ending: dict[Counts, list[int]] = field(default_factory=dict)
-    rates: dict[Counts, tuple[Floats, Floats]] = field(default_factory=dict)
+    rates: dict[Counts, MessageRates] = field(default_factory=dict)
     tables: dict[int, StageTables] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,12 +106,13 @@ class CostArrays:
 
         self.roads, self.ends = roads, ends
         self.count = cost_model.training.global_batch_size // micro_batch
-        self.crossing: Floats = np.array(cost_model.work(micro_batch).crossing)[list(ends[:-1])]
+        crossing = np.array(cost_model.work(micro_batch).crossing, dtype=np.float32)
+        self.crossing: Floats = crossing[list(ends[:-1])]
         self.arriving: Floats | None = None
         if cost_model.states.skips.connections:
             past = np.array(cost_model.states.skips.passing_bytes)
             past *= micro_batch / cost_model.states.profile.batch_size
-            spared = past[np.ix_(list(ends[:-1]), list(ends))]
+            spared = past[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
             self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
         if micro_batch not in roads.tables:
             groups = roads.graph.groups
@@ -97,23 +120,26 @@ class CostArrays:
         self.tables = roads.tables[micro_batch]
         self._links = cost_model.links
 
-    def rates(self, used: Counts) -> tuple[Floats, Floats]:
+    def rates(self, used: Counts) -> MessageRates:
         """Return the rates of messages between groups, what is in use between them being given."""
         import numpy as np
 
         if used not in self.roads.rates:
             graph = self.roads.graph
-            rates = np.array(
-                [
-                    [
-                        self._links.transfer(graph.groups[source], graph.groups[target])
-                        for target in graph.out[used]
-                    ]
-                    for source in self.roads.ending[used]
-                ]
+            rows: dict[tuple[MessageCost, ...], int] = {}
+            row = [
+                rows.setdefault(self._to_all(graph.groups[source], graph.out[used]), len(rows))
+                for source in self.roads.ending[used]
+            ]
+            rates = np.array(list(rows), dtype=np.float32)
+            self.roads.rates[used] = MessageRates(
+                np.array(row), rates[..., 0, None, None], rates[..., 1, None, None]
             )
-            self.roads.rates[used] = rates[..., 0, None, None], rates[..., 1, None, None]
         return self.roads.rates[used]
+
+    def _to_all(self, source: DeviceGroup, targets: Sequence[int]) -> tuple[MessageCost, ...]:
+        groups = self.roads.graph.groups
+        return tuple(self._links.transfer(source, groups[target]) for target in targets)
 
 
 class ShortestWays:
@@ -126,17 +152,28 @@ class ShortestWays:
         any_memory: Whether to take all stages to fit.
     """
 
-    def __init__(self, costs: CostArrays, bounds: Floats, deep: bool, any_memory: bool) -> None:
+    def __init__(self, costs: CostArrays, bounds: Doubles, deep: bool, any_memory: bool) -> None:
         import numpy as np
 
         self._np = np
         self._costs, self._tables = costs, costs.tables
         self._graph = costs.roads.graph
-        self._bounds, self._deep = bounds, deep
+        self._seconds, self._deep = bounds.tolist(), deep
+        self._bounds: Floats = bounds.astype(np.float32)
         self._any_memory = any_memory or costs.tables.ample
-        self._limits = bounds[:, None] * (1.0 + LEEWAY)
+        self._limits: Floats = self._bounds[:, None] * np.float32(1.0 + LEEWAY)
         self._places = np.arange(len(costs.ends))
         self._lanes = np.arange(len(bounds))[:, None]
+        self._forward = self._by_lane(costs.tables.forward)
+        self._both = self._by_lane(costs.tables.both)
+        self._summed = self._by_lane(costs.tables.both + costs.tables.reduce)
+        if not self._any_memory:
+            self._plain = self._by_lane(costs.tables.plain)
+            self._recomputing = self._by_lane(costs.tables.recomputing)
+
+    def _by_lane(self, table: Floats) -> Floats:
+        """Return a table with its last axis once for each bound: numpy likes rows that are long."""
+        return self._np.tile(table, len(self._bounds))
 
     def shapes(self) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the one with the shortest way."""
@@ -148,7 +185,7 @@ class ShortestWays:
                 tails[:, some] = self._stages(some, rest[:, part])
         first = self._graph.out[(0,) * len(self._graph.groups[0].last)]
         found = []
-        for lane, bound in enumerate(self._bounds.tolist()):
+        for lane, bound in enumerate(self._seconds):
             best = min(first, key=lambda at: float(tails[DONE, at, lane, 0]))
             if float(tails[DONE, best, lane, 0]) < float("inf"):
                 found.append((bound, self._shape(tails, lane, best)))
@@ -163,7 +200,9 @@ class ShortestWays:
     def _nothing(self, groups: int) -> Floats:
         """Return that nothing follows the last state, and that the others cannot be the end."""
         np = self._np
-        tails: Floats = np.zeros((6, groups, len(self._bounds), len(self._places)))
+        tails: Floats = np.zeros(
+            (6, groups, len(self._bounds), len(self._places)), dtype=np.float32
+        )
         tails[DONE, ..., :-1] = np.inf
         tails[GROUP] = -1.0
         return tails
@@ -179,47 +218,51 @@ class ShortestWays:
         count = self._costs.crossing[None, None]
         if self._costs.arriving is not None:
             count = self._costs.arriving[self._places[:-1], following[END].astype(int)]
-        per_byte, latency = self._costs.rates(used)
-        sends = count * per_byte + latency * (count > 0)
+        rates = self._costs.rates(used)
+        sends = count * rates.per_byte + rates.latency * (count > 0)
         done = following[DONE] + sends
         if self._deep:
-            done[np.broadcast_to(sends > self._limits, done.shape)] = np.inf
+            np.copyto(done, np.inf, where=sends > self._limits)
         best = done.argmin(axis=1)
         lanes, places = self._lanes, self._places[:-1]
-        before = np.arange(groups)[:, None, None]
-        sent = sends[before, best, lanes if sends.shape[2] > 1 else 0, places]
-        rest[..., :-1] = following[:, best, lanes, places]
-        rest[DONE, ..., :-1] = done[before, best, lanes, places]
-        rest[WAY, ..., :-1] += 2.0 * sent
-        waits = rest[OVER, ..., :-1] + 2.0 * sent
+        row = np.arange(len(best))[:, None, None]
+        sent = sends[row, best, lanes if sends.shape[2] > 1 else 0, places]
+        found = following[:, best, lanes, places]
+        found[DONE] = done[row, best, lanes, places]
+        found[WAY] += 2.0 * sent
+        found[OVER] += 2.0 * sent
         if self._deep:
-            waits -= self._bounds[:, None]
-        rest[OVER, ..., :-1] = np.maximum(waits, 0.0)
-        rest[GROUP, ..., :-1] = np.array(out)[best]
+            found[OVER] -= self._bounds[:, None]
+        np.maximum(found[OVER], 0.0, out=found[OVER])
+        found[GROUP] = np.array(out)[best]
+        rest[..., :-1] = found[:, rates.row]
         return rest
 
     def _stages(self, groups: Sequence[int], rest: Floats) -> Floats:
         """Return the tails that begin with the best stages of groups, by their first state."""
         np, tables = self._np, self._tables
         kinds = tables.kinds[groups]
-        forward, both = tables.forward[kinds][:, None], tables.both[kinds][:, None]
-        done = forward + rest[DONE, :, :, None]
+        shape = len(groups), len(self._places), len(self._bounds), len(self._places)
+        forward, both = self._forward[kinds], self._both[kinds]
+        done = forward + rest[DONE].reshape(len(groups), 1, -1)
+        summed = self._summed[kinds]
         if not self._any_memory:
-            here = rest[STAGES] + 1.0
+            here = rest[STAGES].reshape(len(groups), 1, -1) + 1.0
             kept = np.minimum(2.0 * here - 1.0 if self._deep else here, self._costs.count)
-            kept = kept[:, :, None]
-            again = kept > tables.plain[kinds][:, None]
-            both = both + np.where(again, forward, 0.0)
-            done[again & (kept > tables.recomputing[kinds][:, None])] = np.inf
-        summed = both + rest[WAY, :, :, None]
-        summed += tables.reduce[kinds][:, None]
+            again = kept > self._plain[kinds]
+            more = np.where(again, forward, 0.0)
+            both += more
+            summed += more
+            np.copyto(done, np.inf, where=again & (kept > self._recomputing[kinds]))
+        summed += rest[WAY].reshape(len(groups), 1, -1)
         np.maximum(done, summed, out=done)
-        done = np.where(both > (self._limits - rest[OVER])[:, :, None], np.inf, done)
-        end = done.argmin(axis=3)
+        left = (self._limits - rest[OVER]).reshape(len(groups), 1, -1)
+        done = np.where(both > left, np.float32(np.inf), done)
+        end = done.reshape(shape).argmin(axis=3).transpose(0, 2, 1)
         at, lanes = np.arange(len(groups))[:, None, None], self._lanes
-        taken = both[at, lanes if both.shape[1] > 1 else 0, self._places, end]
+        taken = both.reshape(shape)[at, self._places, lanes, end]
         tails: Floats = rest[:, at, lanes, end]
-        tails[DONE] = np.take_along_axis(done, end[..., None], axis=3)[..., 0]
+        tails[DONE] = done.reshape(shape)[at, self._places, lanes, end]
         tails[WAY] += taken
         tails[OVER] += taken - self._bounds[:, None]
         tails[STAGES] += 1.0

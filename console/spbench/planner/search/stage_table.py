@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
     Indices = NDArray[np.int64]
 
 
@@ -37,11 +38,11 @@ class StageTables:
     """
 
     kinds: Indices
-    forward: Floats
-    both: Floats
-    reduce: Floats
-    plain: Floats
-    recomputing: Floats
+    forward: Singles
+    both: Singles
+    reduce: Singles
+    plain: Singles
+    recomputing: Singles
     ample: bool
 
 
@@ -79,9 +80,19 @@ def stage_tables(
             sharing = cost_model.sharing(group, micro_batch)
             tables.append(_stage_table(cost_model, sharing, rate, ends))
         kinds.append(found[key])
-    all_tables = _StageTable(*map(np.stack, zip(*tables, strict=True)))
-    fits = all_tables.plain[np.isfinite(all_tables.forward)]
-    return StageTables(np.array(kinds), *all_tables, ample=float(fits.min()) >= 2 * len(ends))
+    forward, both, reduce, plain, recomputing = (
+        np.stack(each).astype(np.float32) for each in zip(*tables, strict=True)
+    )
+    fits = plain[np.isfinite(forward)]
+    return StageTables(
+        kinds=np.array(kinds),
+        forward=forward,
+        both=both,
+        reduce=reduce,
+        plain=plain,
+        recomputing=recomputing,
+        ample=float(fits.min()) >= 2 * len(ends),
+    )
 
 
 def _stage_table(
