@@ -14,9 +14,9 @@ from spbench_workers.device.streams import finish, streams_of
 from spbench_workers.spatial.transports import TransportError, Wiring
 from spbench_workers.spatial.transports.slots import (
     SLOTS,
-    Message,
-    Place,
-    SharedWindow,
+    SegmentWindow,
+    SlotMessage,
+    SlotPlace,
     SlotTransport,
     flag_bytes,
     places_of,
@@ -43,7 +43,7 @@ class _Offer:
     packed: bytes
     read: bytes
     memory: dict[int, Handle]
-    places: dict[int, Place]
+    places: dict[int, SlotPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class CudaIpcTransport(SlotTransport):
         offer = made_on_all(comm, lambda: _offer(wiring, memory, places, ipc), _refused)
         offers: list[_Offer] = comm.allgather(offer)
         self._opened = made_on_all(comm, lambda: _opened(wiring, offers, ipc), _refused)
-        self._window = SharedWindow(comm, flag_bytes(wiring))
+        self._window = SegmentWindow(comm, flag_bytes(wiring))
 
         def message(
-            sender: int, of_sender: torch.Tensor, place: Place, shape: Sequence[int]
-        ) -> Message:
+            sender: int, of_sender: torch.Tensor, place: SlotPlace, shape: Sequence[int]
+        ) -> SlotMessage:
             starts = (place.offset + slot * place.nbytes for slot in range(SLOTS))
             slots = [_slot(of_sender, start, shape, wiring) for start in starts]
-            return Message(self._window.of(sender), place, slots)
+            return SlotMessage(self._window.of(sender), place, slots)
 
         super().__init__(
             wiring,
@@ -111,10 +111,12 @@ class CudaIpcTransport(SlotTransport):
     def start(self) -> None:
         self._exchange += 1
         exchange, slot = self._exchange, self._exchange % SLOTS
+        for message in self._out:
+            message.await_taken(exchange - SLOTS)
+        self._window.sync()
         self._streams.follow()
         with self._streams.copying():
             for message, view, read in zip(self._out, self._views, self._opened.read, strict=True):
-                message.await_taken(exchange - SLOTS)
                 read.wait()
                 message.slots[slot].copy_(view)
             self._ipc.packed.record()
@@ -123,10 +125,11 @@ class CudaIpcTransport(SlotTransport):
             message.say_ready(exchange)
 
     def wait(self) -> None:
-        for message, packed in zip(self._in, self._opened.packed, strict=True):
+        for message in self._in:
             message.await_ready(self._exchange)
-            packed.wait()
         self._window.sync()
+        for packed in self._opened.packed:
+            packed.wait()
         self._streams.lead()
 
     def release(self) -> None:
@@ -159,7 +162,9 @@ def _filled(wiring: Wiring, total: int, ipc: DeviceIpc) -> torch.Tensor:
     return memory
 
 
-def _offer(wiring: Wiring, memory: torch.Tensor, places: Sequence[Place], ipc: DeviceIpc) -> _Offer:
+def _offer(
+    wiring: Wiring, memory: torch.Tensor, places: Sequence[SlotPlace], ipc: DeviceIpc
+) -> _Offer:
     packed, read = ipc.event_handles()
     return _Offer(
         packed,

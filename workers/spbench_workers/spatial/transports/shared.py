@@ -11,9 +11,9 @@ from spbench_workers.comm import on_one_host
 from spbench_workers.spatial.transports import TransportError, Wiring
 from spbench_workers.spatial.transports.slots import (
     SLOTS,
-    Message,
-    Place,
-    SharedWindow,
+    SegmentWindow,
+    SlotMessage,
+    SlotPlace,
     SlotTransport,
     flag_bytes,
     places_of,
@@ -33,13 +33,13 @@ class SharedTransport(SlotTransport):
         if not on_one_host(comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")
         places, total = places_of(wiring, flag_bytes(wiring))
-        self._window = SharedWindow(comm, total)
+        self._window = SegmentWindow(comm, total)
         everyones = comm.allgather(dict(zip(wiring.targets, places, strict=True)))
 
-        def message(sender: int, place: Place, shape: Sequence[int]) -> Message:
+        def message(sender: int, place: SlotPlace, shape: Sequence[int]) -> SlotMessage:
             segment = self._window.of(sender)
             starts = (place.offset + slot * place.nbytes for slot in range(SLOTS))
-            return Message(
+            return SlotMessage(
                 segment, place, [_slot(segment, start, shape, wiring) for start in starts]
             )
 

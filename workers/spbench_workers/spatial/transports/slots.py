@@ -26,7 +26,7 @@ _LOOKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlotPlace:
     """The place of a message in its sender's memory.
 
     Attributes:
@@ -40,7 +40,7 @@ class Place:
     nbytes: int
 
 
-def places_of(wiring: Wiring, start: int, unit: int = LINE) -> tuple[list[Place], int]:
+def places_of(wiring: Wiring, start: int, unit: int = LINE) -> tuple[list[SlotPlace], int]:
     """Return the places of a rank's messages, with slots from a byte on, and the byte behind them.
 
     Slots start at multiples of ``unit``.
@@ -48,7 +48,7 @@ def places_of(wiring: Wiring, start: int, unit: int = LINE) -> tuple[list[Place]
     places = []
     for index, view in enumerate(wiring.outgoing):
         nbytes = -(-view.numel() * view.element_size() // unit) * unit
-        places.append(Place(index, start, nbytes))
+        places.append(SlotPlace(index, start, nbytes))
         start += SLOTS * nbytes
     return places, start
 
@@ -66,7 +66,7 @@ def shaped(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> 
     return flat.view(batch, channels, rows, cols)
 
 
-class SharedWindow:
+class SegmentWindow:
     """A window of MPI with a segment of each rank's, in memory of the host that all of them share.
 
     All ranks must make it and free it.
@@ -89,7 +89,7 @@ class SharedWindow:
         self._window.Free()
 
 
-class Message:
+class SlotMessage:
     """Flags and slots of one message, as sender and receiver see them.
 
     Args:
@@ -98,7 +98,9 @@ class Message:
         slots: Its slots.
     """
 
-    def __init__(self, segment: memoryview, place: Place, slots: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, segment: memoryview, place: SlotPlace, slots: Sequence[torch.Tensor]
+    ) -> None:
         self._flags = segment[: segment.nbytes // 8 * 8].cast("q")
         self._ready = 2 * place.index * _NUMBERS
         self._taken = self._ready + _NUMBERS
@@ -141,7 +143,7 @@ class SlotTransport:
     memory_path = None
 
     def __init__(
-        self, wiring: Wiring, outgoing: Sequence[Message], incoming: Sequence[Message]
+        self, wiring: Wiring, outgoing: Sequence[SlotMessage], incoming: Sequence[SlotMessage]
     ) -> None:
         self._wiring = wiring.without_views()
         self._out, self._in = outgoing, incoming
