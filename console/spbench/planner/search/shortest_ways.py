@@ -172,7 +172,7 @@ class ShortestWays:
             self._recomputing = self._by_lane(costs.tables.recomputing)
 
     def _by_lane(self, table: Floats) -> Floats:
-        """Return a table with its last axis once for each bound: numpy likes rows that are long."""
+        """Return a table with its rows once for each bound: numpy is slow over short rows."""
         return self._np.tile(table, len(self._bounds))
 
     def shapes(self) -> list[tuple[float, Shape]]:
