@@ -9,6 +9,7 @@ from spbench.tui.widgets import table_order
 from spbench.tui.widgets.fitting import cells, fit, phrases
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
+from tui.driving import until
 
 COLUMNS = (
     Column("rank", "rank", 4, "right"),
@@ -120,9 +121,7 @@ async def test_the_scroll_bar_of_a_table_that_fills_and_scrolls_at_once_stands_w
             numbers.put(key, 1)
         app.table.update_rows()
         app.table.move_to(99)
-        for _ in range(3):
-            await pilot.pause()
-        assert app.table.show_vertical_scrollbar
+        await until(pilot, lambda: app.table.show_vertical_scrollbar)
         assert app.table.vertical_scrollbar.position == app.table.scroll_offset.y == 93
 
 
