@@ -3,8 +3,8 @@
     python -m benchmarks.planner [--profiles FOLDER] [--verify N]
 
 Plans are timed in this process, on one core, after import, each once; with ``--profiles``, a folder
-of torchgraph profiles as the DAPPLE repository has them, those too, and nine of them on all cores,
-as `spbench plan` makes them and as HPGO does. Steps of a ResNet as a pipeline
+of torchgraph profiles as the DAPPLE repository has them, those too, and nine batch sizes of one
+on all cores, as `spbench plan` makes them and as HPGO does. Steps of a ResNet as a pipeline
 and as two replicas are predicted and measured on two ranks of this machine, each right after a
 profile with both cores busy, as many times as ``--verify`` says; one takes some two minutes.
 """

@@ -101,6 +101,10 @@ IN_A_ROW = [
     case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
     case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
 ]
+ON_USED_MEMORY = [
+    case("on_used_memory", transport="shm"),
+    case("on_used_memory", transport="cuda-ipc", device=LATE),
+]
 PINNED, POINTERS = ("pinned", "SPBENCH_CUDA_AWARE=0"), ("device pointers", "SPBENCH_CUDA_AWARE=1")
 PATHS = [
     case("path", words=words, taken=taken, why=why)
@@ -146,6 +150,7 @@ CASES = [
     *FAULTS,
     *ON_STREAMS,
     *IN_A_ROW,
+    *ON_USED_MEMORY,
 ]
 
 

@@ -19,7 +19,7 @@ def leave_filter_key(page: str, rows: str) -> Binding:
 class FilterPane(Vertical):
     """A pane with a `LineTable` and an `Input` that filters it.
 
-    A subclass composes both, binds `leave_filter_key`, and takes what is written in
+    A subclass composes both, binds `leave_filter_key`, and may do more with what is written in
     `show_filtered`.
     """
 
@@ -39,8 +39,8 @@ class FilterPane(Vertical):
         return self.query_one(LineTable)
 
     def show_filtered(self, text: str) -> None:
-        """Show the rows that fit the filter."""
-        raise NotImplementedError
+        """Show the rows that have all words of the filter."""
+        self.table.filter = text
 
     def open_filter(self) -> None:
         """Let the reader write a filter."""

@@ -54,9 +54,9 @@ ONE_W_DIM = Param(
 )
 
 TILES = (IMAGE_SIZE, BATCH_SIZE, IN_CHANNELS, NUM_SPATIAL_PARTS, SLICE_METHOD, GRID)
-"""How an image is cut."""
+"""Parameters that say how an image is cut."""
 KERNELS = (HALO_LEN, KERNEL, STRIDE, DILATION, PADDING, ONE_H_DIM, ONE_W_DIM)
-"""What a convolution reads."""
+"""Parameters that say what a convolution reads."""
 
 TRANSPORT_DEVICES = {
     "packed": "cpu",
@@ -66,7 +66,7 @@ TRANSPORT_DEVICES = {
     "cuda-ipc": "cuda",
     "nccl": "cuda",
 }
-"""Where the data of each transport are."""
+"""The device that each transport carries the data of."""
 
 
 def resolve_tiles(params: Params) -> Params:

@@ -38,7 +38,7 @@ from spbench_workers.halo.faults import plant_in_halo
 from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import Exchange, view
-from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, staged
+from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, slots, staged
 from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
 from standins.late_device import install
@@ -283,6 +283,28 @@ def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments)
     return next(filter(None, problems), "")
 
 
+def on_used_memory(comm, transport, device="cpu"):
+    """What the memory of flags held before is no flag, however late a rank clears its own."""
+
+    def used(size, unit, comm):
+        window = MPI.Win.Allocate_shared(size, unit, comm=comm)
+        memory, _ = window.Shared_query(comm.rank)
+        memory[:] = b"\x01" * size
+        comm.Barrier()
+        if comm.rank == 1:
+            time.sleep(0.05)
+        return window
+
+    windows = SimpleNamespace(Win=SimpleNamespace(Allocate_shared=used))
+    with mock.patch.object(slots, "MPI", windows):
+        trial = Trial(comm, transport, device=device)
+    trial.source.copy_(trial.values(comm.rank, 0, trial.origin))
+    trial.exchange.start()
+    problem = trial.finish(0)
+    trial.exchange.free()
+    return problem
+
+
 def auto(comm):
     trial = Trial(comm, "auto")
     name, tried = trial.exchange.transport, trial.exchange.tried_ms
@@ -457,6 +479,7 @@ CHECKS = {
         halos,
         two_at_once,
         in_a_row,
+        on_used_memory,
         auto,
         auto_without,
         disagreement,

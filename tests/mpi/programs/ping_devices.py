@@ -13,7 +13,12 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
-from spbench_workers.link.device_pair import one_way_device_seconds, open_pair, path_open
+from spbench_workers.link.device_pair import (
+    check_reach,
+    one_way_device_seconds,
+    open_pair,
+    path_open,
+)
 from spbench_workers.link.pair import Peer
 from standins.late_device import install
 from standins.late_ipc import install_ipc
@@ -75,6 +80,8 @@ def main():
     torch.set_num_threads(1)
     for device, path in PLACES:
         with path_open(comm, torch.device(device), path):
+            if path == "cuda-ipc":
+                check_reach(comm, torch.device(device))
             for count in (1, 8, 4096, 1 << 20):
                 trips_bring_all(device, path, count)
             one_message_waits_for_the_stream(device, path)

@@ -34,7 +34,7 @@ class OpenedEvent(Protocol):
 
 
 class DeviceIpc(Protocol):
-    """What a process shares of its device, and opens of others."""
+    """Memory and events that a process shares of its device, and opens of others."""
 
     @property
     def packed(self) -> OwnEvent:

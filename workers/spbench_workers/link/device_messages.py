@@ -12,7 +12,7 @@ from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.streams import finish, seconds_of
 from spbench_workers.errors import CannotRunError, allocating
-from spbench_workers.link.device_pair import DevicePair, Path, open_pair, path_open
+from spbench_workers.link.device_pair import DevicePair, Path, check_reach, open_pair, path_open
 from spbench_workers.link.limits import copy_seconds
 from spbench_workers.link.pair import Peer
 from spbench_workers.link.payload import poison
@@ -91,6 +91,8 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
     device = device_of(context)
     path = chosen_path(context)
     with path_open(comm, device, path):
+        if path == "cuda-ipc":
+            check_reach(comm, device)
         yield DeviceMessages(device, path, context.params["sizes"][-1])
 
 

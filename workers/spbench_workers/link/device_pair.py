@@ -202,6 +202,28 @@ def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: 
     return _KINDS[path](peer, outgoing, incoming)
 
 
+def check_reach(comm: MPI.Intracomm, device: torch.device) -> None:
+    """Look whether all ranks read each other's memory by CUDA IPC. All ranks must call it.
+
+    Raises:
+        TransportError: One cannot; all of them raise it, and none waits for a pair that failed.
+    """
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    CudaIpcTransport(
+        Wiring(
+            comm=comm,
+            tag=TAG,
+            outgoing=[torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device=device)] * len(others),
+            targets=others,
+            shapes=[(1, 1, 1, 1)] * len(others),
+            sources=others,
+            into=None,
+            dtype=torch.uint8,
+            device=device,
+        )
+    ).free()
+
+
 @contextmanager
 def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
     """Hold what a path needs on all ranks of ``comm``, also on those without a pair.

@@ -33,7 +33,7 @@ class DeviceGroup(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many devices are in it."""
+        """The number of its devices."""
         return sum(self.last) - sum(self.first)
 
     def devices(self, sizes: Counts) -> tuple[int, ...]:

@@ -66,7 +66,3 @@ the one under the cursor, escape stops asking. What was found, and how to fix it
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the key to the page where there is no filter."""
         return action != "leave_filter" or self.query_one(Input).has_class("open")
-
-    def show_filtered(self, text: str) -> None:
-        """Show the hosts whose rows have these words."""
-        self.table.filter = text

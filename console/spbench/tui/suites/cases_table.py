@@ -67,7 +67,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def show_filtered(self, text: str) -> None:
         """Show the cases that fit the filter."""
-        self.table.filter = text
+        super().show_filtered(text)
         self._entitle()
 
     def action_open_filter(self) -> None:

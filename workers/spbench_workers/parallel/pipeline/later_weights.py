@@ -85,7 +85,7 @@ class _Convolved(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a convolution's gradients of weight and bias are computed from."""
+    """The operands of a convolution's gradients of weight and bias."""
 
     gradient: torch.Tensor
     pixels: torch.Tensor

@@ -69,7 +69,7 @@ def shaped(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> 
 class SegmentWindow:
     """A window of MPI with a segment of each rank's, in memory of the host that all of them share.
 
-    All ranks must make it and free it.
+    All ranks must make it and free it. It is full of zeros when it has been made.
     """
 
     def __init__(self, comm: MPI.Intracomm, nbytes: int) -> None:
@@ -77,6 +77,8 @@ class SegmentWindow:
         self._window.Lock_all()
         self.sync = self._window.Sync
         self.of(comm.rank)[:] = bytes(max(nbytes, LINE))
+        self.sync()
+        comm.Barrier()  # nobody may take what was in the memory before for a flag
 
     def of(self, rank: int) -> memoryview:
         """Return the segment of a rank."""
