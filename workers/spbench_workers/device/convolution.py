@@ -34,7 +34,10 @@ def convolve(
     fixed = None if bias is None else bias.detach()
     made = torch.conv2d(pixels, weight, fixed, stride, padding, dilation, groups)
     made = made[..., :1] if alone else made
-    return made if bias is None or not bias.requires_grad else _OfBias.apply(made, bias)
+    if bias is None or not (bias.requires_grad and torch.is_grad_enabled()):
+        return made
+    summed: torch.Tensor = _OfBias.apply(made, bias)
+    return summed
 
 
 class _OfBias(Function):
@@ -59,11 +62,12 @@ def widened(
     oneDNN's kernels for AMX (torch 2.13; bf16, and 8 bits) compute a lone column of outputs wrong
     where the stride across it is above 1. Behind zeros there is a second one, and both are right.
     """
+    if pixels.dtype not in _DEFECTIVE or pixels.device.type != "cpu":
+        return pixels, False
     step = _across(stride)
     span = _across(dilation) * (weight.shape[-1] - 1) + 1
     reach = pixels.shape[-1] + 2 * _across(padding) - span
-    host = pixels.device.type == "cpu" and pixels.dtype in _DEFECTIVE
-    if host and step > 1 and 0 <= reach < step:
+    if step > 1 and 0 <= reach < step:
         return functional.pad(pixels, (0, step)), True
     return pixels, False
 

@@ -91,7 +91,8 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
-    tile = tile_of(context, image, tiling, dtype, place)
+    room = module.tiled.room
+    tile = tile_of(context, image, tiling, dtype, place, room)
     choice = module.tiled.choice(tile.requires_grad_(), module.operator(), timed=True)
     module.tiled.tiling = replace(tiling, overlap=choice.overlap)
     if context.world.rank == 0:
@@ -111,6 +112,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         image=image,
         gradient=gradient,
         like=tile,
+        room=room,
         whole_numbers=True,
     )
     return TiledConvolution(module, way, tile, gather, place), case

@@ -20,8 +20,9 @@ from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.exchange import is_channels_last, view
 from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.padded import with_room
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.spatial.tiling import Tiling
 
@@ -63,9 +64,17 @@ def tiling_of(context: Context) -> Tiling:
 
 
 def tile_of(
-    context: Context, image: Image, tiling: Tiling, dtype: torch.dtype, device: torch.device
+    context: Context,
+    image: Image,
+    tiling: Tiling,
+    dtype: torch.dtype,
+    device: torch.device,
+    room: Box | None = None,
 ) -> torch.Tensor:
-    """Return this rank's tile of an image, in the memory format that the case asks for."""
+    """Return this rank's tile of an image, in the memory format that the case asks for.
+
+    ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
+    """
     last = context.params["channels_last"]
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
@@ -73,7 +82,8 @@ def tile_of(
         device=device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    return tile.copy_(image.box(tiling.tile, 0, dtype))
+    tile.copy_(image.box(tiling.tile, 0, dtype))
+    return tile if room is None else with_room(tile, tiling.tile, room)
 
 
 def spoiled(context: Context, gather: Gather) -> Gather:
@@ -99,6 +109,7 @@ class OperatorCase:
         image: Fresh values for the input, round by round.
         gradient: Fresh values for the gradient of the output.
         like: A tile, whose dtype, device and memory format all others have.
+        room: The pixels of the buffer that a tile lies in; None where it lies in none.
         whole_numbers: Whether outputs and the input's gradients are whole numbers, to the
             tolerance.
     """
@@ -114,6 +125,7 @@ class OperatorCase:
     image: Image
     gradient: Image
     like: torch.Tensor
+    room: Box | None = None
     whole_numbers: bool = False
 
     @cached_property
@@ -133,19 +145,25 @@ class OperatorCase:
         if self.sampling is not None and self.context.world.rank == 0:
             self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
 
-    def tile(self, image: Image, box: Box, round_: int) -> torch.Tensor:
-        """Return a box of an image as the operator takes it."""
+    def tile(self, image: Image, round_: int) -> torch.Tensor:
+        """Return this rank's tile of an image as the operator takes it."""
+        box = self.input.tile
+        tile = self.pixels(image, box, round_)
+        return tile if self.room is None else with_room(tile, box, self.room)
+
+    def pixels(self, image: Image, box: Box, round_: int) -> torch.Tensor:
+        """Return a box of an image, on the device and in the memory format of the tiles."""
         return self._as_given(image.box(box, round_, self.like.dtype))
 
     def _as_given(self, values: torch.Tensor) -> torch.Tensor:
         values = values.to(self.like.device)
-        last = not self.like.is_contiguous()
+        last = is_channels_last(self.like)
         return values.to(memory_format=torch.channels_last) if last else values
 
     def warm_up(self) -> None:
         """Run once, unchecked, so that a stale halo has an earlier one. All ranks must call it."""
         self._halo(0)
-        tile = self.tile(self.image, self.input.tile, 0).requires_grad_()
+        tile = self.tile(self.image, 0).requires_grad_()
         self.tiled(tile).sum().backward()
 
     def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, Mismatch]:
@@ -162,7 +180,7 @@ class OperatorCase:
         self._poison()
         halo = self._halo(round_)
         self._poison()
-        tile = self.tile(self.image, self.input.tile, round_).requires_grad_()
+        tile = self.tile(self.image, round_).requires_grad_()
         self.tiled.zero_grad()
         output = self.tiled(tile)
         output.backward(self._as_given(self._gradient(self.output.tile, round_)))
@@ -201,7 +219,7 @@ class OperatorCase:
         worst = Mismatch()
         image = self._distinct()
         with torch.no_grad():
-            tile = self.tile(image, self.input.tile, round_)
+            tile = self.tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.parts, parts, strict=True):
             inside = box.intersect(self.gather.table.needed[self.input.comm.rank])

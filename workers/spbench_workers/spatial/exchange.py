@@ -17,6 +17,8 @@ from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.choose import open_transport
 
+Index = tuple[slice, slice, slice, slice]
+"""Pixels of a tensor ``batch x channels x rows x cols``."""
 _TAGS = 30_000
 """Tags in use, from 1 up: MPI grants 32767 at least."""
 _tags = count(1)
@@ -156,15 +158,23 @@ def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
         origin: The pixels of the image that it holds.
         box: Pixels among them.
     """
+    return tensor[index_of(origin, box)]
+
+
+def index_of(origin: Box, box: Box) -> Index:
+    """Return the index of a box in a tensor that holds the pixels of another."""
     top, left = origin.rows[0], origin.cols[0]
     rows = slice(box.rows[0] - top, box.rows[1] - top)
     cols = slice(box.cols[0] - left, box.cols[1] - left)
-    return tensor[:, :, rows, cols]
+    return slice(None), slice(None), rows, cols
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is channels-last in memory; one that fits both formats is not."""
-    return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+    """Whether a tensor is channels-last in memory, itself or what it is a box of.
+
+    One that fits both formats is not.
+    """
+    return not tensor.is_contiguous() and tensor.stride(1) == 1 < tensor.stride(-1)
 
 
 def add_shared(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:

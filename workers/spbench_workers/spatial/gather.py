@@ -26,9 +26,15 @@ from torch.autograd.function import once_differentiable
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.comm_stats import COMM_STATS
-from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
-from spbench_workers.spatial.interior_split import outside
+from spbench_workers.spatial.exchange import (
+    Exchange,
+    add_shared,
+    index_of,
+    is_channels_last,
+    view,
+)
 from spbench_workers.spatial.padded import TileBuffer, padded_of
+from spbench_workers.spatial.part_sources import sources_of
 from spbench_workers.spatial.tiling import Tiling
 
 
@@ -98,13 +104,12 @@ class Gather:
         self._takes_gradients = takes_gradients
         self.comm, self.table, self.parts, self.fill = comm, table, tuple(parts), fill
         self.tile = table.owned.tile(comm.rank)
+        self._sources = [sources_of(box, table, comm.rank) for box in self.parts]
+        self._sent = [index_of(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
         self._batch, self._channels = sample.shape[:2]
-        outgoing = [
-            view(sample.detach(), self.tile, piece.box) for piece in table.sent_by(comm.rank)
-        ]
-        self.forward = self._exchange(outgoing, transport)
+        self.forward = self._exchange(self._outgoing(sample.detach()), transport)
         self.forward.unbind()
 
     @cached_property
@@ -117,11 +122,16 @@ class Gather:
         """Start to send this tile's pieces; the tile must not change before `finish`."""
         gradients = PartGradients()
         padded = padded_of(tile)
+        if not (tile.requires_grad and torch.is_grad_enabled()):
+            self.send(tile)
+            return Flight(tile, self.token, gradients, padded)
         tile, token = _Start.apply(tile, self, gradients)
         return Flight(tile, token, gradients, padded)
 
     def finish(self, flight: Flight) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces that this rank needs; return the parts."""
+        if not flight.token.requires_grad:
+            return self.assemble(flight.tile, flight.padded)
         parts: tuple[torch.Tensor, ...] = _Finish.apply(
             flight.token, flight.tile.detach(), self, flight.gradients, flight.padded
         )
@@ -136,7 +146,7 @@ class Gather:
     def send(self, tile: torch.Tensor) -> None:
         """Start the exchange of this tile."""
         with COMM_STATS.timed():
-            self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
+            self.forward.bind(self._outgoing(tile))
             self._start(self.forward)
 
     def assemble(
@@ -147,10 +157,15 @@ class Gather:
             self.forward.wait()
             if Gather.spoil is not None:
                 Gather.spoil(self.forward.received)
+            pieces = self.forward.received
             if padded is not None and self._fits(padded):
-                parts: tuple[torch.Tensor, ...] = (self._completed(padded),)
+                completed = self._sources[0].complete(padded, pieces, self.fill)
+                parts: tuple[torch.Tensor, ...] = (completed,)
             else:
-                parts = tuple(self._assembled(box, tile) for box in self.parts)
+                parts = tuple(
+                    sources.assemble(self.new(sources.box), tile, pieces, self.fill)
+                    for sources in self._sources
+                )
             self.forward.release()
             self.forward.unbind()  # the tile lives no longer for having been sent
         return parts
@@ -172,7 +187,7 @@ class Gather:
         """
         first = gradients[0] if self._takes_gradients and len(gradients) == 1 else None
         holds = self.tile.intersect(self.parts[0]) == self.tile
-        if first is not None and holds and (first.is_contiguous() or is_channels_last(first)):
+        if first is not None and holds and _is_dense(first):
             return self._add_received(view(first, self.parts[0], self.tile))
         return self.add_gradients(self.new(self.tile).zero_(), gradients)
 
@@ -201,42 +216,16 @@ class Gather:
         COMM_STATS.messages += traffic.messages
         COMM_STATS.bytes += traffic.bytes
 
-    def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
-        part = self.new(box)
-        if not self._covered(box):
-            part.fill_(self.fill)
-        self._surrounded(part, box)
-        _copy_shared(part, box, tile, self.tile)
-        return part
-
-    def _covered(self, box: Box) -> bool:
-        """Whether all pixels of a part come from somewhere; else no output reads the others."""
-        inside = box.intersect(self.table.owned.image)
-        return inside.intersect(self.table.needed[self.comm.rank]) == inside
+    def _outgoing(self, tile: torch.Tensor) -> list[torch.Tensor]:
+        return [tile[index] for index in self._sent]
 
     def _fits(self, padded: TileBuffer) -> bool:
         return (
             (padded.box,) == self.parts
-            and self._covered(padded.box)
+            and self._sources[0].covered
             and padded.buffer.shape[:2] == (self._batch, self._channels)
             and is_channels_last(padded.buffer) == self._channels_last
         )
-
-    def _completed(self, padded: TileBuffer) -> torch.Tensor:
-        """Return the tile's buffer with its halo.
-
-        Autograd counts changes of what it keeps, and what it keeps of the tile does not change: so
-        the halo is written behind its back.
-        """
-        return self._surrounded(padded.buffer.data, padded.box)
-
-    def _surrounded(self, part: torch.Tensor, box: Box) -> torch.Tensor:
-        """Write received pixels into a part, and the fill beyond the image; return the part."""
-        for strip in outside(box, self.table.owned.image):
-            view(part, box, strip).fill_(self.fill)
-        for piece, pixels in zip(self.forward.expected, self.forward.received, strict=True):
-            _copy_shared(part, box, pixels, piece.box)
-        return part
 
     def new(self, box: Box) -> torch.Tensor:
         """Return an uninitialised tensor for a box."""
@@ -369,7 +358,7 @@ class _Finish(Function):
         return ctx.gather.token, None, None, None, None
 
 
-def _copy_shared(part: torch.Tensor, box: Box, pixels: torch.Tensor, origin: Box) -> None:
-    shared = box.intersect(origin)
-    if not shared.empty:
-        view(part, box, shared).copy_(view(pixels, origin, shared))
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether all values of a tensor lie side by side, in either memory format."""
+    formats = torch.contiguous_format, torch.channels_last
+    return any(tensor.is_contiguous(memory_format=each) for each in formats)

@@ -34,6 +34,8 @@ def shared_by_tiles(
         parameters: The parameters, equal on all ranks.
         wire: The number format in which gradients travel; their own where it is None.
     """
+    if not torch.is_grad_enabled():
+        return tuple(parameters)
     shared: tuple[torch.Tensor, ...] = _Shared.apply(comm, wire, *parameters)
     return shared
 

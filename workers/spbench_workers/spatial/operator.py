@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.autograd import Function
 
+from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.interior_split import halo_of, interior_split_of, whole_split_of
 from spbench_workers.spatial.overlap import (
@@ -93,11 +94,20 @@ class TiledWindow:
         self.chosen = faster_way(comm, self.ways, tile, operator, likeness)
         return self.chosen
 
-    def relu_before(self) -> nn.ReLU:
-        """Return a ReLU for its input that leaves room for the halo around the tile."""
+    @property
+    def room(self) -> Box | None:
+        """The tile and the halo that all outputs are computed from at once; None if there is none.
+
+        A tile that lies in a buffer of these pixels is not copied.
+        """
         tile, (read,) = self.tiling.tile, self.ways[False].split.reads
         roomy = not self._alone and not tile.empty and read.intersect(tile) == tile
-        return PaddedReLU(tile, read) if roomy else nn.ReLU()
+        return read if roomy else None
+
+    def relu_before(self) -> nn.ReLU:
+        """Return a ReLU for its input that leaves room for the halo around the tile."""
+        room = self.room
+        return nn.ReLU() if room is None else PaddedReLU(self.tiling.tile, room)
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.spatial.padded import in_buffer, padded_of
 from spbench_workers.spatial.ways import LocalOperator, TiledWay
 
 ROUNDS = 5
@@ -140,7 +141,7 @@ def _seconds(
 
 def _pass(way: TiledWay, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> None:
     """Run the operator once, and its backward where gradients are asked for."""
-    leaf = tile.detach().requires_grad_(tile.requires_grad)
+    leaf = in_buffer(tile.detach().requires_grad_(tile.requires_grad), padded_of(tile))
     made = way.run(leaf, operator, overlap=overlap)
     if torch.is_grad_enabled() and made.requires_grad:
         wanted = [one for one in (leaf, *operator.parameters) if one.requires_grad]

@@ -18,22 +18,43 @@ from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.exchange import is_channels_last, view
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TileBuffer:
     """The buffer that a tile lies in.
 
     Attributes:
         buffer: ``batch x channels x rows x cols`` of the box.
         box: The pixels of the buffer, some of them beyond the tile.
+        beyond: The value that pixels beyond the image have; None before they have been written.
     """
 
     buffer: torch.Tensor
     box: Box
+    beyond: float | None = None
 
 
 def padded_of(tile: torch.Tensor) -> TileBuffer | None:
     """Return the buffer that a tile lies in; None where it has no room around it."""
     return getattr(tile, "padded", None)
+
+
+def with_room(tile: torch.Tensor, place: Box, box: Box) -> torch.Tensor:
+    """Return a copy of a tile with room around it, which holds NaN until a halo is written there.
+
+    Args:
+        tile: The values; they may lie in a buffer already.
+        place: The pixels of the tile.
+        box: The pixels that the next operator reads; they hold the tile.
+    """
+    padded = _buffer_like(tile, box)
+    padded.buffer.fill_(torch.nan)
+    return in_buffer(view(padded.buffer, box, place).copy_(tile), padded)
+
+
+def in_buffer(tile: torch.Tensor, padded: TileBuffer | None) -> torch.Tensor:
+    """Return the same tile, of which the next operator knows the buffer that it lies in."""
+    tile.padded = padded  # type: ignore[attr-defined]
+    return tile
 
 
 class PaddedReLU(nn.ReLU):
@@ -52,17 +73,16 @@ class PaddedReLU(nn.ReLU):
         """Return the positive values, and 0 in place of others; of other pixels without room."""
         if tile.dim() != 4 or tuple(tile.shape[2:]) != self._tile.shape:
             return super().forward(tile)
-        layout = torch.channels_last if is_channels_last(tile) else torch.contiguous_format
-        buffer = torch.empty(
-            (*tile.shape[:2], *self._box.shape),
-            dtype=tile.dtype,
-            device=tile.device,
-            memory_format=layout,
-        )
-        padded = TileBuffer(buffer, self._box)
-        made: torch.Tensor = _ReLUInto.apply(tile, padded, self._tile)
-        made.padded = padded  # type: ignore[attr-defined]
-        return made
+        padded = _buffer_like(tile, self._box)
+        return in_buffer(_ReLUInto.apply(tile, padded, self._tile), padded)
+
+
+def _buffer_like(tile: torch.Tensor, box: Box) -> TileBuffer:
+    layout = torch.channels_last if is_channels_last(tile) else torch.contiguous_format
+    buffer = torch.empty(
+        (*tile.shape[:2], *box.shape), dtype=tile.dtype, device=tile.device, memory_format=layout
+    )
+    return TileBuffer(buffer, box)
 
 
 class _ReLUInto(Function):
