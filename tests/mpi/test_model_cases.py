@@ -472,21 +472,22 @@ def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
     assert re.match(why, choice["reason"])
 
 
-def test_the_faster_memory_format_is_measured_but_for_tiles(said):
-    def choices(name):
-        found = [event for event in said[name][0] if event["event"] == "choice"]
-        return {event["name"]: (event["value"], event["reason"]) for event in found}
-
-    value, reason = choices("lp 2, the faster format")["memory_format"]
-    assert value in ("contiguous", "channels_last")
+@pytest.mark.parametrize("name", ["lp 2, the faster format", "sp, the faster format"])
+def test_the_faster_memory_format_is_measured(said, name):
+    (choice,) = memory_formats_of(said[name][0])
+    assert choice["value"] in ("contiguous", "channels_last")
     assert re.match(
-        r"layers of a micro-batch, .*: channels_last \S+ ms, contiguous \S+ ms$", reason
+        r"layers of a micro-batch, .*: channels_last \S+ ms, contiguous \S+ ms$", choice["reason"]
     )
-    assert choices("sp, the faster format")["memory_format"] == (
-        "contiguous",
-        "as the buffers of tiles' halos are",
-    )
-    assert "memory_format" not in choices("lp 2, channels last")
+
+
+def test_a_memory_format_that_is_asked_for_is_not_measured(said):
+    assert not memory_formats_of(said["lp 2, channels last"][0])
+
+
+def memory_formats_of(events):
+    choices = [event for event in events if event["event"] == "choice"]
+    return [choice for choice in choices if choice["name"] == "memory_format"]
 
 
 @pytest.mark.parametrize("name", each_of(WRONG))

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -129,6 +129,16 @@ def made_on_all(
         if said:
             raise refusal(rank, said)
     return cast(Made, made)
+
+
+def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
+    """Return a communicator of some ranks, in their order; these ranks must call it."""
+    everyone = world.Get_group()
+    group = everyone.Incl(list(ranks))
+    comm = world.Create_group(group)
+    group.Free()
+    everyone.Free()
+    return comm
 
 
 def crowded(world: World) -> bool:

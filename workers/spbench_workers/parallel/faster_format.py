@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import torch
+from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.stages import Place
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import Map
+from spbench_workers.comm import group_of
 from spbench_workers.context import Context
 from spbench_workers.device.failures import while_doing
 from spbench_workers.device.memory import give_back
 from spbench_workers.device.memory_format import MEMORY_FORMATS, MemoryFormat, laid_out, lay_out
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.device.streams import finish
+from spbench_workers.models.build import build_stage, free
+from spbench_workers.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
+from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.parallel.layer_times import Laps, backward, forward
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import MixedProducts
+from spbench_workers.spatial.tiling import Tiling
 
 ROUNDS = 3
 GAIN = 0.97
@@ -27,93 +36,153 @@ GAIN = 0.97
 _FORMATS: tuple[MemoryFormat, ...] = tuple(MEMORY_FORMATS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Some layers of a stage, and the images that they are computed on.
+
+    Attributes:
+        layers: The first layer, and one past the last.
+        tiling: The tiles of the image; None where it is whole.
+    """
+
+    layers: tuple[int, int]
+    tiling: Tiling | None
+
+    def alike(self, model: Model) -> object:
+        """Return what sections have in common that take as long."""
+        first, last = self.layers
+        layers = model.alike(first) if last == first + 1 else self.layers
+        return layers, self.tiling is not None
+
+    def named(self, model: Model) -> str:
+        """Return the subject of a sentence on these layers, with its verb."""
+        first, last = (model.layers[index].name for index in (self.layers[0], self.layers[1] - 1))
+        return f"layer {first} was" if first == last else f"layers {first} to {last} were"
+
+    @property
+    def builder(self) -> ModuleBuilder:
+        """The builder of its operators."""
+        return DenseBuilder() if self.tiling is None else SpatialBuilder(self.tiling)
+
+    def given(self, data: Map) -> tuple[int, int]:
+        """Return rows and columns that a rank has of a map."""
+        if self.tiling is None:
+            return data.height, data.width
+        return self.tiling.resized(data.height, data.width).tile.shape
+
+
 def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
     """Return the memory format of the parameters, or of ``auto`` the faster one.
 
     All ranks must call it. Each times the layers of its own stages, layers that are alike once,
-    in both formats by turns; of the ranks the slowest counts. Tiles are contiguous: their halos
-    are received into buffers that are, and channels_last is 1.05 to 1.3 times slower there.
+    in both formats by turns; of the ranks the slowest counts. Tiles are computed with their halos.
     """
     asked: Any = context.params["memory_format"]
     if asked != "auto":
         chosen: MemoryFormat = asked or "contiguous"
         return chosen
-    if any(stage.spatial for stage in plan.layout.stages):
-        if context.world.rank == 0:
-            context.choice("memory_format", "contiguous", "as the buffers of tiles' halos are")
-        return "contiguous"
-    own = _seconds(plan, context.world.rank, learns=not context.params["enable_evaluation"])
+    world = context.world.comm
+    own = _seconds(plan, world, learns=not context.params["enable_evaluation"])
     give_back()
-    contiguous, last = (max(each) for each in zip(*context.world.comm.allgather(own), strict=True))
+    contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
     faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
-    if context.world.rank == 0:
+    if world.rank == 0:
         told = f"{last * 1000:.3g} ms, contiguous {contiguous * 1000:.3g} ms"
         reason = f"layers of a micro-batch, on the slowest rank: channels_last {told}"
         context.choice("memory_format", faster, reason)
     return faster
 
 
-def _seconds(plan: ModelPlan, rank: int, *, learns: bool) -> tuple[float, float]:
+def _seconds(plan: ModelPlan, world: MPI.Intracomm, *, learns: bool) -> tuple[float, float]:
     """Return the seconds of a micro-batch in the layers of a rank's stages, in each format."""
     known: dict[object, tuple[float, float]] = {}
     totals = [0.0, 0.0]
-    for place in plan.layout.places(rank):
-        for index in range(*layer_ranges(plan.balance)[place.stage]):
-            alike = plan.model.alike(index)
-            if alike not in known:
-                known[alike] = _of_layer(plan, index, learns=learns)
-            totals = [total + own for total, own in zip(totals, known[alike], strict=True)]
+    for place in plan.layout.places(world.rank):
+        with _tiling_of(plan, world, place) as tiling:
+            for section in _sections(plan, place, tiling):
+                alike = section.alike(plan.model)
+                if alike not in known:
+                    known[alike] = _of_section(plan, section, learns=learns)
+                totals = [total + own for total, own in zip(totals, known[alike], strict=True)]
     return totals[0], totals[1]
 
 
-def _of_layer(plan: ModelPlan, index: int, *, learns: bool) -> tuple[float, float]:
-    """Return the seconds of one layer in each format: medians of rounds by turns."""
-    layer = plan.model.layers[index]
-    with while_doing(f"layer {layer.name} was measured"):
-        bodies = [_Body(plan, index, each) for each in _FORMATS]
+@contextmanager
+def _tiling_of(plan: ModelPlan, world: MPI.Intracomm, place: Place) -> Iterator[Tiling | None]:
+    """Give the tiles of a place's stage, for as long as they are needed; None of whole images."""
+    stage, image = plan.layout.stages[place.stage], plan.model.image
+    if not stage.spatial:
+        yield None
+        return
+    ranks = plan.layout.ranks_of(place.stage, place.replica, place.direction)
+    comm = group_of(world, ranks)
+    yield Tiling.of_grid(comm, stage.grid, image.height, image.width, transport=plan.transport)
+    comm.Free()
+
+
+def _sections(plan: ModelPlan, place: Place, tiling: Tiling | None) -> list[_Section]:
+    """Return the layers of a stage one by one; all at once where tiles may end in them."""
+    first, last = layer_ranges(plan.balance)[place.stage]
+    if tiling is not None and isinstance(plan.model, ImportedModel):
+        return [_Section((first, last), tiling)]
+    return [_Section((index, index + 1), tiling) for index in range(first, last)]
+
+
+def _of_section(plan: ModelPlan, section: _Section, *, learns: bool) -> tuple[float, float]:
+    """Return the seconds of some layers in each format: medians of rounds by turns."""
+    with while_doing(f"{section.named(plan.model)} measured"):
+        bodies = [_Body(plan, section, each) for each in _FORMATS]
         rounds = [[body.seconds(learns) for body in bodies] for _ in range(ROUNDS + 1)][1:]
+        for body in bodies:
+            body.free()
     contiguous, last = (median(times) for times in zip(*rounds, strict=True))
     return contiguous, last
 
 
 class _Body:
-    """A layer on a micro-batch of made-up maps, in one memory format."""
+    """Some layers on a micro-batch of made-up maps, in one memory format."""
 
-    def __init__(self, plan: ModelPlan, index: int, memory_format: MemoryFormat) -> None:
+    def __init__(self, plan: ModelPlan, section: _Section, memory_format: MemoryFormat) -> None:
         mixed = plan.precision.mixed
-        self._device = plan.device
+        self._device, self._tiling = plan.device, section.tiling
         self._products = MixedProducts(plan.precision.work, plan.device) if mixed else nullcontext()
         dtype = plan.precision.weights
-        self._layer: nn.Module = build_stage(
+        self._layers: nn.Module = build_stage(
             plan.model,
-            index,
-            index + 1,
-            DenseBuilder(),
+            *section.layers,
+            section.builder,
             seed=plan.seed,
             device=plan.device,
             dtype=dtype,
         )
-        lay_out(self._layer, memory_format)
+        lay_out(self._layers, memory_format)
         given = plan.precision.work if mixed else dtype
-        maps = tuple(_maps(plan, index, given))
+        maps = tuple(_maps(plan, section, given))
         self._inputs = tuple(
             each.detach().requires_grad_() for each in laid_out(maps, memory_format)
         )
 
     def seconds(self, learns: bool) -> float:
         """Return the seconds of a forward pass, and where it learns of a backward pass."""
+        if self._tiling is not None:
+            finish(self._device)
+            self._tiling.comm.Barrier()
         laps = Laps(self._device)
         with self._products, torch.set_grad_enabled(learns):
-            outputs = forward(self._layer, self._inputs, laps)
+            outputs = forward(self._layers, self._inputs, laps)
         if learns:
             backward(outputs, list(map(torch.ones_like, outputs)), laps)
         return sum(laps.seconds())
 
+    def free(self) -> None:
+        """Free what exchanges of halos hold. All ranks of the tiles must call it."""
+        free(self._layers)
 
-def _maps(plan: ModelPlan, index: int, dtype: torch.dtype) -> Iterator[torch.Tensor]:
-    """Yield maps as a layer gets them."""
+
+def _maps(plan: ModelPlan, section: _Section, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    """Yield maps as layers get them, or this rank's tiles of them."""
     images = max(batch.size for batch in plan.batches)
     random = torch.Generator().manual_seed(plan.seed)
-    for data in plan.model.flows[index]:
-        size = images, data.channels, data.height, data.width
+    for data in plan.model.flows[section.layers[0]]:
+        size = images, data.channels, *section.given(data)
         yield torch.randn(size, generator=random).to(plan.device, dtype)

@@ -53,11 +53,11 @@ def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, second
 def test_layers_that_are_alike_are_timed_once(monkeypatch):
     timed = []
 
-    def of_layer(plan, index, *, learns):
-        timed.append((index, learns))
+    def of_section(plan, section, *, learns):
+        timed.append((section.layers, learns))
         return 1.0, 2.0
 
-    monkeypatch.setattr(faster_format, "_of_layer", of_layer)
+    monkeypatch.setattr(faster_format, "_of_section", of_section)
     context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
     plan = case_of(context).plan
     # The stem, of each of three stacks the first block and the others, and the head.

@@ -30,6 +30,7 @@ from torch import nn
 
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE
+from spbench_workers.comm import group_of
 from spbench_workers.context import Context
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding, WorstError
@@ -40,7 +41,6 @@ from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, Up
 from spbench_workers.parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_workers.parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_workers.parallel.full_size.windows import WindowCheck
-from spbench_workers.parallel.pipeline.building import group_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP32
 from spbench_workers.parallel.synthetic import synthetic_images

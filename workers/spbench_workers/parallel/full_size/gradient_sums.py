@@ -16,12 +16,12 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import Place
+from spbench_workers.comm import group_of
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.full_size.blocks import pieces
 from spbench_workers.parallel.full_size.bound import Rounding, WorstError
 from spbench_workers.parallel.full_size.sums import from_last_to_first
-from spbench_workers.parallel.pipeline.building import group_of
 from spbench_workers.parallel.precision.formats import FP32, FP64
 
 _SLACK = 8.0

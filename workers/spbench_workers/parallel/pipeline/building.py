@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -12,6 +11,7 @@ from torch import nn
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_core.models.parts import Map
+from spbench_workers.comm import group_of
 from spbench_workers.device.failures import while_doing
 from spbench_workers.models.build import build_stage, free
 from spbench_workers.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
@@ -104,13 +104,3 @@ def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:
     replicas = range(layout.replicas)
     every = (layout.ranks_of(place.stage, replica, place.direction) for replica in replicas)
     return [rank for ranks in every for rank in ranks]
-
-
-def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
-    """Return a communicator of some ranks, in their order."""
-    everyone = world.Get_group()
-    group = everyone.Incl(list(ranks))
-    comm = world.Create_group(group)
-    group.Free()
-    everyone.Free()
-    return comm

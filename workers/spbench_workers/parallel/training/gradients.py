@@ -24,6 +24,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, Place
+from spbench_workers.comm import group_of
 from spbench_workers.p2p import torch_group
 from spbench_workers.spatial.gradients import sum_over
 
@@ -212,11 +213,7 @@ def _groups(
     by_key: dict[Key, list[Flat]] = {}
     for key, flat in copies:
         by_key.setdefault(key, []).append(flat)
-    everyone = world.Get_group()
-    found = []
-    for key in sorted(by_key):
-        group = everyone.Incl(ranks(key))
-        found.append(WeightSharing(world.Create_group(group), tuple(by_key[key]), replicas))
-        group.Free()
-    everyone.Free()
-    return tuple(found)
+    return tuple(
+        WeightSharing(group_of(world, ranks(key)), tuple(by_key[key]), replicas)
+        for key in sorted(by_key)
+    )
