@@ -390,6 +390,8 @@ ALWAYS = {
     "lp 2, the faster format",
     "sp, the faster format",
     "lp 2, channels last",
+    "sp 4+1 square",
+    "sp, channels last",
 }
 """Cases that more than one test reads."""
 
@@ -483,6 +485,15 @@ def test_the_faster_memory_format_is_measured(said, name):
 
 def test_a_memory_format_that_is_asked_for_is_not_measured(said):
     assert not memory_formats_of(said["lp 2, channels last"][0])
+
+
+def test_tiles_keep_no_more_where_all_channels_of_a_pixel_lie_together(said):
+    # Behind a ReLU they lie in a buffer with room for their halo, and are not copied from there.
+    one, other = (
+        values_of(said[name], "activation_mb") for name in ("sp 4+1 square", "sp, channels last")
+    )
+    assert len(one) == 5
+    assert other == pytest.approx(one, rel=0.02)
 
 
 def memory_formats_of(events):

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from spbench_workers.models.imported.over_tiles import (
     same_over_tiles,
 )
 from spbench_workers.models.imported.parameters import check
+from spbench_workers.spatial.padded import PaddedReLU
 from spbench_workers.spatial.tiling import Tiling
 
 IMAGE = Map(3, 32, 32)
@@ -130,6 +132,17 @@ def test_one_tile_is_the_whole_image(name):
         torch.testing.assert_close(one.grad, gradients[key].grad, rtol=0, atol=1e-10)
     for key, buffer in tiled.named_buffers():
         torch.testing.assert_close(buffer, dict(whole.named_buffers())[key], rtol=0, atol=1e-12)
+
+
+def test_a_relu_leaves_room_for_the_one_operator_that_reads_it():
+    ranks = SimpleNamespace(rank=1, size=4)
+    builder = SpatialBuilder(Tiling.of_grid(ranks, FOUR, 32, 32))
+    model = network("UNet")
+    modules = build_stage(model, 0, len(model.layers), builder, seed=0).named_modules()
+    found = [path.split(".")[-1] for path, one in modules if isinstance(one, PaddedReLU)]
+    # The second ReLU of a block is read by pools and skips, or by what repeats pixels.
+    blocks = ("down1", "down2", "middle", "up2", "up1")
+    assert found == [f"{block}_relu_with_room" for block in blocks]
 
 
 def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halos():

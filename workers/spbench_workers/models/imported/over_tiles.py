@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
@@ -33,8 +34,12 @@ from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axe
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 from spbench_workers.spatial.tiling import Tiling
+
+_RELUS = (functional.relu, torch.relu, "relu")
+"""A ReLU's functions, and the method of tensors."""
 
 
 def over_tiles(piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> fx.GraphModule:
@@ -134,6 +139,7 @@ class _Building:
                     "over tiles; take scheme lp"
                 )
             self._root[path] = counterpart
+            self._leave_room(node, counterpart)
             return self._graph.call_module(path, (self._made[node.all_input_nodes[0]],))
         if way is TileWay.MEAN:
             return self._mean(node, each)
@@ -147,6 +153,25 @@ class _Building:
             return self._copied(node, given)
         timed = node in on_gathered(self._network, self._grid)
         return self._cut(node, (self._timed if timed else self._copied)(node, given))
+
+    def _leave_room(self, node: fx.Node, counterpart: nn.Module) -> None:
+        """Let a ReLU that this operator alone reads leave room for its halo around the tile."""
+        relu, reader = node.all_input_nodes[0], getattr(counterpart, "tiled", None)
+        copied = self._made[relu]
+        if not isinstance(reader, TiledWindow) or len(relu.users) > 1 or not self._is_relu(relu):
+            return
+        path = f"{relu.name}_with_room"
+        self._root[path] = reader.relu_before()
+        with self._graph.inserting_after(copied):
+            self._made[relu] = self._graph.call_module(path, (copied.all_input_nodes[0],))
+        self._graph.erase_node(copied)
+
+    def _is_relu(self, node: fx.Node) -> bool:
+        """Return whether a value is that of a ReLU, which this piece computes on tiles."""
+        if self._ways.get(node) is not TileWay.PIXELS:
+            return False
+        called = self._network.called(node)
+        return type(called) is nn.ReLU if called is not None else node.target in _RELUS
 
     def _timed(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
         """Return an operator as it is, on these inputs, whose time is that on gathered maps."""
