@@ -3,10 +3,10 @@
     python -m benchmarks.start_up [--rounds 15] [-v]
 
 The commands run by turns, each in a process of its own, beside a bare `python -c pass`, the least
-that any of them can take, and a command with one option that does nothing but read a pydantic model
-and import PyYAML: what the libraries of `spbench validate` take without it. With -v it also tells
-which imports `spbench validate` spends its time on (python -X importtime, which is slower than the
-command itself).
+that any of them can take, and programs that do nothing but read a pydantic model and import PyYAML,
+one of them as a command with an option: what the libraries take without spbench. With -v it also
+tells which imports `spbench validate` spends its time on (python -X importtime, which is slower
+than the command itself).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ VALIDATE = [SPBENCH, "validate", "suites/halo.yaml"]
 LIBRARIES = """
 import os
 os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-import typer
 import yaml
 
 def command(number: int = 1) -> None:
@@ -36,16 +35,18 @@ def command(number: int = 1) -> None:
         number: int
 
     Model.model_validate({"number": number})
-
-typer.run(command)
 """
 """As spbench does it: without a search for plugins, and pydantic only where it is needed."""
+PLAIN = f"import gc\ngc.disable()\n{LIBRARIES}\ncommand()"
+WITH_OPTIONS = f"{LIBRARIES}\nimport typer\ntyper.run(command)"
 COMMANDS: list[tuple[str, list[str], float | None]] = [
     ("python -c pass", [sys.executable, "-c", "pass"], None),
-    ("typer, pydantic and PyYAML alone", [sys.executable, "-c", LIBRARIES], None),
+    ("pydantic and PyYAML alone", [sys.executable, "-c", PLAIN], None),
+    ("typer, pydantic and PyYAML alone", [sys.executable, "-c", WITH_OPTIONS], None),
     ("spbench --version", [SPBENCH, "--version"], 0.15),
     ("spbench benchmarks", [SPBENCH, "benchmarks"], 0.3),
     ("spbench validate suites/halo.yaml", VALIDATE, 0.2),
+    ("spbench validate -v suites/halo.yaml", [*VALIDATE, "-v"], None),
 ]
 IMPORT = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| +(\S+)")
 SLOWEST = 10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,12 +13,10 @@ from typer.models import CommandInfo
 
 from spbench import __version__
 from spbench.cli import batch, doctor, init, networks, plan, profile, run, scale, suites
+from spbench.cli.ending import ENV_COMPLETE, complain, ended
 from spbench.cli.records import baseline, compare, gate, report, results
-from spbench.errors import ExitCode, SpbenchError
-from spbench_core import plugins
+from spbench.errors import ExitCode
 
-ENV_COMPLETE = "_SPBENCH_COMPLETE"
-"""Set by a shell's completion script: it wants words, not a command's work."""
 EPILOG = (
     "Exit codes: 0 passed; 1 a check, an expectation or a regression failed; 2 wrong usage or "
     "suite; 3 the environment lacks something; 4 a case ended in error or timeout; 5 nothing "
@@ -73,40 +69,27 @@ def _common(
 
 def run_command_line(words: list[str] | None = None) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
-            stream.reconfigure(errors="replace")
+    return ended(lambda: _run(words))
+
+
+def _run(words: list[str] | None) -> int:
     if ENV_COMPLETE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
-    else:
-        plugins.listen(lambda sentence: _complain(f"spbench: warning: {sentence}"))
     given = sys.argv[1:] if words is None else words
     try:
         return int(_narrowed(given)(args=words, prog_name="spbench", standalone_mode=False) or 0)
-    except SpbenchError as error:
-        # All errors of a file begin with its name.
-        _complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
-        return error.exit_code
-    except plugins.PluginError as error:
-        _complain(f"spbench: error: {error}")
-        return ExitCode.ERROR
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            _complain(error.format_message())
+            complain(error.format_message())
             return ExitCode.USAGE
         text = " ".join(error.format_message().split()) or "see spbench --help"
-        _complain(f"spbench: error: {text}")
+        complain(f"spbench: error: {text}")
         run.report_usage(text, given)
         return ExitCode.USAGE
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return ExitCode.INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        _complain(f"spbench: error: cannot write the output: {error.strerror}")
-        return ExitCode.ERROR
     except SystemExit as end:
         # Completion ends so with 0; Typer with 1 where the reader of stdout has gone, as `| head`
         # does, and then nothing is left to say to anyone.
@@ -130,9 +113,3 @@ def _name(command: CommandInfo) -> str:
     """Return a command's name as Typer makes it."""
     assert command.callback is not None  # as of each that is registered
     return command.name or command.callback.__name__.replace("_", "-")
-
-
-def _complain(text: str) -> None:
-    from spbench.record.number_formatting import printable
-
-    sys.stderr.write(printable(text) + "\n")

@@ -20,7 +20,7 @@ from spbench.cli.request import (
     launch_options,
     request_from,
 )
-from spbench.errors import ExitCode, UsageError, did_you_mean
+from spbench.errors import UsageError, did_you_mean
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
@@ -40,27 +40,10 @@ def validate(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List the cases.")] = False,
 ) -> None:
     """Check suites; every error of a file in one pass."""
-    from spbench.errors import SuiteError
-    from spbench.record.number_formatting import counted
-    from spbench.suites.loader import load
+    from spbench.cli.validate import validate as checked
 
-    wrong = []
-    for path in suites:
-        try:
-            suite = load(path, tuple(overrides or ()))
-        except SuiteError as error:
-            wrong.append(str(error))
-            continue
-        except UsageError as error:
-            wrong.append(f"spbench: error: {error}")
-            continue
-        print(f"{path}: {counted(len(suite.cases), 'case')}, no errors")
-        for case in suite.cases if verbose else ():
-            ranks = "all slots" if case.np is None else counted(case.np, "rank")
-            print(f"  {case.id}: {case.benchmark}, {ranks}")
-    if wrong:
-        sys.stderr.write("\n".join(wrong) + "\n")
-        raise typer.Exit(ExitCode.USAGE)
+    if code := checked(suites, overrides or (), verbose=verbose):
+        raise typer.Exit(code)
 
 
 def schema(

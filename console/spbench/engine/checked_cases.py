@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.launch.program import interpreter, wrapped
+from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
@@ -108,10 +109,7 @@ async def _output(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> t
     try:
         stdout, stderr = await process.communicate(text.encode())
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await killed(process)
     lines = stderr.decode(errors="replace").strip().splitlines()
     status = f"exit status {process.returncode}"
     return stdout.decode(errors="replace"), lines[-1] if lines else status

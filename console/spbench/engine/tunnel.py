@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from spbench.engine.address import LOOPBACK
 from spbench.errors import MissingError
+from spbench.launch.reaping import reaped
 from spbench.launch.survey.progress import Say, nobody, progress
 from spbench.launch.survey.reach import SSH
 
@@ -95,5 +96,5 @@ class Tunnels:
             with suppress(ProcessLookupError):
                 process.kill()
         for process in self._open:
-            await process.wait()
+            await reaped(process)
         self._open.clear()

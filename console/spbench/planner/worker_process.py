@@ -11,6 +11,7 @@ import pickle
 import sys
 
 from spbench.errors import SpbenchError
+from spbench.launch.reaping import killed
 from spbench.planner.errors import PlannerError
 from spbench.planner.request import Planned, PlanRequest, planned
 
@@ -34,9 +35,7 @@ async def planned_apart(request: PlanRequest) -> Planned:
     try:
         answer, said = await process.communicate(pickle.dumps(request))
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await killed(process)
     if process.returncode:
         last = said.decode(errors="replace").strip().rpartition("\n")[2]
         raise PlannerError(f"planning ended with exit code {process.returncode}: {last}")

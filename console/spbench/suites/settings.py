@@ -78,7 +78,9 @@ Line = Annotated[str, AfterValidator(_one_line)]
 class StrictModel(BaseModel):
     """A mapping in a file: unknown keys are errors, and no value is converted to another type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 def json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from shlex import quote
 
 from spbench.launch.hosts.names import is_local
+from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say, nobody, progress
 
 DEADLINE = 8.0
@@ -115,10 +115,7 @@ async def _ssh_trouble(host: str, command: str = "true") -> str | None:
     try:
         _, stderr = await process.communicate()
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await killed(process)
     if process.returncode == 0:
         return None
     lines = stderr.decode(errors="replace").strip().splitlines()

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
 from spbench.launch.hosts.names import is_local
+from spbench.launch.reaping import reaped
 from spbench.launch.survey.facts import HostFacts, facts_of, mute, unreached
 from spbench.launch.survey.progress import Say, nobody, progress
 from spbench.launch.survey.question import MARK, asked_interpreter, program, question
@@ -128,12 +129,16 @@ async def _started(
 
 async def _end(process: Process) -> None:
     # ssh that is killed outright leaves the socket of a shared connection behind
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    try:
         if process.returncode is None:
             with suppress(ProcessLookupError, TimeoutError):
-                os.killpg(process.pid, number)
+                os.killpg(process.pid, signal.SIGTERM)
                 await asyncio.wait_for(process.wait(), _GRACE)
-    await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await reaped(process)
 
 
 async def _clock(process: Process) -> float | None:

@@ -1,0 +1,53 @@
+"""How a command ends: its errors are one line each on stderr, and what it returns an exit code.
+
+Nothing here knows the library that reads command lines, which takes longer to load than a short
+command's work.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from spbench.errors import ExitCode, SpbenchError
+from spbench_core import plugins
+
+ENV_COMPLETE = "_SPBENCH_COMPLETE"
+"""Set by a shell's completion script: it wants words, not a command's work."""
+
+
+def ended(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; an error is one line on stderr, no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
+            stream.reconfigure(errors="replace")
+    if ENV_COMPLETE not in os.environ:
+        plugins.listen(lambda sentence: complain(f"spbench: warning: {sentence}"))
+    try:
+        return command()
+    except SpbenchError as error:
+        # All errors of a file begin with its name.
+        complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
+        return error.exit_code
+    except plugins.PluginError as error:
+        complain(f"spbench: error: {error}")
+        return ExitCode.ERROR
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return ExitCode.PASSED  # the reader of stdout has gone, as `| head` does
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        complain(f"spbench: error: cannot write the output: {error.strerror}")
+        return ExitCode.ERROR
+
+
+def complain(text: str) -> None:
+    """Write a line on stderr."""
+    from spbench.record.number_formatting import printable
+
+    sys.stderr.write(printable(text) + "\n")
