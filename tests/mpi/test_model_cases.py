@@ -107,7 +107,7 @@ RIGHT = {
     "lp 2, the faster format": lp(memory_format="auto", parts=2, schedule="zb-h1"),
     "lp 2, bf16, channels last": lp(precision="bf16", parts=2, memory_format="channels_last"),
     "sp, the faster format": sp(memory_format="auto"),
-    "sp, channels last": sp(memory_format="channels_last", parts=2),
+    "sp, channels last": sp(memory_format="channels_last", parts=2, warmup=1),
     "gems 2, one way, channels last": gems(
         enable_master_comm_opt=True, memory_format="channels_last"
     ),
@@ -116,7 +116,7 @@ RIGHT = {
     ),
     "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
     # Tiles.
-    "sp 4+1 square": sp(parts=2),
+    "sp 4+1 square": sp(parts=2, warmup=1),
     "sp 4+1 vertical": sp(slice_method="vertical", version=2, depth=11),
     "sp 4+1 horizontal": sp(slice_method="horizontal"),
     "sp 2x3+1": sp(grid="2x3", image_size=62),
