@@ -133,6 +133,12 @@ RIGHT = {
         "Windows", scheme="sp", grid="2x2", image_size=16, parts=2
     ),
     "attention, 2x2 tiles": case("Attention", scheme="sp", split_size=1, grid="2x2"),
+    "attention, 1x2 tiles, the faster format": case(
+        "Attention", scheme="sp", split_size=1, grid="1x2", memory_format="auto"
+    ),
+    "u-net, 1x2 tiles and a stage, the faster format": case(
+        "UNet", scheme="sp", grid="1x2", parts=2, memory_format="auto"
+    ),
     "norms, 2 stages": case("Norms", parts=2),
     "norms, mirrored": case("Norms", scheme="gems", batch_size=12, parts=2),
     "norms, mirrored, one way": case(
