@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from spbench import __version__
@@ -17,25 +18,36 @@ def main() -> None:
     _open_closed_streams()
     _name_home()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # no search of all packages
-    code = _validate(sys.argv[1:]) if sys.argv[1:2] == ["validate"] else None
-    if code is None:
-        from spbench.cli import console
-        from spbench.cli.app import app, run_command_line
-
-        console.register(app, _open_console, _serve_console)
-        code = run_command_line()
+    suites = plain_suites(sys.argv[1:])
+    code = _validate(suites) if suites else _run_command_line()
     _flush()
     sys.exit(code)
 
 
-def _validate(words: Sequence[str]) -> int | None:
-    """Validate suites, and return the exit code; None where the words have to be read first."""
+def plain_suites(words: Sequence[str]) -> list[str]:
+    """Return the suites of a command line that validates them and has no option; else nothing.
+
+    Such a line, which editors and commit hooks wait for, needs no library to be read.
+    """
+    if words[:1] != ["validate"] or any(word.startswith("-") for word in words):
+        return []
+    return list(words[1:])
+
+
+def _validate(suites: Sequence[str]) -> int:
     gc.disable()  # what is loaded stays until the end: to look through it takes 12 ms of 200
     from spbench.cli.ending import ended
-    from spbench.cli.validate import plain_suites, validate
+    from spbench.cli.validate import validate
 
-    suites = plain_suites(words)
-    return ended(lambda: validate(suites)) if suites else None
+    return ended(lambda: validate([Path(suite) for suite in suites]))
+
+
+def _run_command_line() -> int:
+    from spbench.cli import console
+    from spbench.cli.app import app, run_command_line
+
+    console.register(app, _open_console, _serve_console)
+    return run_command_line()
 
 
 def _open_closed_streams() -> None:

@@ -1,4 +1,4 @@
-"""How a command ends: its errors are one line each on stderr, and what it returns an exit code.
+"""The ending of a command: its errors are one line each on stderr, and it has an exit code.
 
 Nothing here knows the library that reads command lines, which takes longer to load than a short
 command's work.
@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from spbench.errors import ExitCode, SpbenchError
 from spbench_core import plugins
@@ -37,8 +38,6 @@ def ended(command: Callable[[], int]) -> int:
         return ExitCode.ERROR
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        return ExitCode.PASSED  # the reader of stdout has gone, as `| head` does
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -47,7 +46,8 @@ def ended(command: Callable[[], int]) -> int:
 
 
 def complain(text: str) -> None:
-    """Write a line on stderr."""
+    """Write a line on stderr, if anyone reads it."""
     from spbench.record.number_formatting import printable
 
-    sys.stderr.write(printable(text) + "\n")
+    with suppress(BrokenPipeError):
+        sys.stderr.write(printable(text) + "\n")

@@ -1,10 +1,13 @@
-"""Reaping of child processes: a child that was told to end is waited for, whatever happens."""
+"""Reaping of child processes: a child that was told to end is waited for, cancelled or not."""
 
 from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import Process
 from contextlib import suppress
+
+PATIENCE = 5.0
+"""Seconds after which a child is left that does not end: the kernel may hold it in a call."""
 
 
 async def killed(process: Process) -> None:
@@ -19,12 +22,17 @@ async def reaped(process: Process) -> None:
     """Wait for the end of a process that was told to end.
 
     A task that is cancelled is cancelled again when its loop closes; the child would then be left
-    for the system to collect. So a cancellation is raised when the child has ended.
+    for the system to collect. So a cancellation is raised when the child has ended, or after
+    `PATIENCE`.
     """
-    cancelled = False
-    while process.returncode is None:
+    clock = asyncio.get_running_loop().time
+    cancelled, deadline = False, clock() + PATIENCE
+    while process.returncode is None and clock() < deadline:
         try:
-            await process.wait()
+            async with asyncio.timeout_at(deadline):
+                await process.wait()
+        except TimeoutError:
+            break
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:

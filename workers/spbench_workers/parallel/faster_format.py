@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -82,7 +83,8 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
         chosen: MemoryFormat = asked or "contiguous"
         return chosen
     world = context.world.comm
-    own = _seconds(plan, world, learns=not context.params["enable_evaluation"])
+    tell = partial(context.progress, "memory format")
+    own = _seconds(plan, world, tell, learns=not context.params["enable_evaluation"])
     give_back()
     contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
     faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
@@ -93,16 +95,29 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
     return faster
 
 
-def _seconds(plan: ModelPlan, world: MPI.Intracomm, *, learns: bool) -> tuple[float, float]:
-    """Return the seconds of a micro-batch in the layers of a rank's stages, in each format."""
+def _seconds(
+    plan: ModelPlan, world: MPI.Intracomm, tell: Callable[[int, int], object], *, learns: bool
+) -> tuple[float, float]:
+    """Return the seconds of a micro-batch in the layers of a rank's stages, in each format.
+
+    ``tell`` is told how many layers' rounds are done, of how many.
+    """
     known: dict[object, tuple[float, float]] = {}
     totals = [0.0, 0.0]
-    for place in plan.layout.places(world.rank):
+    places, ranges = plan.layout.places(world.rank), layer_ranges(plan.balance)
+    done, layers = 0, sum(last - first for first, last in (ranges[one.stage] for one in places))
+
+    def after(section: _Section, rounds: int) -> None:
+        first, last = section.layers
+        tell(done * (ROUNDS + 1) + rounds * (last - first), layers * (ROUNDS + 1))
+
+    for place in places:
         with _tiling_of(plan, world, place) as tiling:
             for section in _sections(plan, place, tiling):
                 alike = section.alike(plan.model)
                 if alike not in known:
-                    known[alike] = _of_section(plan, section, learns=learns)
+                    known[alike] = _of_section(plan, section, after, learns=learns)
+                done += section.layers[1] - section.layers[0]
                 totals = [total + own for total, own in zip(totals, known[alike], strict=True)]
     return totals[0], totals[1]
 
@@ -128,14 +143,26 @@ def _sections(plan: ModelPlan, place: Place, tiling: Tiling | None) -> list[_Sec
     return [_Section((index, index + 1), tiling) for index in range(first, last)]
 
 
-def _of_section(plan: ModelPlan, section: _Section, *, learns: bool) -> tuple[float, float]:
-    """Return the seconds of some layers in each format: medians of rounds by turns."""
+def _of_section(
+    plan: ModelPlan,
+    section: _Section,
+    tell: Callable[[_Section, int], object],
+    *,
+    learns: bool,
+) -> tuple[float, float]:
+    """Return the seconds of some layers in each format: medians of rounds by turns.
+
+    ``tell`` is told of each round that is done; the first is dropped.
+    """
     with while_doing(f"{section.named(plan.model)} measured"):
         bodies = [_Body(plan, section, each) for each in _FORMATS]
-        rounds = [[body.seconds(learns) for body in bodies] for _ in range(ROUNDS + 1)][1:]
+        rounds = []
+        for done in range(1, ROUNDS + 2):
+            rounds.append([body.seconds(learns) for body in bodies])
+            tell(section, done)
         for body in bodies:
             body.free()
-    contiguous, last = (median(times) for times in zip(*rounds, strict=True))
+    contiguous, last = (median(times) for times in zip(*rounds[1:], strict=True))
     return contiguous, last
 
 

@@ -187,7 +187,7 @@ def _plus_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tenso
     """Add a gradient to a total, scaled by channel; return the total.
 
     Where factors have more bits than the gradient, ATen's kernels for the CPU convert one number
-    after another, and take up to 20 times as long as normalising, which scales as well.
+    after another, and take 2 to 20 times as long as normalising, which scales as well.
     """
     if gradient.dtype == scale.dtype or is_gpu(gradient.device):
         return total.addcmul_(gradient, scale[:, None, None])

@@ -18,7 +18,7 @@ from spbench_workers.spatial.padded import TileBuffer
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedPixels:
     """Pixels that a part and another tensor have in common, as indices into both."""
 
     part: Index
@@ -27,7 +27,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class PartSources:
-    """Where the pixels of a part come from.
+    """The sources of a part's pixels.
 
     Attributes:
         box: The pixels of the part.
@@ -40,8 +40,8 @@ class PartSources:
     box: Box
     covered: bool
     beyond: tuple[Index, ...]
-    own: Shared | None
-    pieces: tuple[tuple[int, Shared], ...]
+    own: SharedPixels | None
+    pieces: tuple[tuple[int, SharedPixels], ...]
 
     def assemble(
         self, part: torch.Tensor, tile: torch.Tensor, pieces: Sequence[torch.Tensor], fill: float
@@ -92,6 +92,6 @@ def sources_of(box: Box, table: Transfers, rank: int) -> PartSources:
     )
 
 
-def _shared(box: Box, other: Box) -> Shared | None:
+def _shared(box: Box, other: Box) -> SharedPixels | None:
     shared = box.intersect(other)
-    return None if shared.empty else Shared(index_of(box, shared), index_of(other, shared))
+    return None if shared.empty else SharedPixels(index_of(box, shared), index_of(other, shared))

@@ -8,8 +8,8 @@ import pytest
 
 from places import SUITES
 from spbench import __main__
+from spbench.__main__ import plain_suites
 from spbench.cli.app import run_command_line
-from spbench.cli.validate import plain_suites
 
 HALO = str(SUITES / "halo.yaml")
 AS_A_PROGRAM = """
@@ -70,10 +70,22 @@ def test_a_plain_line_loads_no_library_of_command_lines():
 
 @pytest.mark.slow
 def test_a_reader_that_goes_is_no_error():
-    many = [HALO] * 2000  # more than a pipe holds
+    many = [HALO] * 1200  # more than a pipe holds
     argv = [sys.executable, "-m", "spbench", "validate", *many]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.slow
+def test_a_wrong_suite_is_told_by_the_exit_code_to_a_reader_that_went(tmp_path):
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("schema: spbench.suite/1\nname: n\ncases: 3\n")
+    argv = [sys.executable, "-m", "spbench", "validate", *[HALO] * 1200, str(wrong)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert b"wrong.yaml" in process.stderr.read()
+        assert process.wait() == 2

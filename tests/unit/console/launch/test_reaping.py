@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from spbench.launch import reaping
 from spbench.launch.reaping import killed, reaped
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -40,3 +41,15 @@ async def test_a_task_that_is_cancelled_again_and_again_ends_when_its_child_has(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert process.returncode == 3
+
+
+async def test_a_child_that_does_not_end_is_left_after_a_while(monkeypatch):
+    monkeypatch.setattr(reaping, "PATIENCE", 0.2)
+    process = await started(SLEEPER)
+    task = asyncio.create_task(reaped(process))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert process.returncode is None
+    await killed(process)

@@ -38,6 +38,10 @@ def test_layers_are_timed_in_both_formats(precision):
     value, reason = choice_of(context, "memory_format")
     assert value == chosen
     assert reason.startswith("layers of a micro-batch, on the slowest rank: channels_last ")
+    told = [event for event in said(context, "progress") if event["phase"] == "memory format"]
+    done = [event["done"] for event in told]
+    assert done == sorted(done)
+    assert done[-1] == told[-1]["total"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, second
 def test_layers_that_are_alike_are_timed_once(monkeypatch):
     timed = []
 
-    def of_section(plan, section, *, learns):
+    def of_section(plan, section, tell, *, learns):
         timed.append((section.layers, learns))
         return 1.0, 2.0
 
