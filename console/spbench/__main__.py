@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from spbench import __version__
@@ -36,6 +35,8 @@ def plain_suites(words: Sequence[str]) -> list[str]:
 
 def _validate(suites: Sequence[str]) -> int:
     gc.disable()  # what is loaded stays until the end: to look through it takes 12 ms of 200
+    from pathlib import Path
+
     from spbench.cli.ending import ended
     from spbench.cli.validate import validate
 
