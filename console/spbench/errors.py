@@ -11,10 +11,13 @@ SpbenchError            one sentence for the user, and an exit code
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
+
+import spbench_core
 
 
 class ExitCode(IntEnum):
@@ -101,16 +104,27 @@ def listed(errors: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+_PACKAGES = tuple(
+    os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
+)
+"""The folders of spbench's packages; a checkout or a user's folder may have the same name."""
+
+
 def defect_of(error: BaseException) -> str:
-    """Return the sentence on an exception that none of our code expected, with its place."""
-    at, place = error.__traceback__, ""
-    while at is not None:
-        file = at.tb_frame.f_code.co_filename
-        if "/spbench" in file:
-            place = f" at {file.rpartition('/spbench')[2].partition('/')[2]}:{at.tb_lineno}"
-        at = at.tb_next
-    told = " ".join(str(error).split())[:200]
-    return f"a defect of spbench{place}: {type(error).__name__}: {told}"
+    """Return a message for an exception that spbench does not expect.
+
+    It names the innermost line of spbench's packages that the exception passed through, if any.
+    """
+    location = ""
+    frame = error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        for package in _PACKAGES:
+            if file.startswith(package):
+                location = f" at {file.removeprefix(package)}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    text = " ".join(str(error).split())[:200]
+    return f"a defect of spbench{location}: {type(error).__name__}: {text}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
