@@ -173,12 +173,13 @@ def process_start(pid: object) -> float | None:
     None where there is no process of that number, or it is another program's.
     """
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         booted = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
     except OSError:
         return None
-    if b"spbench" not in words or booted is None:
+    # Any program may have a file below a folder called spbench in its command line.
+    if b"spbench" not in map(os.path.basename, words) or booted is None:
         return None
     return int(booted[1]) + int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 

@@ -18,6 +18,7 @@ from spbench.record.runs.folder import (
     find_run,
     home_of,
     list_runs,
+    process_start,
     write_whole,
 )
 from spbench.record.runs.follow import RecordedEvents
@@ -372,6 +373,14 @@ def test_a_console_of_this_host_is_not_elsewhere(home, console, tmp_path):
 
 def test_another_program_of_that_number_is_no_console(home, console):
     assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).alive()
+
+
+def test_a_program_with_a_file_in_a_folder_called_spbench_is_no_console():
+    words = [sys.executable, "-c", "input()", "/home/someone/spbench/notes"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
+        while not Path(f"/proc/{other.pid}/cmdline").read_bytes():
+            time.sleep(0.01)
+        assert process_start(other.pid) is None
 
 
 def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
