@@ -2,6 +2,7 @@
 
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 
 import own_networks
+import spbench_core
+import spbench_workers
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.models.parts import Map
 from spbench_core.models.reach import fewest_normalised, kept_values
@@ -16,6 +19,7 @@ from spbench_workers import checking
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_reference, build_stage
 from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.imported.loading import is_users
 from spbench_workers.models.imported.model import imported
 from spbench_workers.models.imported.parameters import check
 from spbench_workers.models.imported.state_files import check_format, write_state
@@ -202,6 +206,28 @@ def test_the_lines_are_those_of_the_operators():
     )
     lines = Path(own_networks.__file__).read_text().splitlines()
     assert "torch.cat([second" in lines[int(line) - 1]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/home/someone/spbench/workers/network.py",
+        "/home/someone/python3.11/network.py",
+        f"{Path(spbench_workers.__file__).parents[1]}/network.py",
+        f"{Path(torch.__file__).parents[1]}/torchvision/models/resnet.py",
+        f"{sysconfig.get_path('stdlib')}/site-packages/timm/models.py",
+    ],
+)
+def test_files_of_users_are_known_wherever_they_are(file):
+    assert is_users(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [nn.__file__, spbench_workers.__file__, spbench_core.__file__, re.__file__, "<eval_with_key>"],
+)
+def test_files_of_torch_spbench_and_python_are_no_users(file):
+    assert not is_users(file)
 
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 
+import spbench_core
+import spbench_workers
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.state_files import read_state
 
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parents[2])
+_PACKAGES = tuple(
+    os.path.join(os.path.dirname(package.__file__), "")
+    for package in (torch, spbench_core, spbench_workers)
+)
+_STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
+_INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
+"""Folders of installed packages, which may lie inside that of the standard library."""
 
 
 def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
@@ -113,14 +122,9 @@ def place_of(error: BaseException) -> str:
 
 def is_users(file: str) -> bool:
     """Return whether a file is neither torch's nor spbench's nor Python's."""
-    return not file.startswith((_TORCH, _OURS, "<")) and not _of_python(file)
-
-
-def _of_python(file: str) -> bool:
-    return Path(file).parent.name in (
-        "importlib",
-        f"python{sys.version_info[0]}.{sys.version_info[1]}",
-    )
+    if file.startswith(_STDLIB):
+        return file.removeprefix(_STDLIB).startswith(_INSTALLED)
+    return not file.startswith((*_PACKAGES, "<"))
 
 
 def short(file: str) -> str:
