@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,16 @@ from places import PROGRAMS, ROOT, TESTS
 from spbench.engine.processes import members
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
+
+
+def script_head(*options: str) -> str:
+    """Return the first lines of a program for this Python, wherever that lies.
+
+    A `#!` line takes no path with a space. The shell runs the second line as a command, and Python
+    reads the second and third as a string.
+    """
+    command = shlex.join([sys.executable, *options])
+    return f"#!/bin/sh\n'''exec' {command} \"$0\" \"$@\"\n'''\n"
 
 
 @dataclass

@@ -7,6 +7,7 @@ environment, which it finds in the process table that they share with it.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -38,7 +39,8 @@ def write_apart(folder: Path) -> Path:
     first.write_text(_FIRST)
     command = folder / "spbench-apart"
     unshare = f"{shutil.which('unshare')} --pid --fork --kill-child --mount-proc"
-    command.write_text(f'#!/bin/sh\nexec {unshare} {sys.executable} {first} {SPBENCH} "$@"\n')
+    program = shlex.join([sys.executable, str(first), SPBENCH])
+    command.write_text(f'#!/bin/sh\nexec {unshare} {program} "$@"\n')
     command.chmod(0o755)
     return command
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from places import DATA, ROOT, SUITES
-from running import SPBENCH, Ended, OnTerminal, Running, run
+from running import SPBENCH, Ended, OnTerminal, Running, run, script_head
 from spbench.engine.processes import members
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -28,6 +29,7 @@ LONG = str(DATA / "long.yaml")
 STUBBORN = str(DATA / "stubborn.yaml")
 HALO = str(SUITES / "halo.yaml")
 HOST = socket.gethostname()
+PYTHON = shlex.quote(sys.executable)
 GPU_AND_HOST = """\
 schema: spbench.suite/1
 name: gpu-and-host
@@ -428,7 +430,7 @@ def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
     bin_folder.mkdir()
     mpiexec = bin_folder / "mpiexec"
     mpiexec.write_text(
-        f"#!{sys.executable}\n"
+        f"{script_head()}"
         "import subprocess, sys\n"
         "if '--version' in sys.argv:\n"
         "    print('HYDRA build details:\\n    Version: 5.0.2')\n"
@@ -439,7 +441,7 @@ def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
     )
     mpiexec.chmod(0o755)
     python = bin_folder / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
     python.chmod(0o755)
     words = ("--launcher", "hydra", "--set", f"launch.python={python}")
     path = f"{bin_folder}:{os.environ['PATH']}"
@@ -454,7 +456,7 @@ def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
 
 def test_no_mpi4py_is_said_before_a_launch(tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {PYTHON} -S "$@"\n')
     python.chmod(0o755)
     ended = run(FAULTS, "--set", f"launch.python={python}", home=tmp_path / "home")
     assert ended.code == 3

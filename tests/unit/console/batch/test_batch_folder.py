@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -81,7 +82,9 @@ def test_a_shipped_suite_is_written_under_its_name(tmp_path):
 
 def test_auto_is_srun_under_slurm_and_flux_run_under_flux(write):
     slurm = write("", "--scheduler", "slurm", "-k", "two", out="slurm")[1]
-    assert "standins/srun -n 2 --export=ALL -K --mpi=pmix " in lines_of(slurm, "run 1 ")[0]
+    (line,) = lines_of(slurm, "run 1 ")
+    launcher = [str(STANDINS / "srun"), "-n", "2", "--export=ALL", "-K", "--mpi=pmix"]
+    assert shlex.split(line)[3:9] == launcher
     flux = write("", "--scheduler", "flux", "-k", "two", out="flux")[1]
     assert " flux run --ntasks=2 " in f" {lines_of(flux, 'run 1 ')[0]}"
 
@@ -118,7 +121,8 @@ def test_the_allocation_is_the_hosts(write):
     assert "hostfile" not in (folder / "job.sh").read_text()
 
 
-def test_mpirun_rsh_gets_its_hosts_from_the_script(write):
+def test_mpirun_rsh_gets_its_hosts_from_the_script(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # mpirun_rsh takes no folder with a space
     code, folder, said = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
     assert code == 0, said
     assert lines_of(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']

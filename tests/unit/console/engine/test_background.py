@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from places import SUITES
+from running import script_head
 from spbench.cli.app import run_command_line
 from spbench.cli.request import _LAUNCH_OPTIONS
 from spbench.engine.background import (
@@ -31,7 +32,7 @@ HALO = SUITES / "halo.yaml"
 PATIENCE = 30.0
 
 CONSOLE = f"""\
-#!{sys.executable} -IS
+{script_head("-IS")}
 import json, os, signal, socket, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 home = sys.argv[sys.argv.index("--home") + 1]

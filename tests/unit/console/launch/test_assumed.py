@@ -56,7 +56,8 @@ def test_what_names_no_library_is_refused(word, near):
         assumed_library(word)
 
 
-def test_the_line_of_a_cluster_is_written_where_nothing_of_it_is_installed(tmp_path):
+def test_the_line_of_a_cluster_is_written_where_nothing_of_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # mpirun_rsh takes no folder with a space
     chosen = LaunchChoice(
         hostfile=HOSTFILES / "mvapich2.hosts", launcher="mpirun_rsh", assume="mvapich2-2.3.7"
     )

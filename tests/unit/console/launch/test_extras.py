@@ -1,5 +1,6 @@
 """The doctor's lines about extras."""
 
+import shlex
 import sys
 import tomllib
 
@@ -63,7 +64,7 @@ def test_an_interpreter_without_anything_is_told_the_line(tmp_path, capsys):
     from spbench.cli.app import run_command_line
 
     bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S "$@"\n')
     bare.chmod(0o755)
     assert run_command_line(["doctor", "--python", str(bare)]) == 3
     out = capsys.readouterr().out
