@@ -1,34 +1,47 @@
 #!/usr/bin/env bash
-# Wheels for a machine with GPUs that reaches no package registry, but has a Python with torch (CUDA)
-# and numpy of its own. Run in the project's root, by `make bundle`; it makes .whl/ (about 26 MB):
-#   docs/examples/bundle.sh [PYTHON_VERSION]     3.12 unless told
-#   docs/examples/bundle.sh --list               the wheels' names, and nothing else
-# There, in the same tree:  . .whl/setup && spbench doctor
+# Download the wheels that spbench needs on a GPU machine without a package registry, into .whl/.
+# The machine has Python, torch with CUDA and numpy; the bundle has at most 30 MB.
+#
+#   docs/examples/bundle.sh [PYTHON_VERSION]     run in the project's root; default: 3.12
+#   docs/examples/bundle.sh --list               print the names of the wheels and exit
+#
+# Copy the tree with .whl/ to the machine and enter, in its root:  . .whl/setup && spbench doctor
 set -euo pipefail
 version=${1:-3.12}
-[ -f constraints.txt ] || { echo "run it in the project's root" >&2; exit 2; }
+most_bytes=30000000
+[ -f constraints.txt ] || { echo "error: run it in the project's root" >&2; exit 2; }
 
-# torch and what comes with it are the machine's own; tools of development and of other MPIs stay here.
-theirs='torch|numpy|sympy|networkx|mpmath|fsspec|filelock|jinja2|markupsafe'
-ours='mypy|mypy_extensions|ruff|grimp|import-linter|librt|ast_serialize|pathspec|tomlkit|types-.*'
-ours+='|trove-classifiers|mpich|impi-rt|selenium|trio|trio-websocket|textual-serve|aiohttp.*'
-mapfile -t names < <(sed -E 's/[[:space:]]*#.*//; /^$/d' constraints.txt |
-    grep -viE "^($theirs|$ours)==")
+# Installed on the machine, with torch or for it. A second torchvision would not fit its torch.
+machine='torch|torchvision|numpy|sympy|networkx|mpmath|fsspec|filelock|jinja2|markupsafe'
+# Not needed there: what develops spbench, other MPIs, browsers, and large optional packages.
+unneeded='mypy|mypy_extensions|ruff|grimp|import-linter|librt|ast_serialize|pathspec|tomlkit|types-.*'
+unneeded+='|hatchling|trove-classifiers|mpich|impi-rt|textual-serve|aio.*|frozenlist|multidict|propcache|yarl'
+unneeded+='|selenium|trio|trio-websocket|outcome|sniffio|wsproto|h11|websocket-client|PySocks|urllib3|certifi'
+unneeded+='|pandas|python-dateutil|tzdata|pyarrow|scipy|safetensors'
+mapfile -t requirements < <(sed -E 's/[[:space:]]*#.*//; /^$/d' constraints.txt |
+    grep -viE "^($machine|$unneeded)==")
 
 if [ "$version" = --list ]; then
-    printf '%s\n' "${names[@]}"
+    printf '%s\n' "${requirements[@]}"
     exit
 fi
 
-# pip matches the number of a platform exactly.
+# pip compares the version of a platform exactly, so each one that a wheel may name is listed.
 platforms=(--platform manylinux2014_x86_64 --platform manylinux2010_x86_64
     --platform manylinux1_x86_64)
-for number in 39 35 34 31 28 27 24 17 12 5; do
-    platforms+=(--platform "manylinux_2_${number}_x86_64")
+for minor in 39 35 34 31 28 27 24 17 12 5; do
+    platforms+=(--platform "manylinux_2_${minor}_x86_64")
 done
 rm -rf .whl
 mkdir .whl
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --python-version "$version" --implementation cp "${platforms[@]}" --dest .whl "${names[@]}"
+    --python-version "$version" --implementation cp "${platforms[@]}" --dest .whl "${requirements[@]}"
 cp docs/examples/setup.sh .whl/setup
-du -sh .whl
+
+bytes=$(cat .whl/*.whl | wc -c)
+echo ".whl: ${#requirements[@]} wheels, $(((bytes + 500000) / 1000000)) MB"
+if [ "$bytes" -gt "$most_bytes" ]; then
+    echo "error: .whl has more than $((most_bytes / 1000000)) MB; the largest wheels:" >&2
+    ls -S .whl | head -5 >&2
+    exit 1
+fi
