@@ -41,12 +41,19 @@ def serve() -> None:
     channel = connected()
     try:
         world = open_world()
+        if os.environ.get(rank_events.ENV_DEVICE) == "cuda":
+            # Before ready no rank counts as silent: launch.start_timeout bounds the start of CUDA.
+            start_gpu(world)
         begin(channel, world, mpi_versions())
         if world.doubt and world.rank == 0:
             channel.send("log", level="warning", message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
         channel.send("log", level=rank_events.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
+        if any(case["params"].get("device") == "auto" for case in cases):
+            start_gpu(world)
+            # A rank counts as silent again soon after the first one starts a case.
+            world.comm.Barrier()
     except BaseException as error:
         report_failure(channel, error)
         raise
@@ -56,6 +63,14 @@ def serve() -> None:
         run_case(world, channel, case, runners[name], **ends)
     world.comm.Barrier()
     channel.close()
+
+
+def start_gpu(world: World) -> None:
+    """Start CUDA on this rank's GPU, if torch is installed and sees one."""
+    with suppress(ImportError):  # the case reports it
+        from spbench_workers.device import warm_up
+
+        warm_up.start_gpu(world.local_rank)
 
 
 def connected() -> TcpChannel | FileChannel:

@@ -1,0 +1,54 @@
+"""A start of CUDA that holds Python's global lock, so that a rank sends no heartbeat meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from running import run
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+SUITE = """\
+schema: spbench.suite/1
+name: silent-start
+launch: {silence_timeout: 5}
+cases:
+  - {name: gemm, benchmark: compute.gemm, np: 2, params: {n: 32, iterations: 5, device: auto}}
+"""
+SLOW_DRIVER = """\
+# A build of torch for CUDA whose driver takes 10 s to say that there is no GPU.
+import ctypes, importlib.machinery, sys
+
+class SlowDriver:
+    def find_spec(self, name, path=None, target=None):
+        if name != "spbench_workers.device.choice":
+            return None
+        sys.meta_path.remove(self)
+        import torch
+        torch.version.cuda = "13.0"
+        asked = []
+        def is_available():
+            if not asked:
+                asked.append(True)
+                ctypes.PyDLL(None).sleep(10)  # unlike CDLL it keeps the lock
+            return False
+        torch.cuda.is_available = is_available
+        torch.cuda.device_count = lambda: 0
+        return None
+
+sys.meta_path.insert(0, SlowDriver())
+"""
+
+
+def test_the_start_of_cuda_is_no_silence(tmp_path: Path) -> None:
+    suite = tmp_path / "silent-start.yaml"
+    suite.write_text(SUITE)
+    (tmp_path / "sitecustomize.py").write_text(SLOW_DRIVER)
+    path = {"PYTHONPATH": str(tmp_path)}
+    ended = run(str(suite), home=tmp_path / "home", env=path)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert ended.seconds > 10
+    (choice,) = [e for e in ended.events if e["event"] == "choice" and e["name"] == "device"]
+    assert "for CUDA 13.0 counts 0 usable GPUs" in choice["reason"]

@@ -1,0 +1,89 @@
+"""The start of CUDA before a rank is ready."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from spbench_workers import session
+from spbench_workers.device import warm_up
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """Two GPUs as torch counts them; returns those that were started."""
+    started = []
+    monkeypatch.setattr(warm_up, "refusal", lambda: "")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(warm_up, "load_libraries", started.append)
+    return started
+
+
+def test_the_gpu_of_the_local_rank_is_started(two_gpus):
+    warm_up.start_gpu(3)
+    assert two_gpus == [torch.device("cuda", 1)]
+
+
+def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch):
+    def fail(device):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(warm_up, "load_libraries", fail)
+    warm_up.start_gpu(0)
+
+
+def test_without_a_gpu_nothing_is_started(two_gpus, monkeypatch):
+    monkeypatch.setattr(warm_up, "refusal", lambda: "no driver")
+    warm_up.start_gpu(0)
+    assert two_gpus == []
+
+
+def test_the_libraries_are_used():
+    with torch.profiler.profile() as profile:
+        warm_up.load_libraries(torch.device("cpu"))
+    names = {event.key for event in profile.key_averages()}
+    assert {"aten::mm", "aten::convolution", "aten::convolution_backward"} <= names
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Serve a case with doubles for channel, world and benchmark; return the steps in order."""
+
+    def served(device, environ=None):
+        happened = []
+        channel = SimpleNamespace(
+            receive_cases=lambda: [{"benchmark": "compute.gemm", "params": {"device": device}}],
+            send=lambda event, **fields: happened.append(event),
+            close=lambda: None,
+        )
+        comm = SimpleNamespace(bcast=lambda value: value, Barrier=lambda: None)
+        world = SimpleNamespace(comm=comm, rank=0, doubt="", local_rank=0)
+        if environ:
+            monkeypatch.setenv("SPBENCH_DEVICE", environ)
+        else:
+            monkeypatch.delenv("SPBENCH_DEVICE", raising=False)
+        monkeypatch.setattr(session, "connected", lambda: channel)
+        monkeypatch.setattr(session, "open_world", lambda: world)
+        monkeypatch.setattr(session, "mpi_versions", dict)
+        monkeypatch.setattr(session, "begin", lambda *_: happened.append("ready"))
+        monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
+        monkeypatch.setattr(session, "run_case", lambda *_, **__: happened.append("case"))
+        monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: happened.append("started"))
+        session.serve()
+        return happened
+
+    return served
+
+
+def test_a_job_that_needs_gpus_starts_them_before_it_is_ready(served):
+    assert served("cuda", "cuda") == ["started", "ready", "log", "case"]
+
+
+def test_a_job_that_may_use_gpus_starts_them_as_it_loads(served):
+    assert served("auto") == ["ready", "log", "started", "case"]
+
+
+def test_a_job_on_the_host_starts_none(served):
+    assert served("cpu") == ["ready", "log", "case"]
