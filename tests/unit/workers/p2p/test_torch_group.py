@@ -85,28 +85,51 @@ def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
     assert not torch_group._groups
 
 
+class StreamPools:
+    """Torch's pools of streams (c10/cuda/CUDAStream.cpp): 32 for each priority, used in turn.
+
+    A priority outside of torch's range counts as the nearest in it. `torch.cuda.Stream` takes a
+    stream of its priority's pool, and a group of NCCL one of the highest priority's.
+    """
+
+    SIZE, PRIORITIES = 32, 4
+
+    def __init__(self):
+        self._next = [count() for _ in range(self.PRIORITIES)]
+
+    def priority_range(self):
+        return 0, 1 - self.PRIORITIES
+
+    def __call__(self, device, priority=0):
+        return self._take(min(max(-priority, 0), self.PRIORITIES - 1))
+
+    def nccl_stream(self):
+        return self._take(self.PRIORITIES - 1)
+
+    def _take(self, priority):
+        return next(self._next[priority]) % self.SIZE
+
+
 def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
-    """Torch deals 32 streams in turn: behind a receive that waits, another group's would too."""
-    skipped = []
+    """A group's messages would wait behind a receive of another on the same stream."""
+    pools, living = StreamPools(), {}
+    monkeypatch.setattr(torch.cuda, "Stream", pools)
     monkeypatch.setattr(torch_group, "_dealt", count())
-    monkeypatch.setattr(torch_group, "_groups", {})
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: skipped.append(priority))
-    device = torch.device("cuda", 0)
+    monkeypatch.setattr(torch_group, "_groups", living)
 
-    def take(key):
-        stream = torch_group._own_stream(device)
-        torch_group._groups[key] = torch_group.TorchGroup(None, None, stream=stream)
-        return stream
+    def open_group():
+        expected = torch_group._own_stream(torch.device("cuda", 0))
+        assert pools.nccl_stream() == expected
+        return torch_group.TorchGroup(None, None, stream=expected)
 
-    # Two stay, and 30 come and go: the next two would have the streams of those that stay.
-    assert [take(0), take(1)] == [0, 1]
-    assert [torch_group._own_stream(device) for _ in range(30)] == list(range(2, 32))
-    assert (take(2), skipped) == (2, [-1, -1])
-    for key in range(3, 32):
-        take(key)
-    assert sorted(one.stream for one in torch_group._groups.values()) == list(range(32))
+    living |= {0: open_group(), 1: open_group()}
+    # The next group after these would get the stream of one that still lives.
+    for _ in range(30):
+        open_group()
+    living |= {number: open_group() for number in range(2, 32)}
+    assert sorted(group.stream for group in living.values()) == list(range(32))
     with pytest.raises(torch_group.GroupError, match="at most 32 groups at once; take fewer"):
-        take(32)
+        open_group()
 
 
 def gpu(uuid, bus):

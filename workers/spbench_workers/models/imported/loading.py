@@ -22,8 +22,9 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.state_files import read_state
 
 _PACKAGES = tuple(
-    os.path.join(os.path.dirname(package.__file__), "")
+    os.path.join(folder, "")
     for package in (torch, spbench_core, spbench_workers)
+    for folder in package.__path__
 )
 _STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
