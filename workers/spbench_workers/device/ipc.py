@@ -73,6 +73,25 @@ class DeviceIpc(Protocol):
         """
 
 
+def storage_functions(storages: type) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return torch's private functions that share a storage and open a shared one.
+
+    Args:
+        storages: The class of storages, ``torch.UntypedStorage``.
+
+    Raises:
+        RuntimeError: This version of torch has neither the old names nor the new ones.
+    """
+    # The old names come first: torch versions with both use the new ones for other devices only.
+    for share, open_shared in (
+        ("_share_cuda_", "_new_shared_cuda"),
+        ("_share_device_", "_new_shared_device"),
+    ):
+        if hasattr(storages, share) and hasattr(storages, open_shared):
+            return getattr(storages, share), getattr(storages, open_shared)
+    raise RuntimeError(f"torch {torch.__version__} has no known functions for CUDA IPC")
+
+
 class CudaSharedEvent:
     """An event of a GPU between processes."""
 
@@ -99,6 +118,7 @@ class CudaIpc:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._share_storage, self._open_storage = storage_functions(torch.UntypedStorage)
         self._own = torch.cuda.Event(interprocess=True), torch.cuda.Event(interprocess=True)
         self.packed, self.read = (CudaSharedEvent(device, event) for event in self._own)
         self._opened: dict[bytes, CudaSharedEvent] = {}
@@ -117,11 +137,11 @@ class CudaIpc:
         return self._opened[handle]
 
     def share(self, memory: torch.Tensor) -> Handle:
-        return memory.untyped_storage()._share_cuda_()
+        return self._share_storage(memory.untyped_storage())
 
     def opened(self, handle: Handle) -> torch.Tensor:
-        _, *words = handle
-        storage = torch.UntypedStorage._new_shared_cuda(self._device.index or 0, *words)
+        _, *fields = handle
+        storage = self._open_storage(self._device.index or 0, *fields)
         return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage)
 
 

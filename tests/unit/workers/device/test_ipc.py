@@ -5,7 +5,7 @@ from unittest.mock import Mock, patch
 import pytest
 import torch
 
-from spbench_workers.device.ipc import CudaIpc, ipc_of
+from spbench_workers.device.ipc import CudaIpc, ipc_of, storage_functions
 
 DEVICE = torch.device("cuda", 2)
 
@@ -50,19 +50,66 @@ def test_an_event_of_another_process_is_opened_once(events):
     assert [call.args for call in opened.wait.call_args_list] == [("the stream of cuda:2",)] * 2
 
 
-def test_memory_of_another_gpu_is_opened_under_the_own_one(events):
-    ipc = CudaIpc(DEVICE)
-    shared = Mock()
-    shared.untyped_storage()._share_cuda_.return_value = (0, b"memory", 512, 0, b"users", 1, b"", 0)
+class OldStorage:
+    """Storages of a torch with the old names of the functions that share them."""
+
+    def _share_cuda_(self):
+        return "shared by the old name"
+
+    @staticmethod
+    def _new_shared_cuda(*fields):
+        return "opened by the old name", *fields
+
+
+class NewStorage:
+    """Storages of a torch with the new names."""
+
+    def _share_device_(self):
+        return "shared by the new name"
+
+    @staticmethod
+    def _new_shared_device(*fields):
+        return "opened by the new name", *fields
+
+
+class BothStorage(OldStorage, NewStorage):
+    """Storages of a torch that uses the new names for devices other than CUDA."""
+
+
+def test_opens_memory_of_another_gpu_under_the_own_one(events):
+    handle = (0, b"memory", 512, 0, b"users", 1, b"event", True)
     storage = torch.UntypedStorage(512)
+    share, open_shared = Mock(return_value=handle), Mock(return_value=storage)
     with (
-        patch.object(torch.UntypedStorage, "_new_shared_cuda", return_value=storage) as opens,
+        patch("spbench_workers.device.ipc.storage_functions", return_value=(share, open_shared)),
         patch.object(torch, "empty", lambda count, **_: torch.zeros(count, dtype=torch.uint8)),
     ):
-        memory = ipc.opened(ipc.share(shared))
-    opens.assert_called_once_with(2, b"memory", 512, 0, b"users", 1, b"", 0)
+        ipc = CudaIpc(DEVICE)
+        memory = ipc.opened(ipc.share(torch.zeros(512, dtype=torch.uint8)))
+    open_shared.assert_called_once_with(2, b"memory", 512, 0, b"users", 1, b"event", True)
     assert memory.untyped_storage().data_ptr() == storage.data_ptr()
     assert (memory.dtype, memory.numel()) == (torch.uint8, 512)
+
+
+@pytest.mark.parametrize(
+    ("storages", "name"), [(OldStorage, "old"), (NewStorage, "new"), (BothStorage, "old")]
+)
+def test_takes_functions_of_torch_by_old_names_then_by_new_ones(storages, name):
+    share, open_shared = storage_functions(storages)
+    assert share(storages()) == f"shared by the {name} name"
+    assert open_shared(1, False) == (f"opened by the {name} name", 1, False)
+
+
+def test_rejects_a_torch_without_known_functions():
+    with pytest.raises(RuntimeError, match="has no known functions for CUDA IPC"):
+        storage_functions(object)
+
+
+def test_the_installed_torch_has_one_pair_of_functions():
+    """Their names are private to torch: a new version may have others."""
+    share, open_shared = storage_functions(torch.UntypedStorage)
+    assert callable(share)
+    assert callable(open_shared)
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built with CUDA")
