@@ -165,3 +165,13 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("name", [name_of(case) for case in CASES])
 def test_every_rank_finds_it_right(results, name):
     assert results[name] == [""] * RANKS
+
+
+def test_cuda_ipc_keeps_many_transports_open(tmp_path):
+    """Drivers limit open events and mappings: both must not grow with the transports."""
+    sender, reader = answers_of(2, "open_many.py", tmp_path, seconds=100)
+    # Each rank opens one event of the other: for what it has read, or packed.
+    expected = {"error": "", "transports": 1100, "wrong": [], "events": 1, "mappings_after": 0}
+    assert sender == expected | {"mappings": 0}
+    # All slots, of 512 bytes each, lie in one segment of 2 MiB.
+    assert reader == expected | {"mappings": 1}

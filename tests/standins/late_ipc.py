@@ -6,28 +6,43 @@ what had been recorded when it asked. A wait that is missing leaves NaN, or what
 
 Memory that its process has let go of is overwritten, whoever still has it open.
 
+It counts what the driver limits: open events, and mappings of other processes' memory. As torch's
+allocator does, it puts small pieces of memory into segments, each of which a process maps once. The
+product decides whether to open the event of a piece, which is counted but makes nobody wait.
+
 It shows nothing of CUDA's own handles, nor of peer access between GPUs.
 """
 
 import atexit
+import mmap
 import os
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from weakref import WeakValueDictionary, finalize
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from spbench_workers.device import ipc
 from standins.late_device import LateTensor, elem_of, install
 
 _PAUSE = 0.0002
 """Seconds between two looks."""
-_OVERWRITTEN = 0xFF
+_OVERWRITTEN = b"\xff"
 """Each byte of memory that is gone: NaN as a floating-point number."""
 _RECORDED, _DONE, _WANTED = range(3)
 """The numbers of an event: records asked for, records done, and the one that is waited for."""
+LIMIT = 1000
+"""The most events, and the most mappings, that a process can have open; a driver has more."""
+_SEGMENT, _SMALL = 2 << 20, 1 << 20
+"""Bytes of a segment of small pieces, and of the largest small piece, as torch's allocator has."""
+_BLOCK = 512
+"""Bytes at whose multiples pieces start, as in torch's allocator."""
+_MOST_EVENTS = 1000
+"""Live handles with an event: torch has no event for later ones, and waits for the stream."""
 
 
 @cache
@@ -39,15 +54,62 @@ def _mapped(path, size, dtype):
     return torch.from_file(path, shared=True, size=size, dtype=dtype)
 
 
-def _bytes(handle):
-    path, size = handle
-    return _mapped(path, size, torch.uint8)
-
-
 def _new_file():
     descriptor, path = tempfile.mkstemp(dir=_folder().name)
     os.close(descriptor)
     return path
+
+
+def _map_segment(path):
+    with Path(path).open("r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+class Segment:
+    """Memory that the sender's allocator has asked the driver for, with one piece or several."""
+
+    def __init__(self, nbytes):
+        self.path = _new_file()
+        os.truncate(self.path, nbytes)
+        self.memory = _map_segment(self.path)
+        self._nbytes, self._taken = nbytes, 0
+
+    def has_room(self, nbytes):
+        return self._taken + nbytes <= self._nbytes
+
+    def take(self, nbytes):
+        """Return the offset of a new piece. Freed pieces are not reused, so that it shows."""
+        offset = self._taken
+        self._taken += -(-nbytes // _BLOCK) * _BLOCK
+        return offset
+
+
+@dataclass
+class Piece:
+    """Shared memory of this process.
+
+    Attributes:
+        segment: Its segment.
+        offset: Its first byte there.
+        nbytes: Its size.
+        handles: The number of handles of it.
+    """
+
+    segment: Segment
+    offset: int
+    nbytes: int
+    handles: int = 0
+
+    def map(self, when_freed):
+        """Return its bytes, and call a function when nothing of this process uses them."""
+        view = memoryview(self.segment.memory)[self.offset : self.offset + self.nbytes]
+        tensor = torch.frombuffer(view, dtype=torch.uint8)
+        finalize(view, when_freed, tensor.data_ptr())
+        return tensor
+
+    def overwrite(self):
+        end = self.offset + self.nbytes
+        self.segment.memory[self.offset : end] = _OVERWRITTEN * self.nbytes
 
 
 class OwnEvent:
@@ -91,41 +153,93 @@ class OpenedEvent:
 
 
 class LateIpc:
-    """What the device shares, as `spbench_workers.device.ipc` has it."""
+    """What the device shares, as `spbench_workers.device.ipc` has it.
+
+    Attributes:
+        open_events: The number of events of other processes that are open.
+        mappings: The memory of other processes that is mapped, by the handle of its segment.
+    """
+
+    opened = ipc.CudaIpc.opened
 
     def __init__(self):
         self.packed, self.read = OwnEvent(), OwnEvent()
+        self.open_events = 0
+        self.mappings = WeakValueDictionary()
         self._opened = {}
-        self._shared = []
+        self._small = Segment(_SEGMENT)
+        self._pieces = {}
         self._over = threading.Event()
         self._server = threading.Thread(target=self._serve, daemon=True)
         self._server.start()
-        atexit.register(self._end)
+        atexit.register(self.end)
 
     def event_handles(self):
         return self.packed.path.encode(), self.read.path.encode()
 
     def opened_event(self, handle):
         if handle not in self._opened:
+            self._count_event()
             self._opened[handle] = OpenedEvent(handle.decode())
         return self._opened[handle]
 
     def share(self, memory):
-        elem = elem_of(memory)
-        storage = StorageWeakRef(elem.untyped_storage())
-        for known, handle in self._shared:
-            if known == storage:
-                return handle
-        handle = _new_file(), elem.numel()
-        # The work that the memory is still to get goes to where it is from now on.
-        elem.set_(_bytes(handle))
-        self._shared.append((StorageWeakRef(elem.untyped_storage()), handle))
-        return handle
+        """Return a handle with the fields of torch's ``_share_cuda_``."""
+        piece = self._piece_of(elem_of(memory))
+        has_event = sum(piece.handles for piece in list(self._pieces.values())) < _MOST_EVENTS
+        if not has_event:
+            install().streams.finish()
+        piece.handles += 1
+        handle = piece.segment.path.encode()
+        return 0, handle, piece.nbytes, piece.offset, b"counters", 0, b"event", has_event
 
-    def opened(self, handle):
-        return LateTensor(_bytes(handle))
+    def _piece_of(self, elem):
+        address = elem.data_ptr()
+        if address not in self._pieces:
+            nbytes = elem.numel()
+            segment = self._segment_for(nbytes)
+            piece = Piece(segment, segment.take(nbytes), nbytes)
+            mapped = piece.map(self._free).copy_(elem)
+            address = mapped.data_ptr()
+            self._pieces[address] = piece
+            # The work that the memory is still to get goes to where it is from now on.
+            elem.set_(mapped)
+        return self._pieces[address]
 
-    def _end(self):
+    def _free(self, address):
+        self._pieces.pop(address).overwrite()
+
+    def _segment_for(self, nbytes):
+        if nbytes > _SMALL:
+            return Segment(nbytes)
+        if not self._small.has_room(nbytes):
+            self._small = Segment(_SEGMENT)
+        return self._small
+
+    def _open(self, handle, nbytes, offset, counters, counter, event, opens_event):
+        """Do what torch's ``_new_shared_cuda`` does with these fields.
+
+        Its event stays open, as torch destroys none, and the caller must wait by other means.
+        """
+        if opens_event:
+            self._count_event()
+        segment = self.mappings.get(handle)
+        if segment is None:
+            self._check_limit(len(self.mappings))
+            segment = self.mappings[handle] = _map_segment(handle.decode())
+        # The storage keeps the segment mapped.
+        memory = torch.frombuffer(segment, dtype=torch.uint8, count=nbytes, offset=offset)
+        return LateTensor(memory)
+
+    def _count_event(self):
+        self._check_limit(self.open_events)
+        self.open_events += 1
+
+    def _check_limit(self, count):
+        if count >= LIMIT:
+            raise RuntimeError("CUDA error: mapping of buffer object failed")
+
+    def end(self):
         self._over.set()
         self._server.join()
 
@@ -133,11 +247,6 @@ class LateIpc:
         while not self._over.wait(_PAUSE):
             self.packed.serve()
             self.read.serve()
-            for one in list(self._shared):
-                storage, handle = one
-                if storage.expired():
-                    _bytes(handle).fill_(_OVERWRITTEN)
-                    self._shared.remove(one)
 
 
 def install_ipc():

@@ -68,6 +68,8 @@ class DeviceIpc(Protocol):
     def opened(self, handle: Handle) -> torch.Tensor:
         """Return the memory of another process, as bytes, until the tensor goes.
 
+        Wait for that process's ``packed`` before the first read: opening waits for nothing.
+
         Raises:
             RuntimeError: The driver cannot open it.
         """
@@ -140,7 +142,13 @@ class CudaIpc:
         return self._share_storage(memory.untyped_storage())
 
     def opened(self, handle: Handle) -> torch.Tensor:
-        _, *fields = handle
+        _, *fields, _ = handle
+        # The last field asks torch to open an event for this memory, which it never destroys.
+        # Drivers grant a limited number of events, and readers wait for `packed` anyway.
+        return self._open(*fields, False)
+
+    def _open(self, *fields: Any) -> torch.Tensor:
+        """Open memory by the fields of its handle, without the sender's device."""
         storage = self._open_storage(self._device.index or 0, *fields)
         return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage)
 

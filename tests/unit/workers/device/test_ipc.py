@@ -1,9 +1,11 @@
 """What is asked of torch for CUDA IPC: no GPU is there, so that torch's own part is made up."""
 
+from inspect import signature
 from unittest.mock import Mock, patch
 
 import pytest
 import torch
+from torch.multiprocessing import reductions
 
 from spbench_workers.device.ipc import CudaIpc, ipc_of, storage_functions
 
@@ -76,7 +78,8 @@ class BothStorage(OldStorage, NewStorage):
     """Storages of a torch that uses the new names for devices other than CUDA."""
 
 
-def test_opens_memory_of_another_gpu_under_the_own_one(events):
+def test_opens_memory_of_another_gpu_under_the_own_one_without_an_event(events):
+    """The sender asks for an event; torch would open it and never destroy it."""
     handle = (0, b"memory", 512, 0, b"users", 1, b"event", True)
     storage = torch.UntypedStorage(512)
     share, open_shared = Mock(return_value=handle), Mock(return_value=storage)
@@ -86,7 +89,8 @@ def test_opens_memory_of_another_gpu_under_the_own_one(events):
     ):
         ipc = CudaIpc(DEVICE)
         memory = ipc.opened(ipc.share(torch.zeros(512, dtype=torch.uint8)))
-    open_shared.assert_called_once_with(2, b"memory", 512, 0, b"users", 1, b"event", True)
+    open_shared.assert_called_once_with(2, b"memory", 512, 0, b"users", 1, b"event", False)
+    assert open_shared.call_args.args[-1] is False  # torch rejects 0
     assert memory.untyped_storage().data_ptr() == storage.data_ptr()
     assert (memory.dtype, memory.numel()) == (torch.uint8, 512)
 
@@ -110,6 +114,12 @@ def test_the_installed_torch_has_one_pair_of_functions():
     share, open_shared = storage_functions(torch.UntypedStorage)
     assert callable(share)
     assert callable(open_shared)
+
+
+def test_the_last_field_of_a_handle_asks_for_an_event():
+    """The fields of torch's handles are those that its own reader of them takes."""
+    read = getattr(reductions, "rebuild_cuda_tensor", None) or reductions.rebuild_device_tensor
+    assert list(signature(read).parameters)[-2:] == ["event_handle", "event_sync_required"]
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built with CUDA")

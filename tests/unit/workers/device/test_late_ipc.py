@@ -1,0 +1,80 @@
+"""The stand-in for CUDA IPC: its limits, without which tests of them would show nothing."""
+
+import pytest
+import torch
+
+from standins import late_ipc
+from standins.late_device import elem_of, install
+from standins.late_ipc import LateIpc
+
+pytestmark = pytest.mark.usefixtures("late")
+
+LARGE = (1 << 20) + 1
+
+
+@pytest.fixture
+def ipc():
+    shares = LateIpc()
+    yield shares
+    shares.end()
+
+
+@pytest.fixture
+def _limit_of_two(monkeypatch):
+    monkeypatch.setattr(late_ipc, "LIMIT", 2)
+
+
+def new_memory(nbytes=512):
+    return torch.zeros(nbytes, dtype=torch.uint8, device="late")
+
+
+def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
+    memory = [new_memory().fill_(value) for value in (1, 2)]
+    install().streams.finish()
+    opened = [ipc.opened(ipc.share(piece)) for piece in memory]
+    assert [int(piece[0]) for piece in opened] == [1, 2]
+    assert len(ipc.mappings) == 1
+    opened.pop()
+    assert len(ipc.mappings) == 1
+    opened.pop()
+    assert len(ipc.mappings) == 0
+
+
+@pytest.mark.usefixtures("_limit_of_two")
+def test_fails_to_map_more_segments_than_the_limit(ipc):
+    memory = [new_memory(LARGE) for _ in range(3)]
+    handles = [ipc.share(piece) for piece in memory]
+    opened = [ipc.opened(handle) for handle in handles[:2]]
+    with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
+        ipc.opened(handles[2])
+    opened.pop()
+    ipc.opened(handles[2])
+
+
+@pytest.mark.usefixtures("_limit_of_two")
+def test_fails_to_open_more_events_than_the_limit_even_if_memory_is_closed(ipc):
+    memory = new_memory()
+    _, *fields, has_event = ipc.share(memory)
+    assert has_event is True
+    ipc._open(*fields, True)
+    ipc._open(*fields, True)
+    with pytest.raises(RuntimeError, match="mapping of buffer object failed"):
+        ipc._open(*fields, True)
+    ipc._open(*fields, False)
+
+
+def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
+    monkeypatch.setattr(late_ipc, "_MOST_EVENTS", 1)
+    memory = new_memory()
+    install().streams.finish()
+    assert [ipc.share(memory)[-1] for _ in range(2)] == [True, False]
+    del memory
+    assert ipc.share(new_memory())[-1] is True
+
+
+def test_freed_memory_is_overwritten_where_it_is_still_open(ipc):
+    memory = new_memory()
+    opened = ipc.opened(ipc.share(memory))
+    install().streams.finish()
+    del memory
+    assert elem_of(opened).tolist() == [0xFF] * 512
