@@ -101,6 +101,9 @@ IN_A_ROW = [
     case("in_a_row", transport="cuda-ipc", device=LATE, poisoned=True),
     case("in_a_row", transport="cuda-ipc", device=LATE, freed=True),
 ]
+OPENED_MEANWHILE = [
+    case("opened_meanwhile", transport=transport, device=LATE) for transport in ON_A_DEVICE
+]
 ON_USED_MEMORY = [
     case("on_used_memory", transport="shm"),
     case("on_used_memory", transport="cuda-ipc", device=LATE),
@@ -150,6 +153,7 @@ CASES = [
     *FAULTS,
     *ON_STREAMS,
     *IN_A_ROW,
+    *OPENED_MEANWHILE,
     *ON_USED_MEMORY,
 ]
 

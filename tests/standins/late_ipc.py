@@ -119,12 +119,18 @@ class OwnEvent:
         self.path = _new_file()
         self.numbers = _mapped(self.path, 3, torch.int64).zero_()
         self._places = {}
+        self._lock = threading.Lock()
 
     def record(self):
         count, stream = int(self.numbers[_RECORDED]) + 1, install().current
-        stream.ask(lambda: self.numbers[_DONE].fill_(count))
+        stream.ask(lambda: self._reach(count))
         self._places[count] = stream, stream.asked
         self.numbers[_RECORDED] = count
+
+    def _reach(self, count):
+        """Note that a record is done; records on different streams come in any order."""
+        with self._lock:
+            self.numbers[_DONE] = max(count, int(self.numbers[_DONE]))
 
     def serve(self):
         """Do the work that another process waits for."""

@@ -283,6 +283,18 @@ def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments)
     return next(filter(None, problems), "")
 
 
+def opened_meanwhile(comm, transport, device):
+    """A transport that is opened while another exchanges does not change what arrives."""
+    trial = Trial(comm, transport, device=device)
+    trial.prepare(0)
+    trial.exchange.start()
+    other = Trial(comm, transport, seed=1, device=device)
+    problem = trial.finish(0)
+    for opened in (trial, other):
+        opened.exchange.free()
+    return problem
+
+
 def on_used_memory(comm, transport, device="cpu"):
     """What the memory of flags held before is no flag, however late a rank clears its own."""
 
@@ -479,6 +491,7 @@ CHECKS = {
         halos,
         two_at_once,
         in_a_row,
+        opened_meanwhile,
         on_used_memory,
         auto,
         auto_without,

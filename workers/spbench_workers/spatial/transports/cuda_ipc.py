@@ -158,6 +158,8 @@ def _filled(wiring: Wiring, total: int, ipc: DeviceIpc) -> torch.Tensor:
     """Return memory for slots, filled so that a look at it tells whose it is."""
     memory = torch.empty(max(total, _UNIT), dtype=torch.uint8, device=wiring.device)
     memory.fill_(_value(wiring.comm.rank))
+    # Readers wait for the latest record only: it must also cover pieces that the copy stream packs.
+    streams_of(wiring.device).lead()
     ipc.packed.record()
     return memory
 
