@@ -146,6 +146,8 @@ class CudaIpcTransport(SlotTransport):
                 slot.fill_(float("nan"))
 
     def free(self) -> None:
+        # Wait first, because torch unmaps memory before it waits, and if an exception skips `free`,
+        # memory may stay mapped until exit.
         finish(self._wiring.device)
         own, self._opened = self._out, _Opened([], [], [])
         self._forget()
