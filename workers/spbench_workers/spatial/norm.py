@@ -192,7 +192,9 @@ def _plus_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tenso
     if gradient.dtype == scale.dtype or is_gpu(gradient.device):
         return total.addcmul_(gradient, scale[:, None, None])
     zeros, ones = torch.zeros_like(scale), torch.ones_like(scale)
-    return total.add_(functional.batch_norm(gradient, zeros, ones, scale, zeros, eps=0.0))
+    # Not `functional.batch_norm`, which rejects an eps of 0 in some versions of torch (2.11).
+    scaled = torch.batch_norm(gradient, scale, zeros, zeros, ones, False, 0.0, 0.0, True)
+    return total.add_(scaled)
 
 
 def _sums(
