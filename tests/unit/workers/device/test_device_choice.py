@@ -97,6 +97,12 @@ def a_case(preference="cuda", local_rank=0, comm=None, **params):
 # A torch without a GPU
 
 
+@pytest.fixture
+def without_cuda(monkeypatch):
+    """A build of torch without CUDA, whichever is installed."""
+    monkeypatch.setattr(torch.version, "cuda", None)
+
+
 def test_the_host_is_recorded_as_asked_for():
     context, heard = a_case("cpu")
     assert device_of(context) == torch.device("cpu")
@@ -104,7 +110,7 @@ def test_the_host_is_recorded_as_asked_for():
     assert (said["device"], said["reason"]) == ("cpu", "asked for")
 
 
-def test_auto_on_the_host_says_why():
+def test_auto_on_the_host_says_why(without_cuda):
     context, heard = a_case("auto")
     assert device_of(context).type == "cpu"
     (said,) = heard.of("choice")
@@ -113,7 +119,7 @@ def test_auto_on_the_host_says_why():
     assert said["reason"].endswith("is a build without CUDA")
 
 
-def test_cuda_is_refused_with_what_was_found():
+def test_cuda_is_refused_with_what_was_found(without_cuda):
     context, _ = a_case()
     with pytest.raises(NoDeviceError, match=r"device cuda: torch 2\..* is a build without CUDA; "):
         device_of(context)
