@@ -219,8 +219,8 @@ def _own_stream(device: torch.device) -> int:
         stream = next(_dealt) % _POOL
         if stream not in taken:
             return stream
-        # An unused stream takes the turn. NCCL's are of the highest priority that torch knows, which
-        # differs between GPUs: -1 is another pool, whose turn changes nothing.
+        # An unused stream takes the turn. NCCL's have the highest priority that torch knows, which
+        # differs between GPUs: the pool of priority -1 is another one.
         _, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
         torch.cuda.Stream(device, priority=highest)  # type: ignore[no-untyped-call]
     raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
