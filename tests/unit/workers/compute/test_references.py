@@ -22,6 +22,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.fused import tolerances_of
 from spbench_workers.spatial.pixels import Image, WholeImage
+from standins.winograd import winograd
 from unit.recorded import choice_of, context_of, said
 
 IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)
@@ -239,37 +240,6 @@ def test_no_fast_algorithm_makes_sums_smaller_on_the_host(dtype, kernel):
     assert largest_convolved(dtype, kernel, gpu=False) == largest_sum(dtype)
     if dtype != torch.bfloat16:
         assert largest_convolved(dtype, kernel, gpu=True) < largest_sum(dtype)
-
-
-# Winograd's F(4x4, 3x3): six points, 0, 1, -1, 2, -2 and infinity.
-_INPUT = [
-    [4, 0, -5, 0, 1, 0],
-    [0, -4, -4, 1, 1, 0],
-    [0, 4, -4, -1, 1, 0],
-    [0, -2, -1, 2, 1, 0],
-    [0, 2, -1, -2, 1, 0],
-    [0, 4, 0, -5, 0, 1],
-]
-_KERNEL = [
-    [1 / 4, 0, 0],
-    [-1 / 6, -1 / 6, -1 / 6],
-    [-1 / 6, 1 / 6, -1 / 6],
-    [1 / 24, 1 / 12, 1 / 6],
-    [1 / 24, -1 / 12, 1 / 6],
-    [0, 0, 1],
-]
-_OUTPUT = [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]
-
-
-def winograd(images, kernels, format_):
-    """The stand-in for cuDNN's Winograd: tiles of 6x6, whose factors tensor cores round."""
-    before, weights, after = (torch.tensor(one).float() for one in (_INPUT, _KERNEL, _OUTPUT))
-    tiles = images.float().unfold(2, 6, 4).unfold(3, 6, 4)
-    pixels = (before @ tiles @ before.T).to(format_).float()
-    taps = (weights @ kernels.float() @ weights.T).to(format_).float()
-    sums = after @ torch.einsum("bcyxij,ocij->boyxij", pixels, taps) @ after.T
-    batch, channels, rows, cols = sums.shape[:4]
-    return sums.permute(0, 1, 2, 4, 3, 5).reshape(batch, channels, 4 * rows, 4 * cols)
 
 
 @pytest.mark.slow
