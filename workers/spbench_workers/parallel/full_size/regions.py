@@ -51,7 +51,8 @@ class Regions:
     Attributes:
         tiles: The pixels that each rank owns.
         made: The outputs that it owns.
-        outputs: The outputs that read its pixels, and those that it owns.
+        outputs: The outputs that read its pixels, and those that it owns; with a margin, also the
+            outputs next to them.
         inputs: All pixels that these read, padding among them.
     """
 
@@ -67,14 +68,26 @@ class Regions:
         tiles: Sequence[Box],
         made: Sequence[Box],
         size: tuple[int, int],
+        *,
+        margin: int = 0,
     ) -> Regions:
-        """Return the regions of a window; ``size`` is that of the whole output."""
+        """Return the regions of a window.
+
+        Args:
+            axes: The window along rows and columns.
+            tiles: The pixels that each rank owns.
+            made: The outputs that each rank owns.
+            size: Rows and columns of the whole output.
+            margin: Rows and columns of outputs around those that read a rank's pixels.
+        """
         rows, cols = axes
+        whole = Box((0, size[0]), (0, size[1]))
         outputs: list[Box] = []
         for tile, own in zip(tiles, made, strict=True):
             readers = NONE
             if not tile.empty:
                 readers = Box(rows.readers(tile.rows, size[0]), cols.readers(tile.cols, size[1]))
+                readers = readers.grow(margin, whole)
             outputs.append(_hull(readers, own))
         inputs = [
             NONE if box.empty else Box(rows.read(box.rows), cols.read(box.cols)) for box in outputs

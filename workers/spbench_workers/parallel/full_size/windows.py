@@ -22,6 +22,12 @@ from spbench_workers.parallel.full_size.bound import (
 )
 from spbench_workers.parallel.full_size.regions import Regions, WindowAxis, cut, fetch
 from spbench_workers.parallel.full_size.sums import ReferenceMoments, from_last_to_first
+from spbench_workers.parallel.full_size.winograd import (
+    REACH,
+    amplify,
+    fits_winograd,
+    may_use_winograd,
+)
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
 
@@ -112,11 +118,17 @@ class WindowCheck:
         owned, made = module.tiled.tiling.partition, module.tiled.output.partition
         self._size = owned.height, owned.width
         self._window = _window_of(module, work)
+        self._winograd = (
+            isinstance(module, SpatialConv2d)
+            and fits_winograd(self._window.axes)
+            and may_use_winograd(module.weight.device, rounding)
+        )
         self._regions = Regions.of(
             self._window.axes,
             [owned.tile(rank) for rank in range(comm.size)],
             [made.tile(rank) for rank in range(comm.size)],
             (made.height, made.width),
+            margin=REACH if self._winograd else 0,
         )
 
     def check(self, call: Call) -> None:
@@ -169,7 +181,11 @@ class WindowCheck:
         held, own, tile = regions.outputs[rank], regions.made[rank], regions.tiles[rank]
         wanted = cut(made.detach(), held, own)
         size = cut(reach.detach(), held, own).sqrt()[:, 0] * window.gain
-        bound = self._rounding.bound(length(wanted), size, window.terms, wanted.shape[1])
+        summed = size
+        if self._winograd:
+            # Scales keep their bounds: these errors have either sign.
+            summed = cut(amplify(reach.detach()), held, own).sqrt()[:, 0] * window.gain
+        bound = self._rounding.bound(length(wanted), summed, window.terms, wanted.shape[1])
         self._note(call.found[part], wanted, bound, own, "output")
         self._add("output", call.found[part], wanted, size, window.terms)
         if gradient is None:
@@ -184,10 +200,11 @@ class WindowCheck:
             size = wanted[:, :1].clone()
             cut(wanted, tile, inner).copy_(cut(back, box, inner))
             cut(size, tile, inner).copy_(cut(spread, box, inner))
-            magnitude = size.sqrt()[:, 0] * window.gain
-            bound = self._rounding.bound(
-                length(wanted), magnitude, window.back_terms, wanted.shape[1]
-            )
+            magnitude = summed = size.sqrt()[:, 0] * window.gain
+            if self._winograd:
+                cut(size, tile, inner).copy_(cut(amplify(spread), box, inner))
+                summed = size.sqrt()[:, 0] * window.gain
+            bound = self._rounding.bound(length(wanted), summed, window.back_terms, wanted.shape[1])
             found = call.input_gradient[part]
             self._note(found, wanted, bound, tile, "input gradient")
             self._add("input gradient", found, wanted, magnitude, window.back_terms)
