@@ -9,6 +9,10 @@ It has a clock too, in seconds of its own: `host` and `work` let time pass on th
 current stream, and `LateEvent.seconds_since` tells it. A wait that is missing there shows as a
 wrong time.
 
+As on a GPU, an operation on tensors of the host and of the device raises `RuntimeError`. Memory
+that no tensor uses any more is overwritten by the stream that it was allocated on: that is where a
+caching allocator uses it again. If another stream still reads it, its values are wrong.
+
 It stands in for streams, events and waits alone: no kernel of CUDA is run, no memory is counted.
 
     late = install()                       # once a process; then torch.device("late") is there
@@ -18,10 +22,13 @@ It stands in for streams, events and waits alone: no kernel of CUDA is run, no m
 
 from __future__ import annotations
 
+import ctypes
 import threading
+import weakref
 from collections import deque
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain
 
 import torch
@@ -31,20 +38,39 @@ from torch.utils._pytree import tree_flatten, tree_map
 from spbench_workers.device import streams as device_streams
 
 NAME = "late"
+OVERWRITTEN = 0xFF
+"""Each byte of memory that was freed: NaN as a floating-point number."""
 
 
 class Stream:
-    """Work in order: what is done when, and by the device's clock until when."""
+    """Work in order: what is done when, and by the device's clock until when.
+
+    Attributes:
+        freed: Storages that were freed and that the stream has not been asked to overwrite yet.
+    """
 
     def __init__(self):
-        self.queue = deque()
+        self.queue, self.freed = deque(), deque()
         self.asked = self.done = 0
         self.busy_until = 0.0
         self._under_way, self._turn = False, threading.Condition()
 
     def ask(self, work):
+        self._overwrite_freed()
+        self._append(work)
+
+    def position(self):
+        """Return the position of the last work so far, for `run_to`."""
+        self._overwrite_freed()
+        return self.asked
+
+    def _append(self, work):
         self.queue.append(work)
         self.asked += 1
+
+    def _overwrite_freed(self):
+        while self.freed:
+            self._append(partial(_overwrite, self.freed.popleft()))
 
     def run_to(self, position):
         # Another thread may be at work: that of late_ipc.py, for other processes.
@@ -66,6 +92,10 @@ class Stream:
             self._turn.notify_all()
 
 
+def _overwrite(storage):
+    ctypes.memset(storage.data_ptr(), OVERWRITTEN, storage.nbytes())
+
+
 class LateEvent:
     """A point in the work of a stream; one that was never set has passed."""
 
@@ -74,7 +104,7 @@ class LateEvent:
 
     def record(self):
         self._stream = self._device.current
-        self._position = self._stream.asked
+        self._position = self._stream.position()
         self.time = max(self._stream.busy_until, self._device.now)
         # As on a GPU, the event itself comes in the stream's order.
         self._stream.busy_until = self.time
@@ -128,10 +158,50 @@ class LateStreams:
         return LateEvent(self._device)
 
 
+@dataclass
+class Block:
+    """Memory of the device in use: the stream it was allocated on and the number of its tensors."""
+
+    stream: Stream
+    tensors: int = 0
+
+
+class Allocator:
+    """The allocator of the device, which lets streams overwrite memory that is no longer used."""
+
+    def __init__(self):
+        self._blocks = {}
+        # Any thread may free tensors, and garbage collection even while its thread has the lock.
+        self._lock = threading.RLock()
+
+    def track(self, tensor, stream):
+        """Keep the memory of a tensor until it and all others of the same memory are gone."""
+        storage = tensor.elem.untyped_storage()
+        if storage.filename is not None:
+            return  # mapped memory, as in late_ipc.py: it may belong to another process
+        with self._lock:
+            block = self._blocks.setdefault(storage._cdata, Block(stream))
+            block.tensors += 1
+        # The finalizer refers to the storage, so that its address stays unique.
+        weakref.finalize(tensor, self._release, storage).atexit = False
+
+    def _release(self, storage):
+        with self._lock:
+            block = self._blocks[storage._cdata]
+            block.tensors -= 1
+            if block.tensors:
+                return
+            del self._blocks[storage._cdata]
+        if storage.nbytes():
+            # Any thread may be here, even one within `ask`: the stream takes it up later.
+            block.stream.freed.append(storage)
+
+
 class LateDevice:
     """The device.
 
     Attributes:
+        allocator: The allocator of its memory.
         main: The stream that work goes to unless another is entered.
         copies: The stream of copies.
         now: The host's time, in seconds.
@@ -143,6 +213,7 @@ class LateDevice:
         self._here = threading.local()
         self.library = torch.library.Library("aten", "IMPL")
         self.streams = LateStreams(self)
+        self.allocator = Allocator()
         self.reset()
 
     def reset(self):
@@ -160,11 +231,11 @@ class LateDevice:
 
     def wait_for(self, stream):
         self.waits += 1
-        stream.run_to(stream.asked)
+        stream.run_to(stream.position())
         self.now = max(self.now, stream.busy_until)
 
     def order(self, later, *, after):
-        position = after.asked
+        position = after.position()
         later.ask(lambda: after.run_to(position))
         later.busy_until = max(later.busy_until, after.busy_until)
 
@@ -200,6 +271,8 @@ class LateTensor(torch.Tensor):
             device=torch.device(NAME, 0),
         )
         made.elem = elem
+        device = install()
+        device.allocator.track(made, device.current)
         return made
 
     def __repr__(self, *, tensor_contents=None):
@@ -219,13 +292,42 @@ def elem_of(tensor: torch.Tensor) -> torch.Tensor:
 _READS = {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "unique_consecutive"}
 """Operations whose answer the host reads."""
 
+_COPIES = {"copy_", "_to_copy", "_copy_from"}
+"""Operations on tensors of any two devices."""
+
+
+def _check_devices(function, args, kwargs):
+    """Raise CUDA's error if the tensors of an operation are not all of the device.
+
+    As on CUDA, tensors of the host are allowed in copies, as indices of a tensor of the device, and
+    as numbers (without dimensions) that the operation only reads.
+    """
+    schema = function._schema
+    if schema.name.partition("::")[2] in _COPIES:
+        return
+    arguments = {argument.name: argument for argument in schema.arguments}
+    operands = chain(zip(arguments, args, strict=False), kwargs.items())
+    for name, operand in operands:
+        argument = arguments[name]
+        if str(argument.type) == "List[Optional[Tensor]]":
+            continue  # indices such as ``pixels[rows]``; CUDA copies them to the device
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in tree_flatten(operand)[0]:
+            if not isinstance(tensor, torch.Tensor) or isinstance(tensor, LateTensor):
+                continue
+            if tensor.dim() or is_written:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two "
+                    f"devices, {tensor.device} and {NAME}:0! ({name} of {schema.name})"
+                )
+
 
 def _dispatch(device, function, args, kwargs):
-    wrappers = {
-        id(one.elem): one
-        for one in chain(*(tree_flatten(each)[0] for each in (args, kwargs)))
-        if isinstance(one, LateTensor)
-    }
+    operands = tree_flatten((args, kwargs))[0]
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    wrappers = {id(tensor.elem): tensor for tensor in tensors if isinstance(tensor, LateTensor)}
+    if not all(isinstance(tensor, LateTensor) for tensor in tensors):
+        _check_devices(function, args, kwargs)
     args, kwargs = _elems(args), _elems(kwargs)
     name = function._schema.name.partition("::")[2]
     if name == "copy_":

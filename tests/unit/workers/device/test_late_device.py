@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from spbench_workers.device.streams import streams_of
-from standins.late_device import elem_of, install
+from standins.late_device import LateTensor, elem_of, install
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -115,3 +115,125 @@ def test_time_is_that_of_the_work_not_of_the_call():
 def test_a_wait_for_the_whole_device_is_counted():
     torch.get_device_module("late").synchronize()
     assert LATE.device_wide == 1
+
+
+def on_host(count=3):
+    return torch.arange(float(count))
+
+
+def on_device(count=3):
+    return on_host(count).to("late")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda: on_device() + on_host(),
+        lambda: on_host() * on_device(),
+        lambda: on_device().add_(on_host()),
+        lambda: on_host().add_(on_device()),
+        lambda: torch.tensor(1.0).add_(on_device().sum()),
+        lambda: torch.add(on_device(), on_device(), out=on_host()),
+        lambda: torch.cat([on_device(), on_host()]),
+        lambda: torch.where(on_host() > 1, on_device(), on_device()),
+        lambda: on_device().masked_fill(on_host() > 1, 0.0),
+        lambda: on_device().index_select(0, torch.tensor([0])),
+        lambda: on_host()[torch.tensor([0], device="late")],
+        lambda: on_device().index_put_((torch.tensor([0, 1]),), on_host(2)),
+        lambda: functional.conv1d(on_device()[None], on_host()[None, None]),
+    ],
+)
+def test_an_operation_on_tensors_of_host_and_device_raises_an_error(operation):
+    with pytest.raises(RuntimeError, match=r"same device, .* cpu and late:0!"):
+        operation()
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        (lambda: on_host().copy_(on_device() + 1), [1, 2, 3]),
+        (lambda: on_device().copy_(on_host() + 1), [1, 2, 3]),
+        (lambda: on_device() * torch.tensor(2.0), [0, 2, 4]),
+        (lambda: torch.tensor(2.0) * on_device(), [0, 2, 4]),
+        (lambda: on_device().mul_(torch.tensor(2.0)), [0, 2, 4]),
+        (lambda: on_device().masked_fill(on_device() > 1, torch.tensor(7.0)), [0, 1, 7]),
+        (lambda: on_device()[torch.tensor([2, 0])], [2, 0]),
+        (lambda: on_device()[on_host() > 0], [1, 2]),
+        (lambda: on_device().index_put_((torch.tensor([0]),), torch.tensor(7.0)), [7, 1, 2]),
+        (lambda: on_device().index_put_((torch.tensor([0]),), on_device(1) + 7), [7, 1, 2]),
+    ],
+)
+def test_copies_numbers_and_indices_may_be_of_the_host(operation, expected):
+    assert operation().cpu().tolist() == expected
+
+
+def copied_and_freed(*, is_awaited):
+    """Return what the copy stream reads of a tensor that is freed meanwhile."""
+    source, target = on_device(), torch.zeros(3)
+    LATE.streams.follow()
+    with LATE.streams.copying():
+        target.copy_(source, non_blocking=True)
+    if is_awaited:
+        LATE.streams.lead()
+    del source
+    LATE.streams.finish()
+    LATE.streams.synchronize()
+    return target
+
+
+def test_memory_that_another_stream_still_reads_is_overwritten_when_freed():
+    assert copied_and_freed(is_awaited=False).isnan().all()
+    assert copied_and_freed(is_awaited=True).tolist() == [0, 1, 2]
+
+
+def doubled_and_freed(*, is_awaited):
+    """Return what the current stream reads of the copy stream's tensor that is freed meanwhile."""
+    with LATE.streams.copying():
+        source = on_device()
+    LATE.streams.lead()
+    result = source * 2
+    if is_awaited:
+        LATE.streams.follow()
+    del source
+    with LATE.streams.copying():
+        LATE.streams.finish()
+    return result.cpu()
+
+
+def test_memory_is_overwritten_by_the_stream_that_it_was_allocated_on():
+    assert doubled_and_freed(is_awaited=False).isnan().all()
+    assert doubled_and_freed(is_awaited=True).tolist() == [0, 2, 4]
+
+
+def test_memory_is_not_freed_before_its_last_view():
+    # Elsewhere a view refers to the tensor that it is a view of.
+    with torch.inference_mode():
+        pixels = on_device(6)
+        row = pixels.view(2, 3)[1]
+    elem = elem_of(row)
+    del pixels
+    LATE.streams.finish()
+    assert row.cpu().tolist() == [3, 4, 5]
+    del row
+    LATE.streams.finish()
+    assert elem.isnan().all()
+
+
+def test_memory_is_not_freed_before_gradients_need_it():
+    weight = on_device().requires_grad_()
+    result = (weight * on_device()).square().sum()
+    LATE.streams.finish()
+    result.backward()
+    assert weight.grad.cpu().tolist() == [0, 2, 16]
+
+
+def test_memory_of_another_process_is_not_freed_here(tmp_path):
+    def mapped():
+        return torch.from_file(str(tmp_path / "memory"), shared=True, size=3)
+
+    mapped().fill_(5)
+    opened = LateTensor(mapped())
+    assert (opened + 1).cpu().tolist() == [6, 6, 6]
+    del opened
+    LATE.streams.finish()
+    assert mapped().tolist() == [5, 5, 5]
