@@ -171,14 +171,24 @@ class Allocator:
 
     def __init__(self):
         self._blocks = {}
+        self._exempt = {}
         # Any thread may free tensors, and garbage collection even while its thread has the lock.
         self._lock = threading.RLock()
+
+    def exempt(self, address, nbytes):
+        """Do not overwrite this memory, which other processes may use as well."""
+        self._exempt[address] = address + nbytes
+
+    def end_exemption(self, address):
+        """Forget memory that is no longer mapped: its address may be given to another tensor."""
+        del self._exempt[address]
 
     def track(self, tensor, stream):
         """Keep the memory of a tensor until it and all others of the same memory are gone."""
         storage = tensor.elem.untyped_storage()
-        if storage.filename is not None:
-            return  # mapped memory, as in late_ipc.py: it may belong to another process
+        address = storage.data_ptr()
+        if any(start <= address < end for start, end in list(self._exempt.items())):
+            return
         with self._lock:
             block = self._blocks.setdefault(storage._cdata, Block(stream))
             block.tensors += 1
@@ -452,6 +462,14 @@ def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memor
     return LateTensor(torch.empty(size, dtype=dtype, **shape).fill_(_garbage(dtype)))
 
 
+def _arange(*args, dtype=None, layout=None, device=None, pin_memory=None):
+    """Torch's own makes an empty tensor and resizes it, as no tensor of this device can be."""
+    values = torch.arange(*args, dtype=dtype, device="cpu")
+    tensor = _empty(values.shape, dtype=values.dtype)
+    install().current.ask(lambda: tensor.elem.copy_(values))
+    return tensor
+
+
 def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
     dtype = dtype or torch.get_default_dtype()
     return LateTensor(torch.empty_strided(size, stride, dtype=dtype).fill_(_garbage(dtype)))
@@ -471,5 +489,7 @@ def install():
     device.library.impl("empty.memory_format", _empty, "PrivateUse1")
     device.library.impl("empty_strided", _empty_strided, "PrivateUse1")
     device.library.impl("_copy_from", _copy_from, "PrivateUse1")
+    for overload in ("arange", "arange.start", "arange.start_step"):
+        device.library.impl(overload, _arange, "PrivateUse1")
     device_streams.KINDS[NAME] = lambda _: device.streams
     return device

@@ -62,7 +62,12 @@ def _new_file():
 
 def _map_segment(path):
     with Path(path).open("r+b") as file:
-        return mmap.mmap(file.fileno(), 0)
+        segment = mmap.mmap(file.fileno(), 0)
+    address = torch.frombuffer(segment, dtype=torch.uint8).data_ptr()
+    allocator = install().allocator
+    allocator.exempt(address, len(segment))
+    finalize(segment, allocator.end_exemption, address).atexit = False
+    return segment
 
 
 class Segment:
