@@ -131,10 +131,11 @@ def past_launches(
         "SELECT launches.run, launch, median, fingerprint, work FROM launches "
         "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
         "JOIN runs ON runs.id = launches.run "
-        "WHERE case_id = ? AND metric = ? AND status = 'passed' "
-        "AND (?3 IS NULL OR fingerprint = ?3) ORDER BY launches.run, launch"
+        "WHERE case_id = :case AND metric = :metric AND status = 'passed' "
+        "AND (:fingerprint IS NULL OR fingerprint = :fingerprint) ORDER BY launches.run, launch"
     )
-    rows = _answer(home, question, (case, metric, fingerprint))
+    values = {"case": case, "metric": metric, "fingerprint": fingerprint}
+    rows = _answer(home, question, values)
     return [PastLaunch(*row) for row in rows]
 
 
@@ -157,7 +158,9 @@ def past_runs(
     return found
 
 
-def _answer(home: Path, question: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _answer(
+    home: Path, question: str, values: tuple[Any, ...] | Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
     if not list_runs(home):
         return []
     try:
