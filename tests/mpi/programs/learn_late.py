@@ -43,6 +43,7 @@ from spbench_workers.spatial.overlap import OverlapChoice
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 from standins.late_device import install
+from standins.late_weights import LateFlatWeights
 
 LATE = install()
 ROUNDS = 3
@@ -91,18 +92,6 @@ class HostExchange:
 
     def free(self):
         pass
-
-
-class FlatWeights(mirrors.FlatWeights):
-    """The stand-in's parameters do not follow their ``data``; so they are told."""
-
-    def __init__(self, module):
-        super().__init__(module)
-        parameters = list(module.parameters())
-        parts = self.flat.split([parameter.numel() for parameter in parameters])
-        for parameter, part in zip(parameters, parts, strict=True):
-            if parameter.device.type == "late":
-                parameter.elem = part.view(parameter.shape).elem
 
 
 def operators(device, comm):
@@ -236,7 +225,7 @@ def main():
     with (
         patch.object(gradients, "BUCKET", 1000),
         patch.object(mirrors, "BUCKET", 1000),
-        patch.object(mirrors, "FlatWeights", FlatWeights),
+        patch.object(mirrors, "FlatWeights", LateFlatWeights),
     ):
         errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
     said = comm.gather({"errors": errors, "device_wide": LATE.device_wide})

@@ -1,0 +1,68 @@
+"""A stand-in for the one GPU that all ranks of a job share: the device that runs late.
+
+The functions change modules of the workers in a rank that the console has started: see
+`benchmarks/gpu_once/rank_site`. NCCL is refused, as on a GPU that ranks share.
+"""
+
+from time import perf_counter
+
+import torch
+
+from spbench_workers.comm import on_one_host
+from standins.late_device import NAME, LateEvent, install
+from standins.late_ipc import install_ipc
+
+_REASON = "a stand-in for a GPU"
+
+
+def take_late_device(choice):
+    """Let `device_of` return the late device, unless a rank needs no GPU."""
+    install()
+    install_ipc()
+    LateEvent.record = _record_host_time  # type: ignore[method-assign]
+    choice.device_of = _device_of(NAME)
+
+
+def take_host(choice):
+    """Let `device_of` return the host in place of a GPU."""
+    choice.device_of = _device_of("cpu")
+
+
+def _device_of(stand_in):
+    def device_of(context, *, preference=None, index=None, tf32=False):
+        asked = preference or context.params["device"]
+        name, reason = ("cpu", "asked for") if asked == "cpu" else (stand_in, _REASON)
+        context.device(name, reason, speaks=context.world.rank == 0, near=None)
+        return torch.device(name)
+
+    return device_of
+
+
+_record = LateEvent.record
+
+
+def _record_host_time(event):
+    """Set an event with the host's time: the clock of the device does not advance in a run."""
+    _record(event)
+    event.time = perf_counter()
+
+
+def offer_transports_of_gpus(choose):
+    """Let the late device have the transports of a GPU that ranks of one host share."""
+    refusals = choose.refusals
+
+    def late_refusals(wiring):
+        if wiring.device.type != NAME:
+            return refusals(wiring)
+        reasons = {
+            name: "is for memory of the host"
+            for name, kind in choose.TRANSPORT_DEVICES.items()
+            if kind == "cpu"
+        }
+        reasons["nccl"] = "needs a GPU for each rank"
+        reasons["cuda-pinned"] = "is what cuda is here"
+        if not on_one_host(wiring.comm):
+            reasons["cuda-ipc"] = "needs all ranks on one host"
+        return reasons
+
+    choose.refusals = late_refusals
