@@ -1,0 +1,301 @@
+"""Checks of what GPU paths assume about torch, CUDA and NCCL, each by itself.
+
+    mpirun -n 1 python -m mpi4py -m benchmarks.gpu_once.probe [--late]
+    mpirun -n 2 python -m mpi4py -m benchmarks.gpu_once.probe [--late]
+
+One rank checks number formats, memory and NCCL. Two ranks on one GPU check exchanges between
+processes. Each check prints a line; the exit code is 1 if one failed. With ``--late`` the device is
+a stand-in that does its work late, and checks of CUDA itself are skipped.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from spbench_workers.comm import open_world
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+WORLD = open_world()  # before torch: it sets the number of threads
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from spbench_workers.binding.driver import driver  # noqa: E402
+from spbench_workers.device.choice import address_of  # noqa: E402
+from spbench_workers.device.failures import sentence_of  # noqa: E402
+from spbench_workers.device.formats import multiply_fp32, tuned_convolutions  # noqa: E402
+from spbench_workers.device.host_memory import host_memory_of  # noqa: E402
+from spbench_workers.device.streams import finish  # noqa: E402
+from spbench_workers.p2p import torch_group  # noqa: E402
+from spbench_workers.spatial.transports import Transport, Wiring  # noqa: E402
+from spbench_workers.spatial.transports.choose import TRANSPORTS  # noqa: E402
+from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport  # noqa: E402
+
+LATE = "--late" in sys.argv
+if LATE:
+    from standins.late_device import install
+    from standins.late_ipc import install_ipc
+
+    install()
+    install_ipc()  # type: ignore[no-untyped-call]
+DEVICE = torch.device("late" if LATE else "cuda", 0)
+COMM = WORLD.comm
+CYCLES_PER_MS = 1_900_000
+ROUNDS = 60
+LIVE_TRANSPORTS = 20 if LATE else 1100
+"""More than the 1,000 events between processes that torch makes in one process."""
+EXCHANGED = (2, 3, 5, 257)
+
+Check = Callable[[], object]
+
+
+def delay(milliseconds: float) -> None:
+    """Let the current stream of a GPU wait, so that later work is late."""
+    if not LATE:
+        torch.cuda._sleep(int(milliseconds * CYCLES_PER_MS))  # type: ignore[no-untyped-call]
+
+
+def check_facts() -> object:
+    """Return what torch and the driver say of the GPU."""
+    properties = torch.cuda.get_device_properties(0)
+    known = driver()
+    return {
+        "name": properties.name,
+        "multiprocessors": properties.multi_processor_count,
+        "capability": torch.cuda.get_device_capability(0),
+        "memory_mib": properties.total_memory >> 20,
+        "address": address_of(DEVICE),
+        "gpus_of_driver": known.count() if known is not None else None,
+        "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+        "nccl": torch.cuda.nccl.version(),  # type: ignore[no-untyped-call]
+        "stream_priorities": torch.cuda.Stream.priority_range(),  # type: ignore[call-arg]
+    }
+
+
+def check_tf32() -> object:
+    """Check that fp32 is multiplied as fp32 unless TF32 is asked for; return relative errors."""
+    generator = torch.Generator("cpu").manual_seed(1)
+    left, right = torch.rand(2, 512, 512, generator=generator)
+    image = torch.rand(2, 64, 64, 64, generator=generator)
+    kernel = torch.rand(64, 64, 3, 3, generator=generator)
+    expected = left.double() @ right.double()
+    expected_map = torch.conv2d(image.double(), kernel.double())
+    errors = {}
+    for tf32 in (False, True):
+        multiply_fp32(DEVICE, tf32=tf32)
+        product = left.to(DEVICE) @ right.to(DEVICE)
+        with tuned_convolutions(tf32=tf32):
+            made_map = torch.conv2d(image.to(DEVICE), kernel.to(DEVICE))
+        errors[f"tf32 {tf32}"] = (
+            _relative_error(product, expected),
+            _relative_error(made_map, expected_map),
+        )
+    multiply_fp32(DEVICE, tf32=False)
+    assert errors["tf32 False"][0] < 1e-5, errors
+    assert errors["tf32 False"][1] < 1e-4, errors
+    return errors
+
+
+def _relative_error(values: torch.Tensor, expected: torch.Tensor) -> float:
+    return float(((values.cpu().double() - expected).abs() / expected.abs()).max())
+
+
+def check_norm_sums() -> object:
+    """Check the sums of a batch norm's gradient in each format; return their largest error."""
+    largest = 0.0
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            pixels = torch.randn(2, 8, 33, 17).to(dtype)
+            gradient = torch.randn(2, 8, 33, 17).to(dtype)
+            wide = pixels.double()
+            mean = wide.mean((0, 2, 3))
+            scale = (wide.var((0, 2, 3), unbiased=False) + 1e-5).rsqrt()
+            there = [
+                tensor.to(DEVICE).contiguous(memory_format=layout) for tensor in (gradient, pixels)
+            ]
+            mean_there, scale_there = mean.float().to(DEVICE), scale.float().to(DEVICE)
+            ones = torch.ones_like(mean_there)
+            _, weight_sum, bias_sum = torch.ops.aten.native_batch_norm_backward(
+                *there, ones, None, None, mean_there, scale_there, True, 0.0, [False, True, True]
+            )
+            centred = (wide - mean[:, None, None]) * scale[:, None, None]
+            expected = (gradient.double() * centred).sum((0, 2, 3))
+            assert weight_sum.dtype == torch.float32, (dtype, layout, weight_sum.dtype)
+            for made, wanted in (
+                (weight_sum, expected),
+                (bias_sum, gradient.double().sum((0, 2, 3))),
+            ):
+                error = float((made.cpu().double() - wanted).abs().max())
+                assert error < 1e-2, (dtype, layout, error)
+                largest = max(largest, error)
+            functional.batch_norm(
+                there[1], mean_there, ones, ones, torch.zeros_like(ones), eps=1e-5
+            )
+    return f"largest error {largest:.2g}"
+
+
+def check_pinned_buffers() -> object:
+    """Check copies through pinned buffers that are used again and again behind late work."""
+    memory = host_memory_of(DEVICE)
+    wrong = 0
+    for number in range(200):
+        if number % 10 == 0:
+            delay(0.2)
+        values = torch.full((3000 + number,), float(number), device=DEVICE)
+        fetched = memory.fetch(values)
+        wrong += int((fetched != number).sum())
+        memory.put(torch.full_like(fetched, number + 0.5), values)
+        wrong += int((memory.fetch(values) != number + 0.5).sum())
+    assert not wrong, f"{wrong} wrong values"
+    return "200 rounds"
+
+
+def check_nccl_to_itself() -> object:
+    """Check a message of NCCL to the own rank, and a sum over one rank."""
+    group = torch_group.acquire(MPI.COMM_SELF, DEVICE)
+    sent = torch.arange(1000.0, device=DEVICE)
+    received = torch.zeros_like(sent)
+    bytes_of = [(tensor.view(torch.uint8), 0) for tensor in (received, sent)]
+    for work in group.exchange(bytes_of[:1], bytes_of[1:], 7):
+        work.wait()
+    finish(DEVICE)
+    assert torch.equal(sent, received), "the message differs"
+    group.allreduce(sent, dist.ReduceOp.SUM).wait()
+    finish(DEVICE)
+    coalesces = group.backend.supports_coalescing
+    torch_group.release(MPI.COMM_SELF, DEVICE)
+    return f"coalesces: {coalesces}"
+
+
+def check_out_of_memory() -> object:
+    """Return the message for an allocation that no GPU has memory for."""
+    try:
+        torch.empty(1 << 44, dtype=torch.uint8, device=DEVICE)
+    except RuntimeError as error:
+        message = sentence_of(error, {"image_size": 1})
+    else:
+        raise AssertionError("16 TiB were allocated")
+    assert message is not None, "no message is known for it"
+    assert "memory" in message, message
+    return message
+
+
+def open_transport(kind: str, view: torch.Tensor, tag: int) -> Transport:
+    """Return a transport over which the two ranks send each other a view, of four dimensions."""
+    other = 1 - COMM.rank
+    images, channels, rows, cols = view.shape
+    wiring = Wiring(
+        comm=COMM,
+        tag=tag,
+        outgoing=[view],
+        targets=[other],
+        shapes=[(images, channels, rows, cols)],
+        sources=[other],
+        into=None,
+        dtype=view.dtype,
+        device=DEVICE,
+    )
+    return TRANSPORTS[kind](wiring)
+
+
+def check_exchanges(kind: str) -> object:
+    """Check exchanges both ways with late work before and NaN after; return the median time.
+
+    A missing wait shows as a wrong value.
+    """
+    view = torch.zeros(EXCHANGED, device=DEVICE)
+    transport = open_transport(kind, view, 77)
+    wrong = 0
+    times = []
+    for number in range(ROUNDS):
+        if (number + COMM.rank) % 3 == 0:
+            delay(1.0)
+        view.fill_(float(number * 10 + COMM.rank))
+        started = time.perf_counter()
+        transport.start()
+        other_work = torch.full((1 << 16,), float("nan"), device=DEVICE)
+        transport.wait()
+        received = transport.received[0].clone()
+        transport.unpack()
+        transport.release()
+        view.fill_(float("nan"))
+        del other_work
+        wrong += int((received != number * 10 + 1 - COMM.rank).sum())
+        times.append(time.perf_counter() - started)
+    transport.free()
+    assert not wrong, f"{wrong} wrong values"
+    return f"{ROUNDS} rounds, median {median(times) * 1e6:.0f} us"
+
+
+def check_many_transports() -> object:
+    """Keep more transports open than a process has events, as long sessions of models do."""
+    free_before = 0 if LATE else torch.cuda.mem_get_info()[0]
+    transports: list[CudaIpcTransport] = []
+    for tag in range(LIVE_TRANSPORTS):
+        view = torch.full((1, 1, 1, 64), float(tag), device=DEVICE)
+        transport = open_transport("cuda-ipc", view, 100 + tag)
+        assert isinstance(transport, CudaIpcTransport)
+        transports.append(transport)
+    while transports:
+        transports.pop().free()
+    free_after = 0 if LATE else torch.cuda.mem_get_info()[0]
+    return f"{LIVE_TRANSPORTS} at once; {(free_before - free_after) >> 20} MiB are not free again"
+
+
+OF_CUDA: dict[str, Check] = {
+    "facts": check_facts,
+    "tf32": check_tf32,
+    "nccl to itself": check_nccl_to_itself,
+    "out of memory": check_out_of_memory,
+}
+"""Checks that a stand-in cannot answer."""
+ALONE: dict[str, Check] = {
+    "norm sums": check_norm_sums,
+    "pinned buffers": check_pinned_buffers,
+}
+IN_PAIRS: dict[str, Check] = {
+    "exchanges cuda-ipc": lambda: check_exchanges("cuda-ipc"),
+    "exchanges cuda": lambda: check_exchanges("cuda"),
+    "many transports": check_many_transports,
+}
+
+
+def run_check(name: str, check: Check) -> bool:
+    """Run a check on all ranks and print its line; return whether it passed on all of them."""
+    started = time.perf_counter()
+    problem = ""
+    result: object = None
+    try:
+        result = check()
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        problem = f"{type(error).__name__} in line {line}: {str(error)[:300]}"
+    problems = COMM.allgather(problem)
+    seconds = time.perf_counter() - started
+    failures = [f"rank {rank}: {text}" for rank, text in enumerate(problems) if text]
+    if COMM.rank == 0:
+        verdict = "FAILED" if failures else "ok"
+        text = "; ".join(failures) or result
+        print(f"{name}: {verdict} after {seconds:.2f} s: {text}", flush=True)
+    return not failures
+
+
+def main() -> int:
+    """Run the checks for this number of ranks and return the exit code."""
+    if not LATE:
+        torch.cuda.set_device(DEVICE)
+    checks = IN_PAIRS if COMM.size == 2 else (ALONE if LATE else {**OF_CUDA, **ALONE})
+    if COMM.rank == 0 and LATE and COMM.size == 1:
+        print(f"skipped, as they need CUDA: {', '.join(OF_CUDA)}", flush=True)
+    passed = [run_check(name, check) for name, check in checks.items()]
+    return 0 if all(passed) else 1
+
+
+sys.exit(main())

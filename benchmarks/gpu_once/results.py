@@ -1,0 +1,178 @@
+"""Results of the steps: what their reports say, a summary, and the table of the documentation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_once.steps import Step
+
+SCHEMA = "spbench.gpu_once/1"
+
+
+class Status(StrEnum):
+    """How a step ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The end of a step.
+
+    Attributes:
+        name: The step.
+        status: How it ended.
+        seconds: How long it took.
+        detail: What an engineer needs to know of it, in one line.
+        cases: The cases of its report, as `case_rows` returns them.
+    """
+
+    name: str
+    status: Status
+    seconds: float
+    detail: str
+    cases: Sequence[Mapping[str, Any]] = ()
+
+
+def read_report(path: Path) -> Mapping[str, Any]:
+    """Return a report of `spbench run`; empty if the run wrote none."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content
+
+
+def judge(
+    step: Step, exit_code: int | None, seconds: float, report: Mapping[str, Any]
+) -> StepResult:
+    """Return the result of a step from its exit code and the report of its run."""
+    cases = case_rows(report)
+    counts = Counter(case["status"] for case in cases)
+    detail = ", ".join(f"{count} {status}" for status, count in counts.items())
+    if exit_code is None:
+        status, detail = Status.TIMEOUT, f"stopped at its time limit {detail}".strip()
+    elif exit_code == step.exit_code:
+        status = Status.PASSED
+    else:
+        status, detail = Status.FAILED, f"exit {exit_code}, expected {step.exit_code}; {detail}"
+    reasons = [f"{case['id']}: {case['reason']}" for case in cases if case["reason"]]
+    if reasons:
+        detail += f"; {reasons[0]}"
+    return StepResult(step.name, status, round(seconds, 1), detail or "-", cases)
+
+
+def case_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return name, status, times and limits of the cases of a report."""
+    return [
+        {
+            **{key: case.get(key) for key in ("id", "name", "benchmark", "np", "status", "reason")},
+            "metrics": {
+                name: {"value": metric["value"], "unit": metric["unit"]}
+                for name, metric in case.get("metrics", {}).items()
+            },
+            "limits": {
+                name: {"value": limit["value"], "unit": limit["unit"]}
+                for name, limit in case.get("limits", {}).items()
+            },
+        }
+        for case in report.get("cases", ())
+    ]
+
+
+def machine_of(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a report says of GPU, driver and versions."""
+    facts: dict[str, str] = {}
+    environment = report.get("environment", {})
+    for key in ("spbench", "kernel"):
+        if environment.get(key):
+            facts[key] = str(environment[key])
+    for case in report.get("cases", ()):
+        device = case.get("choices", {}).get("device")
+        if device and device["value"] != "cpu":
+            facts |= {"device": device["value"], "about": device["reason"]}
+    return facts
+
+
+def summary(results: Iterable[StepResult]) -> str:
+    """Return the results as a table, a line for each step."""
+    rows = list(results)
+    if not rows:
+        return "no step was run\n"
+    width = max(len(result.name) for result in rows)
+    return "".join(
+        f"{result.name:{width}}  {result.status:7}  {result.seconds:5.0f} s  {result.detail}\n"
+        for result in rows
+    )
+
+
+def merge_results(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the contents of several `results.json` as one; the last result of a step counts."""
+    steps = {step["name"]: step for run in runs for step in run["steps"]}
+    return {**runs[-1], "steps": list(steps.values())}
+
+
+def render_page(results: Mapping[str, Any]) -> str:
+    """Return docs/gpu_results.md for the content of `results.json`."""
+    facts = [f"- {name}: {value}" for name, value in results["machine"].items()]
+    steps = [
+        _row(step["name"], step["status"], f"{step['seconds']:.0f} s", step["detail"])
+        for step in results["steps"]
+    ]
+    cases = [
+        _row(
+            f"`{case['id']}`",
+            case["benchmark"],
+            case["np"],
+            case["status"],
+            _format_quantity(case["metrics"].get("time_ms")),
+            ", ".join(map(_format_quantity, case["limits"].values())) or "-",
+            case["reason"] or "-",
+        )
+        for step in results["steps"]
+        if not step["name"].startswith("fault-")
+        for case in step["cases"]
+    ]
+    return "\n".join(
+        [
+            "# Results on a GPU",
+            "",
+            f"The report of `python3 -m benchmarks.gpu_once` of {results['date']}. Ranks share one",
+            "GPU. Their checks count, but their times are not those of ranks with a GPU each.",
+            "",
+            *facts,
+            "",
+            "## Steps",
+            "",
+            _row("step", "status", "time", "detail"),
+            _row(*["---"] * 4),
+            *steps,
+            "",
+            "## Cases",
+            "",
+            _row("case", "benchmark", "ranks", "status", "time", "limit", "reason"),
+            _row(*["---"] * 7),
+            *cases,
+            "",
+        ]
+    )
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
+
+
+def _format_quantity(quantity: Mapping[str, Any] | None) -> str:
+    """Return a value in three significant digits with its unit; a dash if there is none."""
+    if quantity is None or quantity["value"] is None:
+        return "-"
+    return f"{quantity['value']:.3g} {quantity['unit']}"

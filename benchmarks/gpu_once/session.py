@@ -1,0 +1,248 @@
+"""The execution of the steps: environment, time limits, log and results on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.gpu_once.results import (
+    SCHEMA,
+    Status,
+    StepResult,
+    judge,
+    machine_of,
+    read_report,
+    summary,
+)
+from benchmarks.gpu_once.steps import FOLDER, Step
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = Path(".whl/setup")
+LEAST_SECONDS = 12.0
+"""A step is not started with less time than this."""
+REHEARSAL_SECONDS = 240.0
+"""The time limit of a step in a rehearsal, whose ranks share a few cores."""
+KILL_SECONDS = 5.0
+"""The time from SIGTERM to SIGKILL."""
+
+
+class Log:
+    """A log file whose lines also go to stdout."""
+
+    def __init__(self, path: Path, started: float) -> None:
+        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._started = started
+
+    def write(self, line: str) -> None:
+        """Write a line as it is."""
+        self._file.write(line)
+        self._file.flush()
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def heading(self, text: str) -> None:
+        """Write a heading with the seconds since the start."""
+        self.write(f"\n##### {time.monotonic() - self._started:4.0f} s  {text}\n")
+
+
+class Session:
+    """The steps of one command: their environment, time and results.
+
+    Args:
+        output: The folder of the results.
+        seconds: The time for all steps.
+        rehearse: Whether ranks use the stand-in instead of a GPU.
+    """
+
+    def __init__(self, output: Path, seconds: float, *, rehearse: bool) -> None:
+        self._output = output
+        self._seconds = seconds
+        self._rehearse = rehearse
+        self._started = time.monotonic()
+        self._work = Path(tempfile.mkdtemp(prefix="gpu-once-"))
+        self._reports = self._work / "reports"
+        self._reports.mkdir()
+        output.mkdir(parents=True, exist_ok=True)
+        self._log = Log(output / "log.txt", self._started)
+        self._process: subprocess.Popen[str] | None = None
+        self._environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "SPBENCH_HOME": str(self._work / "home"),
+            "PYTHONUNBUFFERED": "1",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            # As spbench sets them for runs: these steps also start mpirun directly.
+            "OMPI_MCA_osc": "^ucx",
+            "OMPI_MCA_btl": "^ofi,openib,uct",
+        }
+        self.results: list[StepResult] = []
+
+    @property
+    def remaining(self) -> float:
+        """The seconds that are left."""
+        return self._seconds - (time.monotonic() - self._started)
+
+    def enter_environment(self) -> None:
+        """Source the set-up script of the bundle and take over its environment.
+
+        Raises:
+            SystemExit: It failed; what it printed is in the log.
+        """
+        self._log.heading("environment")
+        show = f". {SETUP} >&2 && env -0"
+        done = subprocess.run(
+            ["bash", "-c", show], cwd=ROOT, env=self._environment, capture_output=True, text=True
+        )
+        self._log.write(done.stderr)
+        if done.returncode:
+            raise SystemExit(f"error: {SETUP} failed (help: run --prepare where pip works)")
+        pairs = (line.partition("=") for line in done.stdout.split("\0") if line)
+        self._environment = {name: value for name, _, value in pairs}
+
+    def run(self, step: Step) -> StepResult:
+        """Run a step within its time and the session's, and note its result."""
+        result = self._run(step)
+        self.results.append(result)
+        line = f"{step.name}: {result.status} after {result.seconds:.0f} s; {result.detail}\n"
+        self._log.write(line)
+        self.save()
+        return result
+
+    def _run(self, step: Step) -> StepResult:
+        program = step.needs
+        if program and not self._rehearse and not shutil.which(program, path=self._path):
+            return StepResult(step.name, Status.SKIPPED, 0, f"{program} is not installed")
+        most = REHEARSAL_SECONDS if self._rehearse else step.seconds
+        left = self.remaining - KILL_SECONDS
+        seconds = min(most, left)
+        if left < LEAST_SECONDS:
+            return StepResult(step.name, Status.SKIPPED, 0, "no time is left")
+        report = self._reports / f"{step.name}.json"
+        words = self._command(step, seconds, report)
+        shown = shlex.join(words).partition("\n")[0]
+        self._log.heading(f"{step.name}, at most {seconds:.0f} s: {shown}")
+        started = time.monotonic()
+        exit_code = self._execute(words, self._variables(step), seconds)
+        return judge(step, exit_code, time.monotonic() - started, read_report(report))
+
+    @property
+    def _path(self) -> str:
+        return self._environment["PATH"]
+
+    def _command(self, step: Step, seconds: float, report: Path) -> list[str]:
+        if step.suite is not None:
+            return step.suite.command(seconds, report, rehearse=self._rehearse)
+        return list(step.rehearsal if self._rehearse and step.rehearsal else step.program)
+
+    def _variables(self, step: Step) -> dict[str, str]:
+        if self._rehearse:  # what its environment asks of CUDA is not here
+            variables = dict(self._environment)
+            changes = (*step.stand_in, *step.changes)
+        else:
+            variables = {**self._environment, **step.environment}
+            changes = step.changes
+        if changes:
+            folders = (ROOT / FOLDER / "rank_site", ROOT, ROOT / "tests")
+            variables["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+            variables["GPU_ONCE_CHANGES"] = " ".join(changes)
+        return variables
+
+    def _execute(
+        self, words: Sequence[str], variables: dict[str, str], seconds: float
+    ) -> int | None:
+        """Run a program with its output in the log; return its exit code; None if stopped."""
+        executable = shutil.which(words[0], path=self._path)
+        if executable is None:
+            self._log.write(f"{words[0]} is not installed\n")
+            return 127
+        self._process = subprocess.Popen(
+            [executable, *words[1:]],
+            cwd=ROOT,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        output = threading.Thread(target=self._copy_output, daemon=True)
+        output.start()
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            self.stop()
+            # A process that left the group may hold the pipe open for ever.
+            output.join(KILL_SECONDS)
+
+    def _copy_output(self) -> None:
+        process = self._process
+        if process is None or process.stdout is None:
+            return
+        with process.stdout as lines:
+            for line in lines:
+                self._log.write(line)
+
+    def stop(self) -> None:
+        """End the program that is running, with all that it started."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def save(self) -> None:
+        """Write summary, results and archive, so that they exist whatever happens next."""
+        (self._output / "summary.txt").write_text(summary(self.results))
+        content = {
+            "schema": SCHEMA,
+            "date": datetime.now(UTC).date().isoformat(),
+            "rehearsal": self._rehearse,
+            "machine": self.machine(),
+            "steps": [asdict(result) for result in self.results],
+        }
+        (self._output / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+        with tarfile.open(self._output / "reports.tar.gz", "w:gz") as archive:
+            archive.add(self._reports, "reports")
+
+    def machine(self) -> dict[str, str]:
+        """Return GPU, driver and versions, as the reports of runs name them."""
+        facts = {"python": platform.python_version()}
+        for path in sorted(self._reports.glob("*.json")):
+            facts |= machine_of(read_report(path))
+        return facts
+
+    def close(self) -> None:
+        """Print the summary and remove the working folder."""
+        self._log.heading("summary")
+        self._log.write(summary(self.results))
+        self._log.close()
+        shutil.rmtree(self._work, ignore_errors=True)

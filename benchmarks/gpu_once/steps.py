@@ -1,0 +1,203 @@
+"""The steps of the command: what is run, in which order, and for how long at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOLDER = "benchmarks/gpu_once"
+GPU_SUITE = "suites/gpu.yaml"
+FIGURES = f"{FOLDER}/figures.yaml"
+REPORT_SECONDS = 8.0
+"""The time in which a run of a suite ends and writes its report after its own budget."""
+START = ("--set", "launch.start_timeout=90", "--set", "launch.silence_timeout=60")
+"""How long ranks may take: four of them start CUDA on one GPU at once."""
+LEFT_TO_RANKS = ("--set", 'launch.args=["--mca", "mpi_preconnect_mpi", "0"]')
+"""An option of mpirun that changes nothing; with any, spbench leaves the look for GPUs to ranks."""
+
+LATE = (
+    "spbench_workers.device.choice=standins.late_gpu:take_late_device",
+    "spbench_workers.spatial.transports.choose=standins.late_gpu:offer_transports_of_gpus",
+    "spbench_workers.parallel.training.master_comm=standins.late_weights:take_late_weights",
+)
+"""Changes that give ranks a device that does its work late: see `rank_site/sitecustomize.py`."""
+HOST = ("spbench_workers.device.choice=standins.late_gpu:take_host",)
+"""Changes that give ranks the host, for what the late device has not: random numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """A run of some cases of a suite.
+
+    Attributes:
+        path: The suite.
+        select: The expression of ``-k``; empty: all cases.
+        options: Further options of ``spbench run``.
+        rehearsal: Options that make the cases small enough for the CPU.
+        left_out: An expression for the cases that a rehearsal leaves out, as it has ones like them.
+    """
+
+    path: str
+    select: str = ""
+    options: tuple[str, ...] = ()
+    rehearsal: tuple[str, ...] = ()
+    left_out: str = ""
+
+    def command(self, seconds: float, report: Path, *, rehearse: bool) -> list[str]:
+        """Return the words of the run, which ends by itself within ``seconds``."""
+        budget = max(1, int(seconds - REPORT_SECONDS))
+        words = ["spbench", "run", self.path, "--headless", "--no-samples", "--json", str(report)]
+        words += ["--budget", f"{budget}s", *START, *self.options]
+        select = self.select
+        if rehearse:
+            words += [*LEFT_TO_RANKS, *self.rehearsal]
+            if self.left_out:
+                kept = f"not ({self.left_out})"
+                select = f"({select}) and {kept}" if select else kept
+        return [*words, "-k", select] if select else words
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: a program or a run of a suite.
+
+    Attributes:
+        name: What it is called on the command line and in the summary.
+        seconds: Its time limit.
+        program: A program and its arguments, unless it is a run of a suite.
+        suite: A run of a suite.
+        exit_code: The exit code that means success; 1 if a fault is planted.
+        environment: Variables that are added.
+        changes: Changes of modules in its ranks: see `rank_site/sitecustomize.py`.
+        stand_in: Changes of modules in its ranks in a rehearsal, in place of a GPU.
+        needs: A program without which the step is skipped.
+        rehearsal: The program and its arguments in a rehearsal, if they differ.
+    """
+
+    name: str
+    seconds: float
+    program: tuple[str, ...] = ()
+    suite: SuiteRun | None = None
+    exit_code: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
+    stand_in: tuple[str, ...] = LATE
+    needs: str = ""
+    rehearsal: tuple[str, ...] = ()
+
+
+def sets(**parameters: object) -> tuple[str, ...]:
+    """Return ``--set`` options."""
+    return tuple(
+        word for name, value in parameters.items() for word in ("--set", f"{name}={value}")
+    )
+
+
+FACTS = """
+uname -r; nproc; free -g | sed -n 2p; df -h /dev/shm /tmp; ulimit -l
+ls -d /dev/nvidia* /proc/driver/nvidia/gpus/* 2>&1 | head
+nvidia-smi --query-gpu=name,driver_version,memory.total,compute_mode,mig.mode.current,pci.bus_id,\
+clocks.max.sm,power.limit --format=csv
+nvidia-smi topo -m 2>&1 | head -8
+command -v compute-sanitizer nvidia-cuda-mps-control nsys ncu
+env | grep -E "^(CUDA|NCCL|TORCH|PYTORCH|NVIDIA|UCX|OMPI)"
+true
+"""
+MPIRUN = ("mpirun", "--oversubscribe", "--bind-to", "none")
+PYTHON = ("python", "-m", "mpi4py")
+PROBE = (*PYTHON, "-m", "benchmarks.gpu_once.probe")
+COMPUTE_SANITIZER = (
+    *("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "5"),
+)
+EXCHANGE = (
+    *(*PYTHON, "-m", "spbench_workers", "halo.exchange", "--image-size", "65x96"),
+    *("--in-channels", "3", "--halo-len", "5", "--grid", "1x2", "--warmup", "1"),
+    *("--iterations", "2", "--device", "cuda", "--transport", "cuda-ipc"),
+)
+SMALL = sets(image_size=64, iterations=2, warmup=1)
+SMALLEST = sets(image_size=32, iterations=1, warmup=1)
+SMALL_MODELS = (*SMALLEST, *sets(validate="off", baseline="off"))
+FORMATS = "tf32 or fp16 or bf16"
+DELAY = "spbench_workers.device.streams=benchmarks.gpu_once.delayed_copies:delay_copies"
+
+
+def probe_step(ranks: int) -> Step:
+    """Return a step that looks at each assumption about torch, CUDA and NCCL by itself."""
+    program = (*MPIRUN, "-n", str(ranks), *PROBE)
+    return Step(f"probe-{ranks}", 45, program, rehearsal=(*program, "--late"))
+
+
+def fault_step(fault: str, select: str, seconds: float) -> Step:
+    """Return a step that plants a fault and passes if the run finds it."""
+    run = SuiteRun(GPU_SUITE, select, ("--inject", fault), SMALL)
+    return Step(f"fault-{fault}", seconds, suite=run, exit_code=1)
+
+
+HALOS = SuiteRun(
+    GPU_SUITE, "shared and (halo or links)", rehearsal=SMALL, left_out=f"{FORMATS} or large"
+)
+MODELS = SuiteRun(
+    GPU_SUITE,
+    "shared and (tiles or sp or gems or amoebanet or sequential or inference)",
+    rehearsal=SMALL_MODELS,
+    left_out=f"{FORMATS} or gloo or gems-sp",
+)
+DELAYED = SuiteRun(
+    GPU_SUITE,
+    "(shared-halo and fp32) or (shared-tiles and fp32)",
+    sets(iterations=3),
+    rehearsal=SMALL,
+    left_out="conv or tiles",
+)
+SANITIZED = SuiteRun(
+    GPU_SUITE,
+    "(shared-halo-ipc and fp32) or shared-halo-uneven or (shared-halo-conv and fp32)"
+    " or (shared-tiles and fp32)",
+    sets(iterations=2, warmup=1),
+    rehearsal=SMALL,
+    left_out="conv or tiles",
+)
+SUMS = SuiteRun(
+    GPU_SUITE,
+    "shared and (allreduce or kvstore)",
+    rehearsal=(*SMALL, *sets(num_batches=2)),
+    left_out=f"{FORMATS} or kinds or dist_sync or local",
+)
+KERNELS = SuiteRun(
+    GPU_SUITE,
+    "shared and (gemm or conv or copy or profile) and not halo",
+    rehearsal=(*SMALL, *sets(n=64)),
+    left_out=f"{FORMATS} or copy or profile",
+)
+FIGURE_CASES = SuiteRun(
+    FIGURES,
+    rehearsal=(*SMALLEST, *sets(size="64KiB", num_batches=2)),
+    left_out=f"{FORMATS} or gemm or tiles or dist",
+)
+
+STEPS = (
+    Step("facts", 25, ("bash", "-c", FACTS)),
+    Step("doctor", 20, ("spbench", "doctor")),
+    probe_step(1),
+    probe_step(2),
+    Step("halos", 83, suite=HALOS),
+    Step("models", 93, suite=MODELS),
+    Step("delayed", 48, suite=DELAYED, changes=(DELAY,)),
+    Step("figures", 103, suite=FIGURE_CASES),
+    Step("sanitizer", 53, suite=SANITIZED, environment={"TORCH_CUDA_SANITIZER": "1"}),
+    fault_step("corrupt-halo", "shared-halo-ipc and fp32", 30),
+    fault_step("stale-halo", "shared-halo-ipc and fp32", 30),
+    fault_step("drop-gradient", "shared-tiles and fp32", 33),
+    fault_step("lost-push", "shared-kvstore and none", 26),
+    Step(
+        "memcheck",
+        70,
+        (*MPIRUN, "-n", "2", *COMPUTE_SANITIZER, *EXCHANGE),
+        needs=COMPUTE_SANITIZER[0],
+        rehearsal=(*MPIRUN, "-n", "2", *EXCHANGE),
+    ),
+    Step("sums", 68, suite=SUMS),
+    Step("kernels", 68, suite=KERNELS, stand_in=HOST),
+)
+"""All steps, those that show the most first."""

@@ -1,0 +1,316 @@
+"""The command for a GPU machine with a time limit: its steps, its execution and its results."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from benchmarks.gpu_once import __main__ as command
+from benchmarks.gpu_once import session as sessions
+from benchmarks.gpu_once.delayed_copies import delay_copies
+from benchmarks.gpu_once.results import (
+    Status,
+    case_rows,
+    judge,
+    machine_of,
+    merge_results,
+    render_page,
+)
+from benchmarks.gpu_once.session import Session
+from benchmarks.gpu_once.steps import FIGURES, FOLDER, GPU_SUITE, STEPS, Step, SuiteRun
+
+from places import ROOT
+from spbench.launch.gpu_needs import needs_gpu, needs_one_each
+from spbench.suites.loader import load
+from spbench.suites.select import select
+
+RUNS = [step.suite for step in STEPS if step.suite is not None]
+
+
+def selected(run, expression):
+    cases = load(ROOT / run.path).cases
+    return list(select(cases, expression)) if expression else list(cases)
+
+
+# The steps and their cases
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)
+def test_each_selection_has_cases_for_ranks_that_share_a_gpu(run):
+    cases = selected(run, run.select)
+    assert cases
+    assert all(needs_gpu(case) and not needs_one_each(case) for case in cases)
+    if run.path == GPU_SUITE:
+        assert {case.name.partition("-")[0] for case in cases} == {"shared"}
+
+
+def test_each_case_that_one_gpu_is_enough_for_is_in_a_step():
+    runs = [run for run in RUNS if run.path == GPU_SUITE and "--inject" not in run.options]
+    covered = {case.id for run in runs for case in selected(run, run.select)}
+    assert covered == {case.id for case in select(load(ROOT / GPU_SUITE).cases, "shared")}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.select or run.path)
+def test_a_rehearsal_runs_some_cases_of_each_selection(run):
+    words = run.command(60, ROOT / "report.json", rehearse=True)
+    expression = words[words.index("-k") + 1] if "-k" in words else ""
+    kept = {case.id for case in selected(run, expression)}
+    assert kept
+    assert kept <= {case.id for case in selected(run, run.select)}
+
+
+def test_each_planted_fault_is_expected_to_fail():
+    for step in STEPS:
+        planted = step.suite is not None and "--inject" in step.suite.options
+        assert step.exit_code == (1 if planted else 0)
+
+
+def test_the_budget_of_a_run_ends_before_its_step():
+    words = SuiteRun(FIGURES).command(50, ROOT / "report.json", rehearse=False)
+    assert words[words.index("--budget") + 1] == "42s"
+    assert "-k" not in words
+
+
+def test_unknown_steps_are_refused_with_the_known_ones():
+    with pytest.raises(SystemExit, match="unknown step halo; choose from facts, doctor, probe-1"):
+        command.main(["halo"])
+
+
+# Their execution
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    monkeypatch.setattr(sessions, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(sessions, "KILL_SECONDS", 0.5)
+    made = Session(tmp_path / "output", 30, rehearse=False)
+    yield made
+    made.close()
+
+
+def shell(name, text, seconds=10.0, **fields):
+    return Step(name, seconds, ("sh", "-c", text), **fields)
+
+
+def test_a_failed_step_is_followed_by_the_next(session, tmp_path):
+    session.run(shell("bad", "echo broken; exit 3"))
+    session.run(shell("good", "echo whole"))
+    assert [result.status for result in session.results] == [Status.FAILED, Status.PASSED]
+    assert session.results[0].detail == "exit 3, expected 0; "
+    log = (tmp_path / "output/log.txt").read_text()
+    assert "broken\n" in log
+    assert "whole\n" in log
+    assert "bad   failed" in (tmp_path / "output/summary.txt").read_text()
+
+
+def test_a_step_is_stopped_at_its_limit_with_all_that_it_started(session, tmp_path):
+    started = time.monotonic()
+    result = session.run(shell("slow", f"sleep 60 & echo $! >{tmp_path}/pid; wait", 0.5))
+    assert result.status == Status.TIMEOUT
+    assert time.monotonic() - started < 10
+    status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/status")
+    assert not status.exists() or "zombie" in status.read_text()
+
+
+def test_a_step_that_ignores_the_first_signal_is_killed(session):
+    result = session.run(shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done", 0.5))
+    assert result.status == Status.TIMEOUT
+
+
+def test_without_time_a_step_is_skipped(tmp_path):
+    session = Session(tmp_path, 5, rehearse=False)
+    result = session.run(shell("late", "true"))
+    session.close()
+    assert (result.status, result.detail) == (Status.SKIPPED, "no time is left")
+
+
+def test_a_step_whose_program_is_missing_is_skipped_or_fails(session):
+    assert session.run(shell("a", "true", needs="no-such-program")).status == Status.SKIPPED
+    failed = session.run(Step("b", 10, ("no-such-program",)))
+    assert (failed.status, failed.detail) == (Status.FAILED, "exit 127, expected 0; ")
+
+
+def test_variables_and_changes_reach_the_step_and_a_rehearsal_has_its_own(tmp_path):
+    step = Step(
+        "show",
+        10,
+        ("sh", "-c", "env"),
+        environment={"OF_CUDA": "1"},
+        changes=("a.module=b.module:change",),
+    )
+    for rehearse in (False, True):
+        session = Session(tmp_path / str(rehearse), 300, rehearse=rehearse)
+        session.run(step)
+        session.close()
+        log = (tmp_path / str(rehearse) / "log.txt").read_text()
+        assert ("OF_CUDA=1" in log) != rehearse
+        assert ("standins.late_gpu:take_late_device" in log) == rehearse
+        assert "a.module=b.module:change\n" in log
+
+
+def test_an_interrupt_leaves_the_results_of_earlier_steps(tmp_path, monkeypatch):
+    def interrupt(self, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "_execute", interrupt)
+    output = ["--installed", "--output", str(tmp_path)]
+    assert command.main(["facts", *output]) == 130
+    assert json.loads((tmp_path / "results.json").read_text())["steps"] == []
+    assert (tmp_path / "summary.txt").exists()
+    with tarfile.open(tmp_path / "reports.tar.gz") as archive:
+        assert archive.getnames() == ["reports"]
+
+
+def test_a_set_up_that_fails_ends_the_command_with_a_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(sessions, "SETUP", tmp_path / "none")
+    with pytest.raises(SystemExit, match=r"failed .help: run"):
+        command.main(["facts", "--output", str(tmp_path)])
+
+
+# Their results
+
+REPORT = {
+    "environment": {"spbench": "0.2", "kernel": "6.1"},
+    "cases": [
+        {
+            "id": "halo[dtype=fp32]",
+            "name": "halo",
+            "benchmark": "halo.exchange",
+            "np": 4,
+            "status": "passed",
+            "reason": None,
+            "metrics": {"time_ms": {"value": 0.123456, "unit": "ms", "p50": 1}},
+            "limits": {"copy": {"value": 0.1, "unit": "ms", "measured_by": "x"}},
+            "choices": {"device": {"value": "cuda:0 NVIDIA H100", "reason": "driver 580"}},
+        },
+        {
+            "id": "links",
+            "name": "links",
+            "benchmark": "link.pingpong",
+            "np": 2,
+            "status": "failed",
+            "reason": "check echo failed | on rank 1",
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("expected", "exit_code", "status"),
+    [
+        (0, 0, Status.PASSED),
+        (0, 1, Status.FAILED),
+        (1, 1, Status.PASSED),
+        (1, 0, Status.FAILED),
+        (1, 4, Status.FAILED),
+        (0, None, Status.TIMEOUT),
+        (0, -9, Status.FAILED),
+    ],
+)
+def test_a_step_passes_with_its_own_exit_code_only(expected, exit_code, status):
+    result = judge(Step("a", 1, exit_code=expected), exit_code, 1.0, REPORT)
+    assert result.status == status
+    assert "1 passed, 1 failed" in result.detail
+    assert "links: check echo failed" in result.detail
+
+
+def test_the_page_has_machine_steps_and_cases():
+    steps = [
+        {"name": name, "status": "failed", "seconds": 12.3, "detail": "a | b", "cases": cases}
+        for name, cases in (("halos", case_rows(REPORT)), ("fault-x", case_rows(REPORT)))
+    ]
+    page = render_page({"date": "2026-01-02", "machine": machine_of(REPORT), "steps": steps})
+    assert "- device: cuda:0 NVIDIA H100\n- about: driver 580\n" in page
+    assert "| halos | failed | 12 s | a / b |\n" in page
+    row = "| `halo[dtype=fp32]` | halo.exchange | 4 | passed | 0.123 ms | 0.1 ms | - |\n"
+    assert page.count(row) == 1, "cases with a planted fault are no results"
+    assert (
+        "| `links` | link.pingpong | 2 | failed | - | - | check echo failed / on rank 1 |" in page
+    )
+
+
+def test_the_last_result_of_a_step_counts():
+    first = {"date": "a", "steps": [{"name": "x", "status": 1}, {"name": "y", "status": 1}]}
+    second = {"date": "b", "steps": [{"name": "x", "status": 2}]}
+    assert merge_results([first, second]) == {
+        "date": "b",
+        "steps": [{"name": "x", "status": 2}, {"name": "y", "status": 1}],
+    }
+
+
+# Changes of modules in ranks
+
+
+def test_a_module_is_changed_as_it_is_imported(tmp_path):
+    (tmp_path / "changed.py").write_text("value = 1\n")
+    (tmp_path / "changer.py").write_text("def change(module):\n    module.value += 1\n")
+    folders = os.pathsep.join((str(ROOT / FOLDER / "rank_site"), str(tmp_path)))
+    done = subprocess.run(
+        [sys.executable, "-c", "import changed, json; print(changed.value)"],
+        env={"PYTHONPATH": folders, "GPU_ONCE_CHANGES": "changed=changer:change other=x:y"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_every_change_names_a_module_and_a_function():
+    changes = {change for step in STEPS for change in (*step.changes, *step.stand_in)}
+    for change in changes:
+        module, changer = change.split("=")
+        source, function = changer.split(":")
+        assert importlib.util.find_spec(module) is not None
+        assert callable(getattr(importlib.import_module(source), function))
+
+
+def test_the_copy_stream_waits_before_each_use(monkeypatch):
+    torch = pytest.importorskip("torch")
+    happened = []
+
+    class Streams:
+        @contextmanager
+        def copying(self):
+            happened.append("enter")
+            yield
+            happened.append("leave")
+
+    module = ModuleType("streams")
+    vars(module)["CudaStreams"] = Streams
+    monkeypatch.setattr(
+        torch.cuda, "_sleep", lambda cycles: happened.append("sleep"), raising=False
+    )
+    delay_copies(module)
+    with Streams().copying():
+        happened.append("copy")
+    assert happened == ["enter", "sleep", "copy", "leave"]
+
+
+def test_the_copy_stream_that_is_delayed_is_that_of_the_product(monkeypatch):
+    streams = pytest.importorskip("spbench_workers.device.streams")
+    monkeypatch.setattr(streams.CudaStreams, "copying", streams.CudaStreams.copying)
+    before = streams.CudaStreams.copying
+    delay_copies(streams)
+    assert streams.CudaStreams.copying is not before
+
+
+def test_what_is_to_copy_is_bounded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    (tmp_path / ".whl").mkdir()
+    (tmp_path / ".whl/a.whl").write_bytes(bytes(3 << 20))
+    (tmp_path / "file").write_bytes(bytes(2 << 20))
+
+    def run(words, **_):
+        return SimpleNamespace(returncode=0, stdout="file\0gone\0")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert command.prepare() == 0
+    assert capsys.readouterr().out == "to copy: tree 2 MiB, .whl 3 MiB\n"
+    monkeypatch.setattr(command, "CARRIED_BYTES", 4 << 20)
+    assert command.prepare() == 1
