@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-
 from benchmarks.gpu_once.steps import STEPS
+
 from places import ROOT
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
