@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from time import perf_counter
@@ -7,6 +6,7 @@ from time import perf_counter
 import jsonschema
 import pytest
 import yaml
+from benchmarks.gpu_once.results import render_page
 
 from places import DOCS, SUITES
 from spbench.launch.gpu_needs import needs_gpu, needs_one_each
@@ -182,8 +182,16 @@ def test_loading_is_fast_and_imports_little():
     assert done.stdout.strip() == "set()"
 
 
-def test_the_page_of_gpus_says_of_each_case_whether_it_was_run():
-    page = (DOCS / "gpu.md").read_text()
-    names = re.findall(r"^\| `([\w-]+)` \| [\w.]+ \| .+ \|$", page, re.MULTILINE)
-    cases = load(SUITES / "gpu.yaml").cases
-    assert names == list(dict.fromkeys(case.name for case in cases))
+def test_the_page_of_results_is_that_of_the_report_of_a_gpu():
+    report, page = DOCS / "gpu_results.json", DOCS / "gpu_results.md"
+    no_gpu_yet = "**Status:** no GPU has run spbench yet."
+    if not report.exists():
+        assert not page.exists()
+        assert no_gpu_yet in (DOCS / "gpu.md").read_text()
+        return
+    results = json.loads(report.read_text())
+    assert not results["rehearsal"]
+    assert page.read_text() == render_page(results)
+    assert no_gpu_yet not in (DOCS / "gpu.md").read_text()
+    known = {case.id for case in load(SUITES / "gpu.yaml").cases}
+    assert known & {case["id"] for step in results["steps"] for case in step["cases"]}
