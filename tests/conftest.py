@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,12 +32,28 @@ ABSENT = [name for name in ("torch", "mpi4py") if find_spec(name) is None]
 
 
 def pytest_configure() -> None:
-    """Forget the size of a terminal that xdist's workers do not have: programs would believe it."""
+    """Prepare the environment of all tests and of the programs that they start."""
+    # xdist's workers have no terminal, and programs would believe in its size.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
+    os.environ["PWD"] = str(plain_path(ROOT))
     if "PYTEST_XDIST_WORKER" in os.environ:
         # Ranks of other tests are on the same cores: those that wait for a message give way.
         os.environ.update(OMPI_MCA_mpi_yield_when_idle="1")
+
+
+def plain_path(folder: Path) -> Path:
+    """Return a folder, or a link to it if its path has characters that mpirun_rsh does not take.
+
+    mpirun_rsh starts ranks in the folder that the shell names in PWD, which may be a link.
+    """
+    if re.fullmatch(r"[\w./-]+", str(folder), re.ASCII):
+        return folder
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    link = Path(tempfile.gettempdir()) / f"spbench-tests-{os.getuid()}-{digest}"
+    with suppress(FileExistsError):  # of an earlier session, or of another process of this one
+        link.symlink_to(folder)
+    return link
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -141,7 +142,9 @@ def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) 
 def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
     batch = BatchRun(tmp_path, str(DATA / "faults.yaml"), "-k", "first")
     script = batch.folder / "job.sh"
-    script.write_text(script.read_text().replace(f" {sys.executable} ", " /nowhere/python "))
+    script.write_text(
+        script.read_text().replace(f" {shlex.quote(sys.executable)} ", " /nowhere/python ")
+    )
     assert batch.run() != 0
     (first,) = batch.collect(code=4)["cases"]
     assert first["status"] == "error"

@@ -121,8 +121,7 @@ def test_the_allocation_is_the_hosts(write):
     assert "hostfile" not in (folder / "job.sh").read_text()
 
 
-def test_mpirun_rsh_gets_its_hosts_from_the_script(write, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # mpirun_rsh takes no folder with a space
+def test_mpirun_rsh_gets_its_hosts_from_the_script(write):
     code, folder, said = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
     assert code == 0, said
     assert lines_of(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']

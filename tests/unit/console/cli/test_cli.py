@@ -332,8 +332,7 @@ def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
     assert f"{hosts}:1" in done.refusal
 
 
-def test_an_assumed_library_is_shown_and_not_run(spbench, home, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # mpirun_rsh takes no folder with a space
+def test_an_assumed_library_is_shown_and_not_run(spbench, home):
     hosts = str(HOSTFILES / "mvapich2.hosts")
     words = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
     shown = spbench("command", HALO, *words)
