@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from textual.events import Key
@@ -16,7 +17,8 @@ SIZES = ((80, 24), (200, 60))
 
 def console(folder, **asked):
     """The console with a home and settings of its own, both in ``folder``."""
-    environ = asked.pop("environ", {}) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
+    environ = {"PWD": os.environ["PWD"], **asked.pop("environ", {})}
+    environ["SPBENCH_CONFIG"] = str(folder / "console.yaml")
     home = asked.pop("home", folder / "home")
     return ConsoleApp(Opening(home=home, environ=environ, folder=folder, **asked))
 
