@@ -100,6 +100,8 @@ def machine_of(report: Mapping[str, Any]) -> dict[str, str]:
         device = case.get("choices", {}).get("device")
         if device and device["value"] != "cpu":
             facts |= {"device": device["value"], "about": device["reason"]}
+        if case.get("launch"):
+            facts["launcher"] = case["launch"]["version"]
     return facts
 
 

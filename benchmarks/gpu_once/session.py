@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -213,11 +214,11 @@ class Session:
         if process is None or process.poll() is not None:
             return
         os.killpg(process.pid, signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(KILL_SECONDS)
-        except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):  # nothing of the group is left
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
     def save(self) -> None:
         """Write summary, results and archive, so that they exist whatever happens next."""
@@ -235,10 +236,16 @@ class Session:
 
     def machine(self) -> dict[str, str]:
         """Return GPU, driver and versions, as the reports of runs name them."""
-        facts = {"python": platform.python_version()}
+        facts = {"python": platform.python_version(), "torch": self._torch_version()}
         for path in sorted(self._reports.glob("*.json")):
             facts |= machine_of(read_report(path))
         return facts
+
+    def _torch_version(self) -> str:
+        show = "from importlib.metadata import version; print(version('torch'))"
+        python = shutil.which("python", path=self._path) or sys.executable
+        done = subprocess.run([python, "-c", show], capture_output=True, text=True)
+        return done.stdout.strip() or "not installed"
 
     def close(self) -> None:
         """Print the summary and remove the working folder."""

@@ -162,7 +162,9 @@ def test_an_interrupt_leaves_the_results_of_earlier_steps(tmp_path, monkeypatch)
     monkeypatch.setattr(Session, "_execute", interrupt)
     output = ["--installed", "--output", str(tmp_path)]
     assert command.main(["facts", *output]) == 130
-    assert json.loads((tmp_path / "results.json").read_text())["steps"] == []
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["steps"] == []
+    assert set(results["machine"]) == {"python", "torch"}
     assert (tmp_path / "summary.txt").exists()
     with tarfile.open(tmp_path / "reports.tar.gz") as archive:
         assert archive.getnames() == ["reports"]
@@ -189,6 +191,7 @@ REPORT = {
             "metrics": {"time_ms": {"value": 0.123456, "unit": "ms", "p50": 1}},
             "limits": {"copy": {"value": 0.1, "unit": "ms", "measured_by": "x"}},
             "choices": {"device": {"value": "cuda:0 NVIDIA H100", "reason": "driver 580"}},
+            "launch": {"version": "Open MPI 5.0.11"},
         },
         {
             "id": "links",
@@ -228,6 +231,7 @@ def test_the_page_has_machine_steps_and_cases():
     ]
     page = render_page({"date": "2026-01-02", "machine": machine_of(REPORT), "steps": steps})
     assert "- device: cuda:0 NVIDIA H100\n- about: driver 580\n" in page
+    assert "- launcher: Open MPI 5.0.11\n" in page
     assert "| halos | failed | 12 s | a / b |\n" in page
     row = "| `halo[dtype=fp32]` | halo.exchange | 4 | passed | 0.123 ms | 0.1 ms | - |\n"
     assert page.count(row) == 1, "cases with a planted fault are no results"
