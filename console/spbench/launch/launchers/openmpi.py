@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from spbench.errors import UsageError
 from spbench.launch.hosts.names import is_local
 from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, Said, counts
 from spbench.launch.launchers.failures import SSH_FAILURES, end, failure, read
@@ -90,6 +91,7 @@ class OpenMpi:
         if job.oversubscribed:
             argv += ["--oversubscribe"]
         if not _stays_here(job, env):
+            _check_path(executable)
             argv += _keepalive(job.settings.args)
         argv += ["--bind-to", job.binding]
         full_env = {**_defaults(job, env), **env, **job.private_env}
@@ -111,6 +113,20 @@ def _exports(job: JobSpec, full_env: Mapping[str, str], env: Mapping[str, str]) 
     for name in (*job.private_env, *FORWARDED):
         if name in full_env and name not in job.rank_env:
             yield from ("-x", name)
+
+
+def _check_path(executable: Path) -> None:
+    """Refuse an mpirun whose path the shells of other hosts would split.
+
+    Raises:
+        UsageError: naming it.
+    """
+    # mpirun passes its path to ssh unquoted. Measured with 5.0.11: "bash: of: command not found".
+    if re.search(r"[\s;&|<>()$`\"'\\*?#~]", str(executable)):
+        raise UsageError(
+            f"{str(executable)!r} cannot start ranks on other hosts: install Open MPI, or the "
+            f"environment that has it, in a folder without spaces and quotes in its path"
+        )
 
 
 def _keepalive(args: Sequence[str]) -> Iterator[str]:

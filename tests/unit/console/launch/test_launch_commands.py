@@ -359,6 +359,18 @@ def test_openmpi_across_hosts():
     assert launcher_named("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
 
 
+@pytest.mark.parametrize("path", ["/opt/my mpi/mpirun", "/opt/it's/mpirun", "/opt/$HOME/mpirun"])
+def test_openmpi_refuses_a_path_that_other_hosts_would_split(path):
+    with pytest.raises(UsageError, match="cannot start ranks on other hosts: install Open MPI"):
+        launch("openmpi", executable=Path(path))
+    here = launch("openmpi", placement=(), hostfile=None, executable=Path(path))
+    assert here.argv[0] == path
+
+
+def test_openmpi_takes_a_path_with_letters_that_are_not_ascii():
+    assert launch("openmpi", executable=Path("/opt/é/mpirun")).argv[0] == "/opt/é/mpirun"
+
+
 def test_openmpi_here_and_too_many():
     command = launch(
         "openmpi", placement=(), hostfile=None, oversubscribed=True, args=("--report-bindings",)
