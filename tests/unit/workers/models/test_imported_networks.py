@@ -230,6 +230,13 @@ def test_files_of_torch_spbench_and_python_are_no_users(file):
     assert not is_users(file)
 
 
+def test_a_torch_below_the_standard_library_is_no_users(monkeypatch):
+    """So it is in a Python that is no virtual environment."""
+    folder = str(Path(torch.__file__).parents[2])
+    monkeypatch.setattr("spbench_workers.models.imported.loading._STDLIB", f"{folder}/")
+    assert not is_users(nn.__file__)
+
+
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
     case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32, "weights": None}
     case |= {"task": None, "loss": "cross_entropy", "app": "synthetic"}

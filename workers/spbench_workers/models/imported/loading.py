@@ -123,9 +123,9 @@ def place_of(error: BaseException) -> str:
 
 def is_users(file: str) -> bool:
     """Return whether a file is neither torch's nor spbench's nor Python's."""
-    if file.startswith(_STDLIB):
-        return file.removeprefix(_STDLIB).startswith(_INSTALLED)
-    return not file.startswith((*_PACKAGES, "<"))
+    if file.startswith((*_PACKAGES, "<")):
+        return False
+    return not file.startswith(_STDLIB) or file.removeprefix(_STDLIB).startswith(_INSTALLED)
 
 
 def short(file: str) -> str:
