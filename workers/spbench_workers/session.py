@@ -50,7 +50,7 @@ def serve() -> None:
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
         channel.send("log", level=rank_events.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
-        if any(case["params"].get("device") == "auto" for case in cases):
+        if any(map(_may_use_gpu, cases)):
             start_gpu(world)
             # A rank counts as silent again soon after the first one starts a case.
             world.comm.Barrier()
@@ -67,10 +67,17 @@ def serve() -> None:
 
 def start_gpu(world: World) -> None:
     """Start CUDA on this rank's GPU, if torch is installed and sees one."""
-    with suppress(ImportError):  # the case reports it
+    with suppress(ImportError, OSError):  # the case reports it
         from spbench_workers.device import warm_up
 
         warm_up.start_gpu(world.local_rank)
+
+
+def _may_use_gpu(case: Mapping[str, Any]) -> bool:
+    """Return whether a case takes the GPU of each rank's local rank if torch sees one."""
+    params = case["params"]
+    elsewhere = params.get("device_ids") or case["benchmark"].startswith("kvstore.")
+    return params.get("device") == "auto" and not elsewhere
 
 
 def connected() -> TcpChannel | FileChannel:

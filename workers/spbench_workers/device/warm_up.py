@@ -18,10 +18,12 @@ def start_gpu(local_rank: int) -> None:
     """
     if refusal():
         return
-    with suppress(RuntimeError):
+    with suppress(Exception):
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
         load_libraries(device)
+        # cuBLAS keeps memory for its products, which would count for cases that have none.
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
 
 

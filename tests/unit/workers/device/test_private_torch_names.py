@@ -23,14 +23,16 @@ GROUP_NAMES = (
 )
 
 
-def test_torch_can_free_pinned_memory():
-    """`device.memory.give_back` does nothing if this name is gone."""
-    assert "def _host_emptyCache()" in DECLARATIONS.read_text()
+@pytest.mark.parametrize("name", ["_host_emptyCache", "_cuda_clearCublasWorkspaces"])
+def test_torch_can_free_pinned_memory_and_workspaces(name):
+    """`device.memory.give_back` and `device.warm_up` do less if these names are gone."""
+    assert f"def {name}()" in DECLARATIONS.read_text()
 
 
 @pytest.mark.skipif(torch.version.cuda is None, reason="this torch is built without CUDA")
-def test_torch_with_cuda_can_free_pinned_memory():
-    assert hasattr(torch._C, "_host_emptyCache")
+@pytest.mark.parametrize("name", ["_host_emptyCache", "_cuda_clearCublasWorkspaces"])
+def test_torch_with_cuda_can_free_pinned_memory_and_workspaces(name):
+    assert hasattr(torch._C, name)
 
 
 @pytest.mark.parametrize("name", GROUP_NAMES)

@@ -18,6 +18,7 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     monkeypatch.setattr(warm_up, "load_libraries", started.append)
     return started
 
@@ -27,9 +28,10 @@ def test_the_gpu_of_the_local_rank_is_started(two_gpus):
     assert two_gpus == [torch.device("cuda", 1)]
 
 
-def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError, torch.cuda.DeferredCudaCallError, OSError])
+def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch, error):
     def fail(device):
-        raise RuntimeError("CUDA error: out of memory")
+        raise error("CUDA error: out of memory")
 
     monkeypatch.setattr(warm_up, "load_libraries", fail)
     warm_up.start_gpu(0)
@@ -63,10 +65,12 @@ def test_the_libraries_are_used():
 def served(monkeypatch):
     """Serve a case with doubles for channel, world and benchmark; return the steps in order."""
 
-    def served(device, environ=None):
+    def served(device, environ=None, benchmark="compute.gemm", **params):
         happened = []
         channel = SimpleNamespace(
-            receive_cases=lambda: [{"benchmark": "compute.gemm", "params": {"device": device}}],
+            receive_cases=lambda: [
+                {"benchmark": benchmark, "params": {"device": device, **params}}
+            ],
             send=lambda event, **fields: happened.append(event),
             close=lambda: None,
         )
@@ -95,6 +99,11 @@ def test_a_job_that_needs_gpus_starts_them_before_it_is_ready(served):
 
 def test_a_job_that_may_use_gpus_starts_them_as_it_loads(served):
     assert served("auto") == ["ready", "log", "started", "case"]
+
+
+def test_ranks_that_use_other_gpus_or_none_start_none(served):
+    assert served("auto", benchmark="kvstore.push_pull") == ["ready", "log", "case"]
+    assert served("auto", device_ids=[1]) == ["ready", "log", "case"]
 
 
 def test_a_job_on_the_host_starts_none(served):
