@@ -3,7 +3,9 @@
 # of this tree. `python`, `spbench` and `mpirun` are then those of the environment.
 _env=$PWD/.whl/env
 _torch=$(python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])') || return 1
-if [ ! -x "$_env/bin/spbench" ]; then
+# An environment that came from another machine does not work here.
+if ! "$_env/bin/python" -c 'import spbench, torch' 2>/dev/null; then
+    rm -rf "$_env"
     python3 -m venv --without-pip "$_env" || return 1
     _site=$("$_env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     # "zz" sorts last: if the environment and the machine both have a package, the environment's counts.
