@@ -33,7 +33,7 @@ from benchmarks.gpu_once.session import ROOT, Session
 from benchmarks.gpu_once.steps import STEPS, Step
 
 CARRIED_BYTES = 60 << 20
-"""The most bytes of tree and bundle together: what takes long to copy does not arrive in time."""
+"""The most bytes of tree and bundle together. A larger copy may not arrive in time."""
 
 
 def prepare() -> int:

@@ -92,10 +92,10 @@ def check_tf32() -> object:
         multiply_fp32(DEVICE, tf32=tf32)
         product = left.to(DEVICE) @ right.to(DEVICE)
         with tuned_convolutions(tf32=tf32):
-            made_map = torch.conv2d(image.to(DEVICE), kernel.to(DEVICE))
+            convolved = torch.conv2d(image.to(DEVICE), kernel.to(DEVICE))
         errors[f"tf32 {tf32}"] = (
             _relative_error(product, expected),
-            _relative_error(made_map, expected_map),
+            _relative_error(convolved, expected_map),
         )
     multiply_fp32(DEVICE, tf32=False)
     assert errors["tf32 False"][0] < 1e-5, errors
@@ -117,26 +117,34 @@ def check_norm_sums() -> object:
             wide = pixels.double()
             mean = wide.mean((0, 2, 3))
             scale = (wide.var((0, 2, 3), unbiased=False) + 1e-5).rsqrt()
-            there = [
+            on_device = [
                 tensor.to(DEVICE).contiguous(memory_format=layout) for tensor in (gradient, pixels)
             ]
-            mean_there, scale_there = mean.float().to(DEVICE), scale.float().to(DEVICE)
-            ones = torch.ones_like(mean_there)
+            device_mean, device_scale = mean.float().to(DEVICE), scale.float().to(DEVICE)
+            ones = torch.ones_like(device_mean)
             _, weight_sum, bias_sum = torch.ops.aten.native_batch_norm_backward(
-                *there, ones, None, None, mean_there, scale_there, True, 0.0, [False, True, True]
+                *on_device,
+                ones,
+                None,
+                None,
+                device_mean,
+                device_scale,
+                True,
+                0.0,
+                [False, True, True],
             )
             centred = (wide - mean[:, None, None]) * scale[:, None, None]
             expected = (gradient.double() * centred).sum((0, 2, 3))
             assert weight_sum.dtype == torch.float32, (dtype, layout, weight_sum.dtype)
-            for made, wanted in (
+            for total, expected_total in (
                 (weight_sum, expected),
                 (bias_sum, gradient.double().sum((0, 2, 3))),
             ):
-                error = float((made.cpu().double() - wanted).abs().max())
+                error = float((total.cpu().double() - expected_total).abs().max())
                 assert error < 1e-2, (dtype, layout, error)
                 largest = max(largest, error)
             functional.batch_norm(
-                there[1], mean_there, ones, ones, torch.zeros_like(ones), eps=1e-5
+                on_device[1], device_mean, ones, ones, torch.zeros_like(ones), eps=1e-5
             )
     return f"largest error {largest:.2g}"
 
@@ -249,18 +257,18 @@ def check_many_transports() -> object:
     return f"{LIVE_TRANSPORTS} at once; {(free_before - free_after) >> 20} MiB are not free again"
 
 
-OF_CUDA: dict[str, Check] = {
+CUDA_CHECKS: dict[str, Check] = {
     "facts": check_facts,
     "tf32": check_tf32,
     "nccl to itself": check_nccl_to_itself,
     "out of memory": check_out_of_memory,
 }
 """Checks that a stand-in cannot answer."""
-ALONE: dict[str, Check] = {
+SINGLE_RANK_CHECKS: dict[str, Check] = {
     "norm sums": check_norm_sums,
     "pinned buffers": check_pinned_buffers,
 }
-IN_PAIRS: dict[str, Check] = {
+PAIR_CHECKS: dict[str, Check] = {
     "exchanges cuda-ipc": lambda: check_exchanges("cuda-ipc"),
     "exchanges cuda": lambda: check_exchanges("cuda"),
     "many transports": check_many_transports,
@@ -291,9 +299,14 @@ def main() -> int:
     """Run the checks for this number of ranks and return the exit code."""
     if not LATE:
         torch.cuda.set_device(DEVICE)
-    checks = IN_PAIRS if COMM.size == 2 else (ALONE if LATE else {**OF_CUDA, **ALONE})
+    if COMM.size == 2:
+        checks = PAIR_CHECKS
+    elif LATE:
+        checks = SINGLE_RANK_CHECKS
+    else:
+        checks = CUDA_CHECKS | SINGLE_RANK_CHECKS
     if COMM.rank == 0 and LATE and COMM.size == 1:
-        print(f"skipped, as they need CUDA: {', '.join(OF_CUDA)}", flush=True)
+        print(f"skipped, as they need CUDA: {', '.join(CUDA_CHECKS)}", flush=True)
     passed = [run_check(name, check) for name, check in checks.items()]
     return 0 if all(passed) else 1
 

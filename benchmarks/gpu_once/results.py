@@ -13,6 +13,10 @@ from typing import Any
 from benchmarks.gpu_once.steps import Step
 
 SCHEMA = "spbench.gpu_once/1"
+PLANTED = 1
+"""The exit code of a run whose checks fail."""
+BUDGET_USED = 124
+"""The exit code of a run that has used up its budget."""
 
 
 class Status(StrEnum):
@@ -55,16 +59,22 @@ def read_report(path: Path) -> Mapping[str, Any]:
 def judge(
     step: Step, exit_code: int | None, seconds: float, report: Mapping[str, Any]
 ) -> StepResult:
-    """Return the result of a step from its exit code and the report of its run."""
+    """Return the result of a step from its exit code and the report of its run.
+
+    A planted fault counts as found only if every case failed by a check.
+    """
     cases = case_rows(report)
     counts = Counter(case["status"] for case in cases)
     detail = ", ".join(f"{count} {status}" for status, count in counts.items())
-    if exit_code is None:
-        status, detail = Status.TIMEOUT, f"stopped at its time limit {detail}".strip()
-    elif exit_code == step.exit_code:
+    unnoticed = step.exit_code == PLANTED and set(counts) != {"failed"}
+    if exit_code is None or (step.suite is not None and exit_code == BUDGET_USED):
+        status = Status.TIMEOUT
+        detail = f"stopped at its time limit; {detail}"
+    elif exit_code == step.exit_code and not unnoticed:
         status = Status.PASSED
     else:
-        status, detail = Status.FAILED, f"exit {exit_code}, expected {step.exit_code}; {detail}"
+        status = Status.FAILED
+        detail = f"exit {exit_code}, expected {step.exit_code}; {detail}"
     reasons = [f"{case['id']}: {case['reason']}" for case in cases if case["reason"]]
     if reasons:
         detail += f"; {reasons[0]}"
@@ -89,7 +99,7 @@ def case_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def machine_of(report: Mapping[str, Any]) -> dict[str, str]:
+def collect_machine_facts(report: Mapping[str, Any]) -> dict[str, str]:
     """Return what a report says of GPU, driver and versions."""
     facts: dict[str, str] = {}
     environment = report.get("environment", {})
@@ -105,7 +115,7 @@ def machine_of(report: Mapping[str, Any]) -> dict[str, str]:
     return facts
 
 
-def summary(results: Iterable[StepResult]) -> str:
+def render_summary(results: Iterable[StepResult]) -> str:
     """Return the results as a table, a line for each step."""
     rows = list(results)
     if not rows:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -25,10 +25,10 @@ from benchmarks.gpu_once.results import (
     SCHEMA,
     Status,
     StepResult,
+    collect_machine_facts,
     judge,
-    machine_of,
     read_report,
-    summary,
+    render_summary,
 )
 from benchmarks.gpu_once.steps import FOLDER, Step
 
@@ -38,6 +38,8 @@ LEAST_SECONDS = 12.0
 """A step is not started with less time than this."""
 REHEARSAL_SECONDS = 240.0
 """The time limit of a step in a rehearsal, whose ranks share a few cores."""
+CUDA_PROGRAMS = "/usr/local/cuda/bin"
+"""Where the CUDA toolkit has compute-sanitizer, which need not be in PATH."""
 KILL_SECONDS = 5.0
 """The time from SIGTERM to SIGKILL."""
 
@@ -87,7 +89,9 @@ class Session:
         self._process: subprocess.Popen[str] | None = None
         self._environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(
+                (str(Path(sys.executable).parent), os.environ["PATH"], CUDA_PROGRAMS)
+            ),
             "SPBENCH_HOME": str(self._work / "home"),
             "PYTHONUNBUFFERED": "1",
             "NO_COLOR": "1",
@@ -146,7 +150,18 @@ class Session:
         self._log.heading(f"{step.name}, at most {seconds:.0f} s: {shown}")
         started = time.monotonic()
         exit_code = self._execute(words, self._variables(step), seconds)
-        return judge(step, exit_code, time.monotonic() - started, read_report(report))
+        result = judge(step, exit_code, time.monotonic() - started, read_report(report))
+        if result.status == Status.PASSED and not self._shows_evidence(step):
+            return replace(result, status=Status.FAILED, detail=f"no rank said: {step.evidence}")
+        return result
+
+    def _shows_evidence(self, step: Step) -> bool:
+        """Return whether a rank of the latest run printed the line that the step needs."""
+        if not step.evidence or (self._rehearse and step.environment):
+            return True
+        runs = sorted((self._work / "home/runs").iterdir())
+        outputs = runs[-1].glob("jobs/*/std*") if runs else ()
+        return any(step.evidence in path.read_text(errors="replace") for path in outputs)
 
     @property
     def _path(self) -> str:
@@ -158,7 +173,7 @@ class Session:
         return list(step.rehearsal if self._rehearse and step.rehearsal else step.program)
 
     def _variables(self, step: Step) -> dict[str, str]:
-        if self._rehearse:  # what its environment asks of CUDA is not here
+        if self._rehearse:  # without CUDA, which the step's environment is for
             variables = dict(self._environment)
             changes = (*step.stand_in, *step.changes)
         else:
@@ -222,7 +237,7 @@ class Session:
 
     def save(self) -> None:
         """Write summary, results and archive, so that they exist whatever happens next."""
-        (self._output / "summary.txt").write_text(summary(self.results))
+        (self._output / "summary.txt").write_text(render_summary(self.results))
         content = {
             "schema": SCHEMA,
             "date": datetime.now(UTC).date().isoformat(),
@@ -238,7 +253,7 @@ class Session:
         """Return GPU, driver and versions, as the reports of runs name them."""
         facts = {"python": platform.python_version(), "torch": self._torch_version()}
         for path in sorted(self._reports.glob("*.json")):
-            facts |= machine_of(read_report(path))
+            facts |= collect_machine_facts(read_report(path))
         return facts
 
     def _torch_version(self) -> str:
@@ -250,6 +265,6 @@ class Session:
     def close(self) -> None:
         """Print the summary and remove the working folder."""
         self._log.heading("summary")
-        self._log.write(summary(self.results))
+        self._log.write(render_summary(self.results))
         self._log.close()
         shutil.rmtree(self._work, ignore_errors=True)

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.gpu_once.rank_changes import DELAYED_LINE, SANITIZER_LINE
+
 FOLDER = "benchmarks/gpu_once"
 GPU_SUITE = "suites/gpu.yaml"
 FIGURES = f"{FOLDER}/figures.yaml"
-REPORT_SECONDS = 8.0
-"""The time in which a run of a suite ends and writes its report after its own budget."""
-START = ("--set", "launch.start_timeout=90", "--set", "launch.silence_timeout=60")
-"""How long ranks may take: four of them start CUDA on one GPU at once."""
+REPORT_SECONDS = 12.0
+"""The time in which a run of a suite ends and writes its report after its own budget.
+
+spbench waits 5 s for ranks to end, and longer for ranks that are killed within the driver.
+"""
 LEFT_TO_RANKS = ("--set", 'launch.args=["--mca", "mpi_preconnect_mpi", "0"]')
-"""An option of mpirun that changes nothing; with any, spbench leaves the look for GPUs to ranks."""
+"""An option of mpirun that changes nothing; with any, spbench leaves the look for GPUs to ranks.
+
+Otherwise a container with unusual device files would cost every step.
+"""
 
 LATE = (
     "spbench_workers.device.choice=standins.late_gpu:take_late_device",
@@ -48,13 +54,15 @@ class SuiteRun:
         """Return the words of the run, which ends by itself within ``seconds``."""
         budget = max(1, int(seconds - REPORT_SECONDS))
         words = ["spbench", "run", self.path, "--headless", "--no-samples", "--json", str(report)]
-        words += ["--budget", f"{budget}s", *START, *self.options]
+        words += ["--budget", f"{budget}s", *LEFT_TO_RANKS, *self.options]
         select = self.select
         if rehearse:
-            words += [*LEFT_TO_RANKS, *self.rehearsal]
+            words += [*PATIENCE, *self.rehearsal]
             if self.left_out:
                 kept = f"not ({self.left_out})"
                 select = f"({select}) and {kept}" if select else kept
+        else:
+            words += LIMITS
         return [*words, "-k", select] if select else words
 
 
@@ -71,6 +79,7 @@ class Step:
         environment: Variables that are added.
         changes: Changes of modules in its ranks: see `rank_site/sitecustomize.py`.
         stand_in: Changes of modules in its ranks in a rehearsal, in place of a GPU.
+        evidence: A line that a rank prints if the changes or the environment reached it.
         needs: A program without which the step is skipped.
         rehearsal: The program and its arguments in a rehearsal, if they differ.
     """
@@ -83,17 +92,24 @@ class Step:
     environment: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     stand_in: tuple[str, ...] = LATE
+    evidence: str = ""
     needs: str = ""
     rehearsal: tuple[str, ...] = ()
 
 
-def sets(**parameters: object) -> tuple[str, ...]:
+def set_options(**parameters: object) -> tuple[str, ...]:
     """Return ``--set`` options."""
     return tuple(
         word for name, value in parameters.items() for word in ("--set", f"{name}={value}")
     )
 
 
+LIMITS = set_options(
+    **{"launch.timeout": 45, "launch.start_timeout": 45, "launch.silence_timeout": 20}
+)
+"""A case that hangs ends with the places of its ranks, before the budget of most steps ends."""
+PATIENCE = set_options(**{"launch.start_timeout": 120, "launch.silence_timeout": 60})
+"""The limits of a rehearsal, whose ranks share a few cores with other programs."""
 FACTS = """
 uname -r; nproc; free -g | sed -n 2p; df -h /dev/shm /tmp; ulimit -l
 ls -d /dev/nvidia* /proc/driver/nvidia/gpus/* 2>&1 | head
@@ -109,17 +125,20 @@ PYTHON = ("python", "-m", "mpi4py")
 PROBE = (*PYTHON, "-m", "benchmarks.gpu_once.probe")
 COMPUTE_SANITIZER = (
     *("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "5"),
+    # Libraries probe the driver by calls that fail, which are no errors of memory.
+    *("--report-api-errors", "no"),
 )
 EXCHANGE = (
     *(*PYTHON, "-m", "spbench_workers", "halo.exchange", "--image-size", "65x96"),
     *("--in-channels", "3", "--halo-len", "5", "--grid", "1x2", "--warmup", "1"),
     *("--iterations", "2", "--device", "cuda", "--transport", "cuda-ipc"),
 )
-SMALL = sets(image_size=64, iterations=2, warmup=1)
-SMALLEST = sets(image_size=32, iterations=1, warmup=1)
-SMALL_MODELS = (*SMALLEST, *sets(validate="off", baseline="off"))
+SMALL = set_options(image_size=64, iterations=2, warmup=1)
+SMALLEST = set_options(image_size=32, iterations=1, warmup=1)
+SMALL_MODELS = (*SMALLEST, *set_options(validate="off", baseline="off"))
 FORMATS = "tf32 or fp16 or bf16"
-DELAY = "spbench_workers.device.streams=benchmarks.gpu_once.delayed_copies:delay_copies"
+DELAY = "spbench_workers.device.streams=benchmarks.gpu_once.rank_changes:delay_copies"
+SHOW_SANITIZER = "spbench_workers.device.streams=benchmarks.gpu_once.rank_changes:show_sanitizer"
 
 
 def probe_step(ranks: int) -> Step:
@@ -146,7 +165,7 @@ MODELS = SuiteRun(
 DELAYED = SuiteRun(
     GPU_SUITE,
     "(shared-halo and fp32) or (shared-tiles and fp32)",
-    sets(iterations=3),
+    set_options(iterations=3),
     rehearsal=SMALL,
     left_out="conv or tiles",
 )
@@ -154,25 +173,25 @@ SANITIZED = SuiteRun(
     GPU_SUITE,
     "(shared-halo-ipc and fp32) or shared-halo-uneven or (shared-halo-conv and fp32)"
     " or (shared-tiles and fp32)",
-    sets(iterations=2, warmup=1),
+    set_options(iterations=2, warmup=1),
     rehearsal=SMALL,
     left_out="conv or tiles",
 )
 SUMS = SuiteRun(
     GPU_SUITE,
     "shared and (allreduce or kvstore)",
-    rehearsal=(*SMALL, *sets(num_batches=2)),
+    rehearsal=(*SMALL, *set_options(num_batches=2)),
     left_out=f"{FORMATS} or kinds or dist_sync or local",
 )
 KERNELS = SuiteRun(
     GPU_SUITE,
     "shared and (gemm or conv or copy or profile) and not halo",
-    rehearsal=(*SMALL, *sets(n=64)),
+    rehearsal=(*SMALL, *set_options(n=64)),
     left_out=f"{FORMATS} or copy or profile",
 )
 FIGURE_CASES = SuiteRun(
     FIGURES,
-    rehearsal=(*SMALLEST, *sets(size="64KiB", num_batches=2)),
+    rehearsal=(*SMALLEST, *set_options(size="64KiB", num_batches=2)),
     left_out=f"{FORMATS} or gemm or tiles or dist",
 )
 
@@ -181,15 +200,22 @@ STEPS = (
     Step("doctor", 20, ("spbench", "doctor")),
     probe_step(1),
     probe_step(2),
-    Step("halos", 83, suite=HALOS),
-    Step("models", 93, suite=MODELS),
-    Step("delayed", 48, suite=DELAYED, changes=(DELAY,)),
-    Step("figures", 103, suite=FIGURE_CASES),
-    Step("sanitizer", 53, suite=SANITIZED, environment={"TORCH_CUDA_SANITIZER": "1"}),
-    fault_step("corrupt-halo", "shared-halo-ipc and fp32", 30),
-    fault_step("stale-halo", "shared-halo-ipc and fp32", 30),
-    fault_step("drop-gradient", "shared-tiles and fp32", 33),
-    fault_step("lost-push", "shared-kvstore and none", 26),
+    Step("halos", 87, suite=HALOS),
+    Step("models", 97, suite=MODELS),
+    Step("delayed", 52, suite=DELAYED, changes=(DELAY,), evidence=DELAYED_LINE),
+    Step("figures", 107, suite=FIGURE_CASES),
+    Step(
+        "sanitizer",
+        57,
+        suite=SANITIZED,
+        environment={"TORCH_CUDA_SANITIZER": "1"},
+        changes=(SHOW_SANITIZER,),
+        evidence=SANITIZER_LINE,
+    ),
+    fault_step("corrupt-halo", "shared-halo-ipc and fp32", 34),
+    fault_step("stale-halo", "shared-halo-ipc and fp32", 34),
+    fault_step("drop-gradient", "shared-tiles and fp32", 37),
+    fault_step("lost-push", "shared-kvstore and none", 30),
     Step(
         "memcheck",
         70,
@@ -197,7 +223,7 @@ STEPS = (
         needs=COMPUTE_SANITIZER[0],
         rehearsal=(*MPIRUN, "-n", "2", *EXCHANGE),
     ),
-    Step("sums", 68, suite=SUMS),
-    Step("kernels", 68, suite=KERNELS, stand_in=HOST),
+    Step("sums", 72, suite=SUMS),
+    Step("kernels", 72, suite=KERNELS, stand_in=HOST),
 )
 """All steps, those that show the most first."""

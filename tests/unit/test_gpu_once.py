@@ -14,12 +14,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from benchmarks.gpu_once import __main__ as command
 from benchmarks.gpu_once import session as sessions
-from benchmarks.gpu_once.delayed_copies import delay_copies
+from benchmarks.gpu_once.rank_changes import delay_copies
 from benchmarks.gpu_once.results import (
     Status,
     case_rows,
+    collect_machine_facts,
     judge,
-    machine_of,
     merge_results,
     render_page,
 )
@@ -74,7 +74,7 @@ def test_each_planted_fault_is_expected_to_fail():
 
 def test_the_budget_of_a_run_ends_before_its_step():
     words = SuiteRun(FIGURES).command(50, ROOT / "report.json", rehearse=False)
-    assert words[words.index("--budget") + 1] == "42s"
+    assert words[words.index("--budget") + 1] == "38s"
     assert "-k" not in words
 
 
@@ -210,10 +210,11 @@ REPORT = {
     [
         (0, 0, Status.PASSED),
         (0, 1, Status.FAILED),
-        (1, 1, Status.PASSED),
+        (1, 1, Status.FAILED),  # one of the cases passed with the fault
         (1, 0, Status.FAILED),
         (1, 4, Status.FAILED),
         (0, None, Status.TIMEOUT),
+        (0, 124, Status.FAILED),  # of a program that is no run of a suite
         (0, -9, Status.FAILED),
     ],
 )
@@ -224,12 +225,33 @@ def test_a_step_passes_with_its_own_exit_code_only(expected, exit_code, status):
     assert "links: check echo failed" in result.detail
 
 
+def test_a_run_that_used_up_its_budget_is_a_timeout():
+    step = Step("a", 1, suite=SuiteRun(FIGURES))
+    assert judge(step, 124, 1.0, REPORT).status == Status.TIMEOUT
+
+
+def test_a_planted_fault_counts_as_found_if_every_case_failed():
+    found = {"cases": [REPORT["cases"][1]]}
+    assert judge(Step("a", 1, exit_code=1), 1, 1.0, found).status == Status.PASSED
+    assert judge(Step("a", 1, exit_code=1), 1, 1.0, {}).status == Status.FAILED
+
+
+@pytest.mark.parametrize(("printed", "status"), [("seen", Status.PASSED), ("", Status.FAILED)])
+def test_a_step_without_the_evidence_of_its_ranks_fails(session, printed, status):
+    folder = session._work / "home/runs/1/jobs/1"
+    folder.mkdir(parents=True)
+    (folder / "stderr").write_text(f"{printed}\n")
+    assert session.run(shell("a", "true", evidence="seen")).status == status
+
+
 def test_the_page_has_machine_steps_and_cases():
     steps = [
         {"name": name, "status": "failed", "seconds": 12.3, "detail": "a | b", "cases": cases}
         for name, cases in (("halos", case_rows(REPORT)), ("fault-x", case_rows(REPORT)))
     ]
-    page = render_page({"date": "2026-01-02", "machine": machine_of(REPORT), "steps": steps})
+    page = render_page(
+        {"date": "2026-01-02", "machine": collect_machine_facts(REPORT), "steps": steps}
+    )
     assert "- device: cuda:0 NVIDIA H100\n- about: driver 580\n" in page
     assert "- launcher: Open MPI 5.0.11\n" in page
     assert "| halos | failed | 12 s | a / b |\n" in page

@@ -1,4 +1,7 @@
-"""A delay of the copy stream, by which a missing wait shows: see `rank_site/sitecustomize.py`."""
+"""Changes of the workers' modules in ranks: see `rank_site/sitecustomize.py`.
+
+Each prints a line by which the command knows that it reached the ranks.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+DELAYED_LINE = "gpu_once: the copy stream of GPUs is delayed"
+SANITIZER_LINE = "gpu_once: torch's stream sanitizer is on"
 CYCLES = 2_000_000
 """About a millisecond of a GPU at 2 GHz."""
 
@@ -27,4 +32,12 @@ def delay_copies(streams: Any) -> None:
             yield
 
     streams.CudaStreams.copying = copying_late
-    sys.stderr.write("gpu_once: the copy stream of GPUs is delayed\n")
+    sys.stderr.write(f"{DELAYED_LINE}\n")
+
+
+def show_sanitizer(streams: Any) -> None:
+    """Print whether torch's stream sanitizer is on, as `TORCH_CUDA_SANITIZER` asks for."""
+    from torch.cuda import _sanitizer
+
+    if _sanitizer.cuda_sanitizer.enabled:
+        sys.stderr.write(f"{SANITIZER_LINE}\n")
