@@ -146,7 +146,7 @@ def test_the_doctor_finds_every_extra_and_names_one_that_is_taken_away(
     assert mend is not None, told
     assert mend[1] == f"{python} -m pip install 'spbench[serve]'"
     # pip splits the variable at spaces, which the path of the tree may have.
-    constraints = shutil.copy(CONSTRAINTS[1], tmp_path)
+    constraints = str(shutil.copy(CONSTRAINTS[1], tmp_path))
     did("bash", "-c", mend[1], cwd=tmp_path, PIP_CONSTRAINT=constraints)
     assert "nothing is missing: workers, mpi, serve" in did(*doctor, cwd=tmp_path)
 
