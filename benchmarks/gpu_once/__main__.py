@@ -8,7 +8,7 @@ On the machine with a GPU, in the project's root, run all steps or those that yo
 
     python3 -m benchmarks.gpu_once [--seconds 490] [--output FOLDER] [STEP ...]
 
-Each step has a time limit of its own and continues after failures. The output folder receives
+Each step has a time limit, and a failed step does not end the command. The output folder receives
 `log.txt`, `summary.txt`, `results.json` and `reports.tar.gz`, also if you interrupt the command.
 It exits with 1 if a step failed or was stopped, and with 0 otherwise. `--list` prints the steps.
 `--rehearse` runs them without a GPU: ranks then use a stand-in that does its work late, and sizes
@@ -58,7 +58,7 @@ def prepare() -> int:
     return 0
 
 
-def chosen_steps(names: Sequence[str]) -> list[Step]:
+def select_steps(names: Sequence[str]) -> list[Step]:
     """Return the steps of these names, in the order of `STEPS`; all without names.
 
     Raises:
@@ -106,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
         runs = [json.loads(path.read_text()) for path in arguments.page]
         print(render_page(merge_results(runs)), end="")
         return 0
-    steps = chosen_steps(arguments.steps)
+    steps = select_steps(arguments.steps)
     if arguments.list:
         for step in steps:
             print(f"{step.name:20} at most {step.seconds:3.0f} s")

@@ -78,7 +78,7 @@ class Step:
         exit_code: The exit code that means success; 1 if a fault is planted.
         environment: Variables that are added.
         changes: Changes of modules in its ranks: see `rank_site/sitecustomize.py`.
-        stand_in: Changes of modules in its ranks in a rehearsal, in place of a GPU.
+        stand_in: Changes of modules in its ranks in a rehearsal, instead of a GPU.
         evidence: A line that a rank prints if the changes or the environment reached it.
         needs: A program without which the step is skipped.
         rehearsal: The program and its arguments in a rehearsal, if they differ.

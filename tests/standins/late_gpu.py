@@ -24,7 +24,7 @@ def take_late_device(choice):
 
 
 def take_host(choice):
-    """Let `device_of` return the host in place of a GPU."""
+    """Let `device_of` return the host instead of a GPU."""
     choice.device_of = _device_of("cpu")
 
 
