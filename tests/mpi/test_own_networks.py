@@ -322,6 +322,11 @@ WRONG = {
         case("Chance", "other-draws", scheme="sp", split_size=1, grid="1x2"),
         {"loss", "grad", "weights"},
     ),
+    "stale-state": (case("UNet", "stale-state", parts=2), {"state"}),
+    "stale-state, tiles": (
+        case("UNet", "stale-state", scheme="sp", split_size=1, grid="1x2"),
+        {"state"},
+    ),
     "full:scale-input-gradient": (
         case(
             "Segmenter",
@@ -370,6 +375,7 @@ OFTEN = {
     "segmenter, dice, uneven tiles",
     "chance, uneven tiles",
     "tile-dice",
+    "stale-state",
 }
 """Those of every run; the others are long tests."""
 

@@ -15,6 +15,8 @@ from spbench_core.models.routes import StageRoutes, stage_routes, tensors_of
 from spbench_workers.device.memory_format import MemoryFormat
 from spbench_workers.parallel.precision.formats import FP32, Precision
 
+MOMENTUM = 0.9
+"""The momentum of SGD."""
 MIRROR, OWNER = 0, 1
 """The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
 communication (``master_comm``)."""
@@ -104,16 +106,18 @@ class TrainingConfig:
     """Settings of training: the optimizer and its learning rate.
 
     Attributes:
-        optimizer: ``sgd`` (with a momentum of 0.9), ``adam`` or ``adamw``.
+        optimizer: ``sgd``, ``adam`` or ``adamw``.
         learning_rate: The learning rate of the first epoch.
         weight_decay: As in torch's optimizers.
         learning_rate_decay: The factor of the learning rate after each epoch.
+        momentum: The momentum of ``sgd``.
     """
 
     optimizer: str = "sgd"
     learning_rate: float = 0.001
     weight_decay: float = 0.0
     learning_rate_decay: float = 1.0
+    momentum: float = MOMENTUM
 
 
 def check_fused(plan: ModelPlan) -> None:

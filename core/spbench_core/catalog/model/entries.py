@@ -93,6 +93,8 @@ _CHECKS = (
     *("latency", "bits"),
     *FULL_SIZE,
 )
+_OF_NETWORKS = ("state",)
+"""Checks of a user's own network: every entry of its ``state_dict``, under every name."""
 _OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
 _OF_STEPS = (
     "drop-gradient",
@@ -107,7 +109,7 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
-_OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws")
+_OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
 FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
     "wrong-neighbour",
     "skipped-microbatch",
@@ -189,7 +191,7 @@ BENCHMARKS = tuple(
         checked_in="models.imported.parameters" if name == "network" else None,
         params=params,
         metrics=_METRICS,
-        checks=_CHECKS,
+        checks=(*_CHECKS, *(_OF_NETWORKS if name == "network" else ())),
         faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
         resolve=partial(resolve, name),
         ranks=model_ranks,

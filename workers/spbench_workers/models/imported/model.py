@@ -182,6 +182,14 @@ def _check(network: Traced) -> None:
         )
 
 
+def state_of(whole: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the ``state_dict`` of the user's module in what `ImportedModel.whole` returned.
+
+    Another model has none of its own.
+    """
+    return whole.module.state_dict() if isinstance(whole, _Whole) else {}
+
+
 class _Whole(nn.Module):
     """A user's module whose parameters and running statistics have the names of layers' parts."""
 
@@ -202,6 +210,11 @@ class _Whole(nn.Module):
                 place.register_parameter(last, tensor)
             else:
                 place.register_buffer(last, tensor)
+
+    @property
+    def module(self) -> nn.Module:
+        """The user's module."""
+        return self._own[0]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the logits."""

@@ -169,27 +169,29 @@ def gathered_weights(engine: Engine) -> dict[str, torch.Tensor]:
 
     All ranks must call it, between steps.
     """
-    return {name: tensor for (name, word), tensor in _gathered(engine).items() if not word}
+    gathered = _gathered(engine, with_states=False)
+    return {name: tensor for (name, _), tensor in gathered.items()}
 
 
-def _gathered(engine: Engine) -> Tensors:
+def _gathered(engine: Engine, *, with_states: bool = True) -> Tensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
     world, layout, owner = engine.world, engine.plan.layout, engine.plan.owner
     found: Tensors = {}
     for stage in range(len(layout.stages)):
         holder = layout.ranks_of(stage, direction=owner)[0]
         if world.rank == 0:
-            found |= _held(engine, stage) if holder == 0 else _received(world, holder)
+            own = holder == 0
+            found |= _held(engine, stage, with_states) if own else _received(world, holder)
         elif world.rank == holder:
-            _send(world, _held(engine, stage))
+            _send(world, _held(engine, stage, with_states))
     return found
 
 
-def _held(engine: Engine, stage: int) -> Tensors:
+def _held(engine: Engine, stage: int, with_states: bool) -> Tensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
     module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
     found = {(name, ""): tensor for name, tensor in module.state_dict().items()}
-    if trainer is not None:
+    if trainer is not None and with_states:
         for name, parameter in module.named_parameters():
             found |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
     return {

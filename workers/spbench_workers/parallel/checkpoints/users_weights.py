@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import torch
 from mpi4py import MPI
 
 from spbench_workers.models.imported.model import ImportedModel
@@ -40,13 +41,28 @@ def save(path: Path, engine: Engine) -> None:
     """
     model = engine.plan.model
     assert isinstance(model, ImportedModel), "others have checkpoints alone"
-    weights = gathered_weights(engine)
+    state = gathered_state(engine)
+    formats = {name: tensor.dtype for name, tensor in model.network.module.state_dict().items()}
 
     def write() -> None:
         if engine.world.rank == 0:
-            state = dict(model.network.module.state_dict())
-            for name, own in model.owners().items():
-                state[name] = weights[own].to(state[name].dtype)
-            write_whole(path, partial(write_state, state, path))
+            converted = {name: tensor.to(formats[name]) for name, tensor in state.items()}
+            write_whole(path, partial(write_state, converted, path))
 
     agreed(engine.world, write)
+
+
+def gathered_state(engine: Engine) -> dict[str, torch.Tensor]:
+    """Return the ``state_dict`` of the user's module on rank 0, with the weights of all stages.
+
+    All ranks must call it, between steps. Other ranks get an empty one, and so do all ranks if the
+    model is not an imported network. Numbers have the format in which the stages keep them.
+    """
+    model = engine.plan.model
+    if not isinstance(model, ImportedModel):
+        return {}
+    weights = gathered_weights(engine)
+    if engine.world.rank != 0:
+        return {}
+    state = dict(model.network.module.state_dict())
+    return state | {name: weights[own] for name, own in model.owners().items()}

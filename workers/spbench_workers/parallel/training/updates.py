@@ -15,8 +15,6 @@ from torch.optim.sgd import sgd
 
 from spbench_workers.parallel.plan import TrainingConfig
 
-MOMENTUM = 0.9
-"""The momentum of SGD."""
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Coefficients of Adam and AdamW, as in torch."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -68,14 +66,14 @@ class Updates:
             foreach=True,
             lr=self.learning_rate,
             weight_decay=self._training.weight_decay,
-            momentum=MOMENTUM,
+            momentum=self._training.momentum,
             dampening=0.0,
             nesterov=False,
             maximize=False,
         )
         for parameter, buffer in zip(self._parameters, buffers, strict=True):
-            assert buffer is not None, "sgd has made it"
-            self._state(parameter)["momentum_buffer"] = buffer
+            if buffer is not None:  # without momentum there is none
+                self._state(parameter)["momentum_buffer"] = buffer
 
     def _adam(self, gradients: list[torch.Tensor]) -> None:
         states = [self._adam_state(parameter) for parameter in self._parameters]

@@ -26,8 +26,9 @@ _Spoil = Callable[[StageRunner, Stage, int], None]
 def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
     """Plant the fault that ``--inject`` asks for in the last rank's stages.
 
-    The fault ``tile-batchnorm`` is in the plan: all ranks show it together. ``prefix`` is that of
-    the names of faults at full size.
+    The fault ``tile-batchnorm`` is in the plan: all ranks show it together. All ranks show
+    ``stale-state``, too, as any of them may be the one that gives a stage's weights to rank 0.
+    ``prefix`` is that of the names of faults at full size.
 
     Raises:
         NothingToSpoilError: The fault changes nothing in this layout.
@@ -38,11 +39,25 @@ def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
             for place, runner in zip(engine.places, engine.runners, strict=True):
                 batches = [one for one in plan.batches if one.direction == place.direction]
                 spoil(runner, plan.layout.stages[place.stage], len(batches))
+    if not prefix and context.planted_in_job(_STALE_STATE):
+        for stage in engine.stages:
+            _keep_initial_weight(stage)
 
 
 def remove() -> None:
     """Remove the faults of halos, which all gathers of this process share."""
     Gather.spoil = Gather.spoil_gradients = None
+
+
+def _keep_initial_weight(stage: nn.Module) -> None:
+    """Give files the largest parameter of a stage as it is now, whatever training makes of it."""
+    name, parameter = max(stage.named_parameters(), key=lambda pair: pair[1].numel())
+    initial, state_dict = parameter.detach().clone(), stage.state_dict
+
+    def stale() -> dict[str, torch.Tensor]:
+        return {**state_dict(), name: initial}
+
+    stage.state_dict = stale  # type: ignore[method-assign, assignment]
 
 
 def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
@@ -275,6 +290,7 @@ def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
             parameter.grad.mul_(factor)
 
 
+_STALE_STATE = "stale-state"
 SLIGHTLY = 1.01
 """A factor that no single number of 8 bits shows, and that a whole tensor does."""
 _FAULTS: dict[str, _Spoil] = {

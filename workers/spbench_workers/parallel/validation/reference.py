@@ -2,15 +2,16 @@
 
 It takes the same micro-batches in the same order as the model over many ranks, with gradients
 weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
-images of their own: each has a copy here, with its own running statistics, and the mean of all
-gradients changes all copies alike. Where batch normalisation goes over all replicas, there is one
-copy, and a micro-batch holds the images of all of them.
+images of their own: each has its own running statistics here, and all share the weights, which
+change by the mean of the gradients. Where batch normalisation goes over all replicas, a micro-batch
+holds the images of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import nn
@@ -21,8 +22,8 @@ from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_reference
 from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
+from spbench_workers.models.imported.model import state_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.training.updates import MOMENTUM
 
 Key = tuple[str | int, ...]
 """A parameter's name, a replica and a micro-batch, ..."""
@@ -30,6 +31,8 @@ Tensors = dict[Key, torch.Tensor]
 
 STEPS = 3
 """Training steps, after which weights and running statistics are compared."""
+SMALL_STEP = 1e-3
+"""The largest change of a weight in a small step, over the largest weight."""
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class Results:
         grad: Gradients of the first step's loss, the mean over replicas, by parameter.
         running_stats: Running statistics after `STEPS` steps, by replica and buffer.
         weights: Weights after `STEPS` steps, by parameter.
+        state: The entries of the user's own ``state_dict`` after `STEPS` steps, on rank 0, by name.
         output: Logits in evaluation mode after all steps, by replica and micro-batch.
     """
 
@@ -51,7 +55,12 @@ class Results:
     grad: Tensors = field(default_factory=dict)
     running_stats: Tensors = field(default_factory=dict)
     weights: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
     output: Tensors = field(default_factory=dict)
+
+
+KINDS = tuple(field.name for field in fields(Results))
+"""The kinds of results."""
 
 
 class OneProcess:
@@ -63,8 +72,14 @@ class OneProcess:
         training: None for inference alone.
         noise: Weights and images are off by about this share of themselves: the effect shows
             what rounding does.
-        state: Weights and running statistics to start from, in place of the plan's seed.
         advance: Called after each micro-batch.
+        steps: The number of training steps.
+        kinds: The results to keep.
+        small_steps: Take a learning rate whose first step changes weights by at most `SMALL_STEP`,
+            instead of that of ``training``.
+
+    Attributes:
+        learning_rate: The learning rate of the first step; known after `results`.
     """
 
     def __init__(
@@ -74,16 +89,20 @@ class OneProcess:
         training: TrainingConfig | None,
         *,
         noise: float = 0.0,
-        state: dict[str, torch.Tensor] | None = None,
         advance: Callable[[], None] = lambda: None,
+        steps: int = STEPS,
+        kinds: Collection[str] = KINDS,
+        small_steps: bool = False,
     ) -> None:
         self._plan, self._source, self._training = plan, source, training
         self._advance = advance
-        self._noise = noise
+        self._noise, self._steps, self._kinds = noise, steps, kinds
+        self._small_steps = small_steps
+        self.learning_rate = 0.0 if training is None else training.learning_rate
         self._random = torch.Generator().manual_seed(plan.seed)
         self._replicas = range(plan.layout.replicas)
         together = plan.statistics == "replicas"
-        self._copies = [self._build(state) for _ in self._replicas[: 1 if together else None]]
+        self._copies = self._build(1 if together else plan.layout.replicas)
         # With one copy for all, each micro-batch is of all replicas; else of one.
         self._shares = [tuple(self._replicas)] if together else [(one,) for one in self._replicas]
         self._count = sum(batch.size for batch in plan.batches)
@@ -94,85 +113,92 @@ class OneProcess:
         found = Results()
         if self._training is not None:
             self._learn(found, self._training)
-            for name, parameter in self._copies[0].named_parameters():
-                found.weights[(name,)] = parameter.detach()
-            for replica in self._replicas:
-                buffers = self._copies[replica % len(self._copies)].named_buffers()
-                found.running_stats |= {(replica, name): value for name, value in buffers}
-        self._infer(found)
+            self._keep_state(found)
+        if "output" in self._kinds:
+            self._infer(found)
         return found
 
     def _learn(self, found: Results, training: TrainingConfig) -> None:
-        optimizers = [_optimizer(training, copy) for copy in self._copies]
-        for step in range(STEPS):
+        parameters = dict(self._copies[0].named_parameters())
+        optimizer = _optimizer(training, list(parameters.values()))
+        for step in range(self._steps):
             self._source.turn_to(step)
+            optimizer.zero_grad()
             losses = [
-                self._loss(copy, shares, found, first=step == 0)
-                for copy, shares in zip(self._copies, self._shares, strict=True)
+                self._loss(replica, shares, found, first=step == 0)
+                for replica, shares in zip(self._copies, self._shares, strict=True)
             ]
             found.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64
             )
-            self._mean_gradients()
-            if step == 0:
-                for name, parameter in self._copies[0].named_parameters():
-                    assert parameter.grad is not None, "every parameter is in use"
-                    found.grad[(name,)] = parameter.grad.clone()
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
+            gradients = {name: _gradient(parameter) for name, parameter in parameters.items()}
+            for gradient in gradients.values():
+                gradient /= len(self._replicas)
+            if step == 0 and "grad" in self._kinds:
+                found.grad = {(name,): gradient.clone() for name, gradient in gradients.items()}
+            if step == 0 and self._small_steps:
+                self.learning_rate = small_rate(parameters.values(), gradients.values())
+                optimizer.param_groups[0]["lr"] = self.learning_rate
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
+        optimizer.zero_grad()
+
+    def _keep_state(self, found: Results) -> None:
+        """Keep weights and running statistics after the last step."""
+        if "weights" in self._kinds:
+            named = self._copies[0].named_parameters()
+            found.weights = {(name,): parameter.detach() for name, parameter in named}
+        if "running_stats" in self._kinds:
+            for replica in self._replicas:
+                buffers = self._copies[replica % len(self._copies)].named_buffers()
+                found.running_stats |= {(replica, name): value for name, value in buffers}
+        if "state" in self._kinds:
+            found.state = {(name,): value for name, value in state_of(self._copies[0]).items()}
 
     def _loss(
-        self, copy: nn.Module, shares: Sequence[int], found: Results, *, first: bool
+        self, replica: nn.Module, shares: Sequence[int], found: Results, *, first: bool
     ) -> float:
-        """Compute the gradients of the summed losses of some replicas; return that sum."""
-        copy.zero_grad()
+        """Add the gradients of the summed losses of some replicas; return that sum."""
+        keeps = first and "input_grad" in self._kinds
         total = 0.0
         for index, batch in enumerate(self._plan.batches):
-            images = [self._images(replica, batch).requires_grad_(first) for replica in shares]
+            images = [self._images(one, batch).requires_grad_(keeps) for one in shares]
             targets = torch.cat(
                 [self._source.targets(one, batch.images, self._whole) for one in shares]
             )
             with DrawnByPosition(drawn_images(self._plan, self._source.step, shares, batch)):
-                logits = copy(torch.cat(images))
+                logits = replica(torch.cat(images))
             loss = whole_loss(self._plan.loss, logits, targets) / self._count
             loss.backward()
             total += float(loss.detach())
             self._advance()
-            if first:
-                for replica, image in zip(shares, images, strict=True):
+            if keeps:
+                for number, image in zip(shares, images, strict=True):
                     assert image.grad is not None, "the loss depends on it"
-                    found.input_grad[replica, index] = image.grad
+                    found.input_grad[number, index] = image.grad
         return total
-
-    def _mean_gradients(self) -> None:
-        for several in zip(*(copy.parameters() for copy in self._copies), strict=True):
-            gradients = [one.grad for one in several if one.grad is not None]
-            mean = torch.stack(gradients).sum(0) / len(self._replicas)
-            for one in several:
-                one.grad = mean.clone()
 
     def _infer(self, found: Results) -> None:
         for replica in self._replicas:
-            copy = self._copies[replica % len(self._copies)].eval()
+            model = self._copies[replica % len(self._copies)].eval()
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
-                    found.output[replica, index] = copy(self._images(replica, batch))
+                    found.output[replica, index] = model(self._images(replica, batch))
                     self._advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
         return self._noisy(self._source.pixels(replica, batch.images, self._whole).clone())
 
-    def _build(self, state: dict[str, torch.Tensor] | None) -> nn.Module:
+    def _build(self, count: int) -> list[nn.Module]:
+        """Return the model as often as there are running statistics, all with the same weights."""
         plan = self._plan
         built = build_reference(plan.model, seed=plan.seed, device=plan.device)
-        if state is not None:
-            built.load_state_dict(state)
         self._random.manual_seed(plan.seed)
         with torch.no_grad():
             for parameter in built.parameters():
                 parameter.copy_(self._noisy(parameter))
-        return built
+        shared = {id(parameter): parameter for parameter in built.parameters()}
+        return [built, *(copy.deepcopy(built, dict(shared)) for _ in range(count - 1))]
 
     def _noisy(self, values: torch.Tensor) -> torch.Tensor:
         if not self._noise:
@@ -209,10 +235,26 @@ def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.
     return torch.stack(losses).sum()
 
 
-def _optimizer(training: TrainingConfig, model: nn.Module) -> torch.optim.Optimizer:
+def small_rate(weights: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]) -> float:
+    """Return the learning rate of SGD with which weights change by at most `SMALL_STEP`."""
+    weight, gradient = (
+        max(float(tensor.detach().abs().max()) for tensor in tensors)
+        for tensors in (weights, gradients)
+    )
+    return SMALL_STEP * weight / max(gradient, 1e-300)
+
+
+def _gradient(parameter: nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None, "every parameter is in use"
+    return parameter.grad
+
+
+def _optimizer(
+    training: TrainingConfig, parameters: Sequence[nn.Parameter]
+) -> torch.optim.Optimizer:
     rate, decay = training.learning_rate, training.weight_decay
     if training.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=decay)
+        return torch.optim.SGD(parameters, rate, training.momentum, weight_decay=decay)
     if training.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), rate, weight_decay=decay)
-    return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)
+        return torch.optim.Adam(parameters, rate, weight_decay=decay)
+    return torch.optim.AdamW(parameters, rate, weight_decay=decay)

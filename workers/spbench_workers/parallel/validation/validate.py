@@ -17,7 +17,7 @@ On a GPU, which may multiply fp32 in two ways, `check_products` compares single 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 from mpi4py import MPI
@@ -28,6 +28,7 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.parallel.checkpoints.users_weights import gathered_state
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
@@ -38,7 +39,15 @@ from spbench_workers.parallel.validation.comparison import Cut, TensorPart, comp
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.validation.finite_differences import worst_slope
 from spbench_workers.parallel.validation.progress import Progress
-from spbench_workers.parallel.validation.reference import STEPS, Key, OneProcess, Results, Tensors
+from spbench_workers.parallel.validation.reference import (
+    KINDS,
+    STEPS,
+    Key,
+    OneProcess,
+    Results,
+    Tensors,
+    small_rate,
+)
 
 LEAST_TOLERANCE = 1e-10
 """The least tolerance in float64, over the largest value of the kind: sums are added in other parts
@@ -50,8 +59,6 @@ SLACK = 100.0
 MOST_TOLERANCE = 1e-6
 MOST_MOVE = MOST_TOLERANCE / 10.0
 """The farthest that rounding may move results: beyond it a right model may miss the tolerance."""
-SMALL_STEP = 1e-3
-"""The largest change of a weight in a small step, over the largest weight."""
 VALIDATION_SCALE = 2.0**8
 """The scale of the loss in fp16 while ranks are compared."""
 FORMAT_SLACK = 2.0
@@ -60,7 +67,6 @@ differences together, since single ones are as large as the values, where roundi
 
 Parts = dict[str, dict[Key, TensorPart]]
 """By kind, as in `Results`, and key."""
-KINDS = tuple(field.name for field in fields(Results))
 
 
 def plans_of(plan: ModelPlan) -> tuple[ModelPlan, ...]:
@@ -171,7 +177,7 @@ class Validation:
         for kind in KINDS:
             if kind not in checks:
                 continue
-            error, where = self._compare(self._comm, getattr(wanted, kind), found.get(kind, {}))
+            error, where = self._distance(kind, wanted, found)
             context.check(kind, error, tolerances[kind], where)
         if "slope" in checks and self._exact:
             gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
@@ -224,11 +230,7 @@ class Validation:
             f"with {self._training.optimizer} rounding alone moves {kind} by {moves[kind]:.1e} of "
             "the largest",
         )
-        largest, gradients = (
-            max(float(one.abs().max()) for one in of.values())
-            for of in (wanted.weights, wanted.grad)
-        )
-        return TrainingConfig("sgd", SMALL_STEP * largest / max(gradients, 1e-300))
+        return TrainingConfig("sgd", small_rate(wanted.weights.values(), wanted.grad.values()))
 
     def _tolerances(self, wanted: Results) -> dict[str, float]:
         """Return the tolerances by kind in a format of fewer bits."""
@@ -244,6 +246,17 @@ class Validation:
         self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart]
     ) -> tuple[float, str]:
         return compare(comm, wanted, found, mean_square=not self._exact)
+
+    def _distance(self, kind: str, wanted: Results, found: Parts) -> tuple[float, str]:
+        """Return how far this rank's results of a kind are off, and where."""
+        expected, parts = getattr(wanted, kind), found.get(kind, {})
+        if kind != "state":
+            return self._compare(self._comm, expected, parts)
+        # Rank 0 has the entries of all ranks, as it writes them to files.
+        here = self._comm.rank == 0
+        result = self._compare(MPI.COMM_SELF, expected, parts) if here else None
+        error, where = self._comm.bcast(result)
+        return float(error), str(where)
 
     def _alone(self) -> Parts:
         """Return one process' results in the format of the run, one replica's images at a time."""
@@ -306,6 +319,7 @@ def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None])
         for place, stage in zip(engine.places, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
+    found["state"] = {(name,): TensorPart(value) for name, value in gathered_state(engine).items()}
     return found
 
 
