@@ -10,7 +10,7 @@ from mpi.programs import train_own
 from running import answers_of
 from spbench_core.layout.tiles import Box
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
 RANKS = 6
 WORDS = {"batch_size": 4, "optimizer": "adam", "learning_rate": 0.01, "precision": "fp64"}
@@ -30,6 +30,16 @@ TRAINED = {
     "two replicas": case(2, "UNet", replicas=2, batch_size=2),
     "masks on tiles": case(6, "Segmenter", grids=["2x3"]),
 }
+UNVERIFIED = {
+    f"{name}, verify {verify}": case(
+        TRAINED[name]["ranks"],
+        TRAINED[name]["network"],
+        **TRAINED[name]["words"] | {"verify": verify},
+    )
+    for name in ("tiles and members", "two replicas")
+    for verify in (False, "full")
+}
+"""Cases that are trained once more, without the comparison or with one at full size."""
 WRONG = {
     "ranks": (case(3, "UNet", stages=2), "the layout has 2 ranks, and there are 3: start it with"),
     "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
@@ -46,13 +56,25 @@ WRONG = {
         r"rank \d: schedule zb-h1 cannot be had with grids; take 1f1b",
     ),
     "targets": (case(1, "UNet", "targets"), r"rank 0: targets have the shape \[5\], and must"),
+    "stale entry": (
+        case(2, "UNet", "stale entry", stages=2),
+        "entry middle.conv1.weight of the state_dict is off by .* on one process .2 training steps",
+    ),
+    "frozen counter": (
+        case(2, "UNet", "frozen counter", stages=2),
+        "entry down1.bn1.num_batches_tracked of the state_dict is off by",
+    ),
+    "perturbed weight": (
+        case(4, "UNet", "perturbed weight", grids=["2x2"]),
+        "network UNet: .* is off by .*, compared with the module on one process",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
-    cases = TRAINED | {name: one for name, (one, _) in WRONG.items()}
+    cases = TRAINED | UNVERIFIED | {name: one for name, (one, _) in WRONG.items()}
     cases = {name: one | {"save": str(folder / f"{name}.pt")} for name, one in cases.items()}
     answers = answers_of(RANKS, "train_own.py", folder, list(cases.values()))
     return folder, dict(zip(cases, answers, strict=True))
@@ -96,6 +118,21 @@ def test_losses_and_weights_are_those_of_plain_torch(said, name):
         # Of replicas statistics are those of the first one's images.
         if "running" not in key and "tracked" not in key:
             torch.testing.assert_close(saved[key].double(), one.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", UNVERIFIED)
+def test_the_comparison_with_the_module_changes_nothing(said, name):
+    folder, answers = said
+    usual, verify = name.split(", verify ")
+    for verified, other in zip(answers[usual], answers[name], strict=True):
+        assert verified["losses"] == other["losses"]
+        assert verified["numbers"] == other["numbers"]
+        assert verified["same"]
+        assert verified["verified"].startswith("2 training steps of ")
+        assert (other["verified"] is None) == (verify == "False")
+    states = [torch.load(folder / f"{each}.pt", weights_only=True) for each in (usual, name)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(tensor, states[1][key]) for key, tensor in states[0].items())
 
 
 def test_logits_are_on_ranks_of_the_last_stage(said):

@@ -31,6 +31,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.losses import CROSS_ENTROPY, DICE
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_workers.parallel.validation.against_module import check_against_module
 
 __all__ = ["Box", "CannotRunError", "Load", "ParallelNetwork"]
 
@@ -41,13 +42,14 @@ Pixels are ``images x channels x rows x cols``. Targets are classes in int64: ``
 box ``images x rows x cols`` for a network that tells the classes of pixels.
 """
 _CHANNELS = 3
-_KNOWN: dict[str, tuple[str | None, ...]] = {
+_KNOWN: dict[str, tuple[str | bool | None, ...]] = {
     "schedule": ("1f1b", "gpipe", "1f1b-deep", ZERO_BUBBLE),
     "loss": (CROSS_ENTROPY, DICE),
     "optimizer": ("sgd", "adam", "adamw"),
     "precision": ("fp32", "fp64", "bf16", "fp16"),
     "recompute": (None, "stage", "block"),
     "skips": ("auto", "straight", "along"),
+    "verify": (True, False, "full"),
 }
 """Arguments that are one of several words."""
 
@@ -80,16 +82,21 @@ class ParallelNetwork:
             ``block``; None: all are kept.
         skips: Whether tensors that a later stage than the next one reads go ``straight`` there, or
             ``along`` from stage to stage; ``auto`` times messages and takes what costs less.
+        verify: Whether two training steps over the ranks are compared with the module on one
+            process, before the first step: at the smallest size that the layout allows, or with
+            ``full`` at that of the training. Weights and random numbers are not changed by it.
         seed: The seed of dropout.
         device: The device of this rank.
         comm: The ranks.
 
     Attributes:
         layout: The ranks' places.
+        verified: A phrase that says what was compared with the module; None if nothing was.
 
     Raises:
         CannotRunError: There are not as many ranks as the layout has, an argument cannot be, the
-            weights differ from rank to rank, or the network cannot be imported; in one sentence.
+            weights differ from rank to rank, the network cannot be imported, or its losses or
+            weights differ from those of the module on one process; in one sentence.
     """
 
     def __init__(
@@ -114,6 +121,7 @@ class ParallelNetwork:
         precision: Literal["fp32", "fp64", "bf16", "fp16"] = "fp32",
         recompute: Literal["stage", "block"] | None = None,
         skips: Literal["auto", "straight", "along"] = "auto",
+        verify: bool | Literal["full"] = True,
         seed: int = 0,
         device: torch.device | str = "cpu",
         comm: MPI.Intracomm = MPI.COMM_WORLD,
@@ -131,6 +139,7 @@ class ParallelNetwork:
                 precision=precision,
                 recompute=recompute,
                 skips=skips,
+                verify=verify,
             )
             _check_schedule(schedule, recompute, tiled=bool(grids))
             if loss == DICE and not model.segments:
@@ -160,6 +169,9 @@ class ParallelNetwork:
         plan = _with_maps(plan, comm.rank, asked=balance is not None)
         if stages > 1 and (found := chosen_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
+        self.verified: str | None = None
+        if verify:
+            self.verified = check_against_module(comm, plan, full=verify == "full")
         self._source = _Source(plan, batch_size, pixels, targets, comm.rank)
         training = TrainingConfig(optimizer, learning_rate, weight_decay)
         self._engine = Engine(comm, plan, self._source, training)
@@ -234,7 +246,7 @@ class _Source:
             )
 
 
-def _check_words(**words: str | None) -> None:
+def _check_words(**words: str | bool | None) -> None:
     """Refuse a word that is none of those that are known.
 
     Raises:

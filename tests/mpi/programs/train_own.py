@@ -3,15 +3,23 @@
     mpirun -n 6 python -m mpi4py train_own.py CASES.json RESULTS.json
 
 A case is ``{"ranks", "network", "words", "wrong"}``. An answer has the losses of some steps, the
-shapes of a rank's logits, and what was saved; or the error of a rank that is wrong on purpose.
+shapes of a rank's logits, what was saved, and whether the module and the generators of random
+numbers were left as they were; or the error of a rank that is wrong on purpose.
 """
 
+import random
+from contextlib import nullcontext
+from unittest.mock import patch
+
+import numpy as np
 import torch
 
 import own_networks
 from mpi.programs.each_case import answer_each
 from spbench_workers.errors import CannotRunError
 from spbench_workers.library import ParallelNetwork
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.validation import against_module
 
 SIZE = 24, 36
 STEPS = 3
@@ -48,14 +56,53 @@ def network_of(case, seed):
     return getattr(own_networks, case["network"])()
 
 
+def stale(engine, each_entry=against_module.each_entry):
+    """The trained state, but for one entry that is as it was before training."""
+    for name, tensor in each_entry(engine):
+        own = engine.plan.model.network.module.state_dict()[name]
+        yield name, own if name == "middle.conv1.weight" else tensor
+
+
+def frozen(engine, each_entry=against_module.each_entry):
+    """The trained state, but for one counter that misses a step."""
+    for name, tensor in each_entry(engine):
+        yield name, tensor - 1 if name == "down1.bn1.num_batches_tracked" else tensor
+
+
+def perturbed(engine, step=Engine.step):
+    """A training step whose last rank has a weight that is not quite right."""
+    with torch.no_grad():
+        next(engine.stages[-1].parameters()).mul_(1 + 1e-4)
+    step(engine)
+
+
+PLANTED = {
+    "stale entry": lambda: patch.object(against_module, "each_entry", stale),
+    "frozen counter": lambda: patch.object(against_module, "each_entry", frozen),
+    "perturbed weight": lambda: patch.object(Engine, "step", perturbed),
+}
+"""Faults that the comparison with the module finds."""
+
+
+def drawn():
+    """The next number of each generator."""
+    return [float(torch.rand(1)), random.random(), float(np.random.rand())]
+
+
 def answer_of(case, comm):
     wrong, segments = case.get("wrong"), case["network"] == "Segmenter"
     seed = comm.rank if wrong == "weights" else 4
     targets = too_many if wrong == "targets" else masks if segments else classes
+    module = network_of(case, seed)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    random.seed(1)
+    np.random.seed(1)
     try:
-        network = ParallelNetwork(
-            network_of(case, seed), SIZE, pixels, targets, comm=comm, **case["words"]
-        )
+        with PLANTED.get(wrong, nullcontext)():
+            network = ParallelNetwork(module, SIZE, pixels, targets, comm=comm, **case["words"])
+        numbers = drawn()
+        after = module.state_dict()
+        same = all(torch.equal(after[name], tensor) for name, tensor in before.items())
         losses = [network.step(step) for step in range(STEPS)]
         shapes = [list(one.shape) for one in network.infer(0).values()]
         if case.get("save"):
@@ -63,7 +110,13 @@ def answer_of(case, comm):
         network.free()
     except CannotRunError as error:
         return {"error": str(error)}
-    return {"losses": losses, "shapes": shapes}
+    return {
+        "losses": losses,
+        "shapes": shapes,
+        "verified": network.verified,
+        "numbers": numbers,
+        "same": same,
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ kept: all replicas go on from the first one's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -164,34 +164,50 @@ def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
     )
 
 
-def gathered_weights(engine: Engine) -> dict[str, torch.Tensor]:
-    """Return weights and running statistics of all stages on rank 0; none on others.
+def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield weights and running statistics of all stages on rank 0, with their names.
 
-    All ranks must call it, between steps.
+    All ranks must exhaust it, between steps; on other ranks it yields nothing. Tensors are on the
+    CPU. Those of rank 0's own stages may share the model's memory.
     """
-    gathered = _gathered(engine, with_states=False)
-    return {name: tensor for (name, _), tensor in gathered.items()}
+    for stage, holder in _holders(engine):
+        if holder == engine.world.rank:
+            state = engine.stage(stage, engine.plan.owner).state_dict()
+            if holder == 0:
+                yield from ((name, tensor.detach().cpu()) for name, tensor in state.items())
+            else:
+                _send(engine.world, {(name, ""): tensor for name, tensor in state.items()})
+        elif engine.world.rank == 0:
+            yield from ((name, tensor) for (name, _), tensor in _received(engine.world, holder))
 
 
-def _gathered(engine: Engine, *, with_states: bool = True) -> Tensors:
+def _gathered(engine: Engine) -> Tensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
-    world, layout, owner = engine.world, engine.plan.layout, engine.plan.owner
     found: Tensors = {}
-    for stage in range(len(layout.stages)):
-        holder = layout.ranks_of(stage, direction=owner)[0]
-        if world.rank == 0:
-            own = holder == 0
-            found |= _held(engine, stage, with_states) if own else _received(world, holder)
-        elif world.rank == holder:
-            _send(world, _held(engine, stage, with_states))
+    for stage, holder in _holders(engine):
+        if holder == engine.world.rank:
+            held = _held(engine, stage)
+            if holder == 0:
+                found |= held
+            else:
+                _send(engine.world, held)
+        elif engine.world.rank == 0:
+            found |= dict(_received(engine.world, holder))
     return found
 
 
-def _held(engine: Engine, stage: int, with_states: bool) -> Tensors:
+def _holders(engine: Engine) -> list[tuple[int, int]]:
+    """Return the stages, each with the rank of which rank 0 gets its tensors."""
+    layout, owner = engine.plan.layout, engine.plan.owner
+    stages = range(len(layout.stages))
+    return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
+
+
+def _held(engine: Engine, stage: int) -> Tensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
     module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
     found = {(name, ""): tensor for name, tensor in module.state_dict().items()}
-    if trainer is not None and with_states:
+    if trainer is not None:
         for name, parameter in module.named_parameters():
             found |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
     return {
@@ -203,15 +219,14 @@ def _held(engine: Engine, stage: int, with_states: bool) -> Tensors:
 def _send(world: MPI.Intracomm, tensors: Tensors) -> None:
     world.send({key: (one.shape, one.dtype) for key, one in tensors.items()}, 0, _TAG)
     for one in tensors.values():
-        world.Send(_bytes(one), 0, _TAG)
+        world.Send(_bytes(one.detach().cpu().contiguous()), 0, _TAG)
 
 
-def _received(world: MPI.Intracomm, holder: int) -> Tensors:
-    found: Tensors = {}
+def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[Key, torch.Tensor]]:
     for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
-        found[key] = torch.empty(shape, dtype=dtype)
-        world.Recv(_bytes(found[key]), holder, _TAG)
-    return found
+        tensor = torch.empty(shape, dtype=dtype)
+        world.Recv(_bytes(tensor), holder, _TAG)
+        yield key, tensor
 
 
 def _bytes(tensor: torch.Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from mpi4py import MPI
 
 from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.state_files import check_format, write_state
-from spbench_workers.parallel.checkpoints.checkpoint import agreed, gathered_weights
+from spbench_workers.parallel.checkpoints.checkpoint import agreed, each_weight
 from spbench_workers.parallel.checkpoints.file import check_writable, write_whole
 from spbench_workers.parallel.engine import Engine
 
@@ -41,28 +42,33 @@ def save(path: Path, engine: Engine) -> None:
     """
     model = engine.plan.model
     assert isinstance(model, ImportedModel), "others have checkpoints alone"
-    state = gathered_state(engine)
-    formats = {name: tensor.dtype for name, tensor in model.network.module.state_dict().items()}
+    own = model.network.module.state_dict()
+    state = {name: tensor.to(own[name].dtype, copy=True) for name, tensor in each_entry(engine)}
 
     def write() -> None:
         if engine.world.rank == 0:
-            converted = {name: tensor.to(formats[name]) for name, tensor in state.items()}
-            write_whole(path, partial(write_state, converted, path))
+            ordered = {name: state[name] for name in own}
+            write_whole(path, partial(write_state, ordered, path))
 
     agreed(engine.world, write)
 
 
-def gathered_state(engine: Engine) -> dict[str, torch.Tensor]:
-    """Return the ``state_dict`` of the user's module on rank 0, with the weights of all stages.
+def each_entry(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the entries of the ``state_dict`` of the user's module, with the stages' weights.
 
-    All ranks must call it, between steps. Other ranks get an empty one, and so do all ranks if the
-    model is not an imported network. Numbers have the format in which the stages keep them.
+    All ranks must exhaust it, between steps; it yields nothing on other ranks than rank 0, and
+    nothing at all if the model is not an imported network. Tensors are on the CPU, in the format in
+    which stages keep them, and may share the model's memory.
     """
     model = engine.plan.model
     if not isinstance(model, ImportedModel):
-        return {}
-    weights = gathered_weights(engine)
-    if engine.world.rank != 0:
-        return {}
-    state = dict(model.network.module.state_dict())
-    return state | {name: weights[own] for name, own in model.owners().items()}
+        return
+    names: dict[str, list[str]] = {}
+    owners = model.owners()
+    for name, own in owners.items():
+        names.setdefault(own, []).append(name)
+    for own, tensor in each_weight(engine):
+        yield from ((name, tensor) for name in names.get(own, ()))
+    if engine.world.rank == 0:
+        state = model.network.module.state_dict()
+        yield from ((name, tensor.cpu()) for name, tensor in state.items() if name not in owners)

@@ -119,11 +119,10 @@ class OneProcess:
         return found
 
     def _learn(self, found: Results, training: TrainingConfig) -> None:
-        parameters = dict(self._copies[0].named_parameters())
-        optimizer = _optimizer(training, list(parameters.values()))
+        parameters = list(self._copies[0].parameters())
+        optimizer = _optimizer(training, parameters)
         for step in range(self._steps):
             self._source.turn_to(step)
-            optimizer.zero_grad()
             losses = [
                 self._loss(replica, shares, found, first=step == 0)
                 for replica, shares in zip(self._copies, self._shares, strict=True)
@@ -131,17 +130,17 @@ class OneProcess:
             found.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64
             )
-            gradients = {name: _gradient(parameter) for name, parameter in parameters.items()}
-            for gradient in gradients.values():
-                gradient /= len(self._replicas)
+            for parameter in parameters:
+                _gradient(parameter).div_(len(self._replicas))
             if step == 0 and "grad" in self._kinds:
-                found.grad = {(name,): gradient.clone() for name, gradient in gradients.items()}
+                named = self._copies[0].named_parameters()
+                found.grad = {(name,): _gradient(one).clone() for name, one in named}
             if step == 0 and self._small_steps:
-                self.learning_rate = small_rate(parameters.values(), gradients.values())
+                self.learning_rate = small_rate(parameters, map(_gradient, parameters))
                 optimizer.param_groups[0]["lr"] = self.learning_rate
             optimizer.step()
+            optimizer.zero_grad()
             optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
-        optimizer.zero_grad()
 
     def _keep_state(self, found: Results) -> None:
         """Keep weights and running statistics after the last step."""
@@ -249,10 +248,32 @@ def _gradient(parameter: nn.Parameter) -> torch.Tensor:
     return parameter.grad
 
 
+class _Descent:
+    """Gradient descent without momentum.
+
+    torch.optim would import torch's compiler: it takes seconds and 70 MB.
+    """
+
+    def __init__(self, training: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
+        self.param_groups = [{"lr": training.learning_rate}]
+        self._parameters = parameters
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for parameter in self._parameters:
+            parameter.sub_(_gradient(parameter), alpha=self.param_groups[0]["lr"])
+
+    def zero_grad(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
 def _optimizer(
     training: TrainingConfig, parameters: Sequence[nn.Parameter]
-) -> torch.optim.Optimizer:
+) -> torch.optim.Optimizer | _Descent:
     rate, decay = training.learning_rate, training.weight_decay
+    if training.optimizer == "sgd" and not training.momentum and not decay:
+        return _Descent(training, parameters)
     if training.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, training.momentum, weight_decay=decay)
     if training.optimizer == "adam":

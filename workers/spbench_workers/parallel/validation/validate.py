@@ -28,7 +28,7 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.checkpoints.users_weights import gathered_state
+from spbench_workers.parallel.checkpoints.users_weights import each_entry
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
@@ -319,7 +319,7 @@ def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None])
         for place, stage in zip(engine.places, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
-    found["state"] = {(name,): TensorPart(value) for name, value in gathered_state(engine).items()}
+    found["state"] = {(name,): TensorPart(value.clone()) for name, value in each_entry(engine)}
     return found
 
 
