@@ -2,11 +2,13 @@
 
     mpirun -n 6 python -m mpi4py train_own.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "network", "words", "wrong"}``. An answer has the losses of some steps, the
-shapes of a rank's logits, what was saved, and whether the module and the generators of random
-numbers were left as they were; or the error of a rank that is wrong on purpose.
+A case is ``{"ranks", "network", "words", "wrong"}``, with ``networks``, the module of the network,
+where that is not `own_networks`. An answer has the losses of some steps, the shapes of a rank's
+logits, what was saved, and whether the module and the generators of random numbers were left as
+they were; or the error of a rank that is wrong on purpose.
 """
 
+import importlib
 import random
 from contextlib import nullcontext
 from unittest.mock import patch
@@ -14,7 +16,6 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-import own_networks
 from mpi.programs.each_case import answer_each
 from spbench_workers.errors import CannotRunError
 from spbench_workers.library import ParallelNetwork
@@ -53,7 +54,8 @@ def too_many(step, images, box):
 
 def network_of(case, seed):
     torch.manual_seed(seed)
-    return getattr(own_networks, case["network"])()
+    networks = importlib.import_module(case.get("networks", "own_networks"))
+    return getattr(networks, case["network"])()
 
 
 def stale(engine, each_entry=against_module.each_entry):

@@ -19,6 +19,7 @@ from torch import nn
 import spbench_core
 import spbench_workers
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.state import names_in_state
 from spbench_workers.models.imported.state_files import read_state
 
 _PACKAGES = tuple(
@@ -95,6 +96,13 @@ def take_weights(network: str, module: nn.Module, path: Path) -> None:
         if shapes[0] != shapes[1]:
             told = f"{name} of shape {shapes[0]}, the network's is {shapes[1]}"
             raise CannotRunError(f"network {network}: weights {path} has {told}")
+    for first, *others in set(names_in_state(module).values()) - {()}:
+        for other in others:
+            if not torch.equal(found[first], found[other]):
+                raise CannotRunError(
+                    f"network {network}: weights {path} has other values for {first} than for "
+                    f"{other}, which are one tensor of the network; save it from a trained network"
+                )
     module.load_state_dict(found)
 
 

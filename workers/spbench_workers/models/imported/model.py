@@ -18,6 +18,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.cuts import spans
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.pieces import ImportedPiece, map_of
+from spbench_workers.models.imported.state import check_state, tensors_of_names
 from spbench_workers.models.imported.tracing import Traced, traced
 
 _CLASSES = 2
@@ -138,9 +139,11 @@ def as_model(network: Traced, cuts: Sequence[int] | None = None) -> ImportedMode
     """Return a traced network as a model, with cuts before these operators, or wherever it can be.
 
     Raises:
-        CannotRunError: It gives no logits of images or pixels, or a parameter does not learn.
+        CannotRunError: It gives no logits of images or pixels, a parameter does not learn, or its
+            ``state_dict`` cannot be kept.
     """
     _check(network)
+    check_state(network.name, network.module)
     found = spans(network, cuts)
     layers: list[Layer] = []
     for at, span in enumerate(found):
@@ -197,7 +200,7 @@ class _Whole(nn.Module):
         super().__init__()
         # In a tuple, so that torch does not register them under their own names too.
         self._own = (module,)
-        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        tensors = tensors_of_names(module)
         for path, name in owners.items():
             *folders, last = name.split(".")
             place: nn.Module = self

@@ -115,6 +115,7 @@ class _Building:
         self._grid = tiling.partition.grid
         self._ways = ways_of(piece.network, self._grid, piece.operators)
         self._graph, self._root = fx.Graph(), dict[str, Any]()
+        self._memo: dict[int, Any] = {}
         self._made: dict[fx.Node, fx.Node] = {}
         self._whole: dict[fx.Node, fx.Node] = {}
 
@@ -193,7 +194,7 @@ class _Building:
             return self._dropped(node, given[node.all_input_nodes[0]])
         if node.op == "call_module":
             path = str(node.target)
-            self._root.setdefault(path, copied(self._network, path))
+            self._root.setdefault(path, copied(self._network, path, self._memo))
         return self._graph.node_copy(node, given.__getitem__)
 
     def _beside(self, node: fx.Node, way: TileWay) -> fx.Node:
@@ -270,7 +271,7 @@ class _Building:
             self._made[node] = with_constant(self._graph, self._root, self._network, node)
         elif node not in self._made:
             path = str(node.target)
-            self._root.setdefault(path, copied(self._network, path))
+            self._root.setdefault(path, copied(self._network, path, self._memo))
             self._made[node] = self._graph.node_copy(node)
         return self._made[node]
 
@@ -283,7 +284,8 @@ class _Building:
     def _counterpart(self, node: fx.Node) -> nn.Module:
         """Return the operator over tiles, with the weights that the network was loaded with."""
         network, source = self._network, node.all_input_nodes[0]
-        module, make = copy.deepcopy(module_of(network, node)), counterpart_of(network, node)
+        module = copy.deepcopy(module_of(network, node), self._memo)
+        make = counterpart_of(network, node)
         assert make is not None, "its way is by its counterpart"
         given, result = (sides_of(network, one) for one in (source, node))
         try:
@@ -292,6 +294,9 @@ class _Building:
             raise CannotRunError(f"network {network.name}: {where(node)}: {error}") from None
         if module is not None:
             made.load_state_dict(module.state_dict())
+            for name, parameter in module.named_parameters():
+                # The same one that other operators of this piece have, where it is tied.
+                made.register_parameter(name, parameter)
         return made
 
     def _tiling_of(self, node: fx.Node) -> Tiling:

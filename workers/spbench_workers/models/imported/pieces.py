@@ -66,6 +66,7 @@ class ImportedPiece:
         """
         graph, span, ours = fx.Graph(), self.span, dict[str, Any]()
         made = with_shape(graph, self.network, span.inputs)
+        memo: dict[int, Any] = {}
         for each in self.operators:
             for node in each.node.all_input_nodes:
                 if node.op != "get_attr" or node in made:
@@ -82,7 +83,7 @@ class ImportedPiece:
                 made[each.node] = graph.node_copy(each.node, made.__getitem__)
         with_map_outputs(graph, self.network, span, made)
         root = {
-            str(node.target): copied(self.network, str(node.target))
+            str(node.target): copied(self.network, str(node.target), memo)
             for node in graph.nodes
             if node.op in ("call_module", "get_attr") and node.target not in ours
         }
@@ -110,12 +111,22 @@ class ImportedPiece:
                         kind == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
                         found[str(node.target)] = tensor
-        return found
+        # A tied parameter has several names here, and is one parameter.
+        names: dict[int, str] = {}
+        for name, tensor in found.items():
+            names.setdefault(id(tensor), name)
+        return {name: found[name] for name in names.values()}
 
 
-def copied(network: Traced, path: str) -> Any:
-    """Return a copy of a network's module or tensor; what it gets it does not write into."""
-    made = copy.deepcopy(attribute(network.module, path))
+def copied(network: Traced, path: str, memo: dict[int, Any]) -> Any:
+    """Return a copy of a network's module or tensor; what it gets it does not write into.
+
+    Args:
+        network: The network.
+        path: The path of the module or tensor.
+        memo: The copies of the same piece so far: a parameter of two modules stays one parameter.
+    """
+    made = copy.deepcopy(attribute(network.module, path), memo)
     if getattr(made, "inplace", False):
         made.inplace = False  # what a layer gets belongs to the layer before
     return made

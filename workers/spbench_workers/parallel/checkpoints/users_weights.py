@@ -10,6 +10,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.models.imported.state import names_in_state
 from spbench_workers.models.imported.state_files import check_format, write_state
 from spbench_workers.parallel.checkpoints.checkpoint import agreed, each_weight
 from spbench_workers.parallel.checkpoints.file import check_writable, write_whole
@@ -34,8 +35,8 @@ def check(path: Path, world: MPI.Intracomm) -> None:
 def save(path: Path, engine: Engine) -> None:
     """Write the ``state_dict`` of the user's module, with the weights of all stages.
 
-    All ranks must call it, between steps. What no layer has, such as an auxiliary head that is not
-    in use, is as it was loaded.
+    All ranks must call it, between steps. A tensor of several names is written under each. What no
+    layer has, such as an auxiliary head that is not in use, is as it was loaded.
 
     Raises:
         CannotRunError: The file cannot be written; on all ranks.
@@ -63,12 +64,12 @@ def each_entry(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     model = engine.plan.model
     if not isinstance(model, ImportedModel):
         return
-    names: dict[str, list[str]] = {}
-    owners = model.owners()
-    for name, own in owners.items():
-        names.setdefault(own, []).append(name)
+    every_name = names_in_state(model.network.module)
+    names = {own: every_name[path] for path, own in model.owners().items()}
+    missing = model.network.module.state_dict()
     for own, tensor in each_weight(engine):
-        yield from ((name, tensor) for name in names.get(own, ()))
+        for name in names.get(own, ()):
+            del missing[name]
+            yield name, tensor
     if engine.world.rank == 0:
-        state = model.network.module.state_dict()
-        yield from ((name, tensor.cpu()) for name, tensor in state.items() if name not in owners)
+        yield from ((name, tensor.cpu()) for name, tensor in missing.items())

@@ -1,0 +1,112 @@
+"""Networks that use weights, hooks or statistics in more ways than one: as plain torch, or refused.
+
+A refusal comes before the first step, with the same text on every rank.
+"""
+
+import pytest
+import torch
+
+import shared_weights_networks
+from mpi.programs import train_own
+from running import answers_of
+from spbench_core.layout.tiles import Box
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+
+RANKS = 5
+WHOLE = Box((0, train_own.SIZE[0]), (0, train_own.SIZE[1]))
+RATE = 0.1
+WORDS = {"batch_size": 4, "learning_rate": RATE, "precision": "fp64"}
+LAYOUTS = {
+    "stages": (2, {"stages": 2}),
+    "tiles": (2, {"grids": ["1x2"]}),
+    "members": (2, {"members": 2}),
+    "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2}),
+    "two micro-batches": (2, {"stages": 2, "micro_batches": 2}),
+}
+EVERYWHERE = [
+    *("TwoNames", "TwoNamesFirst", "NotSaved", "Renamed"),
+    *("TiedConvs", "TiedBiases", "TiedNorms", "TiedUnused", "TiedFunction", "TiedFunctionOfOther"),
+    *("TiedHeads", "TiedChannelsLast"),
+]
+"""Networks that are right in all layouts."""
+CASES = [(network, layout) for network in EVERYWHERE for layout in LAYOUTS]
+OFTEN = {
+    *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
+    *(("TiedConvs", "tiles"), ("TiedNorms", "tiles and a stage"), ("TiedFunction", "stages")),
+}
+"""Those of every run; the others are long tests."""
+
+
+def case_of(network, layout):
+    ranks, words = LAYOUTS[layout]
+    return {
+        "ranks": ranks,
+        "networks": "shared_weights_networks",
+        "network": network,
+        "words": WORDS | words,
+    }
+
+
+def mark_long(cases):
+    return [
+        key if key in OFTEN else pytest.param(*key, marks=pytest.mark.long, id="-".join(key))
+        for key in cases
+    ]
+
+
+@pytest.fixture(scope="module")
+def said(request, tmp_path_factory):
+    """By network and layout, its file and what each rank answers; all of them in one launch."""
+    tests = [test for test in request.session.items if test.path == request.path]
+    params = [test.callspec.params for test in tests if hasattr(test, "callspec")]
+    keys = [(each["network"], each["layout"]) for each in params] or [("TwoNames", "tiles")]
+    folder = tmp_path_factory.mktemp("shared")
+    files = {key: str(folder / f"{' '.join(key)}.pt") for key in dict.fromkeys(keys)}
+    cases = [case_of(*key) | {"save": file} for key, file in files.items()]
+    answers = answers_of(RANKS, "train_own.py", folder, cases, seconds=500)
+    return {key: (files[key], answer) for key, answer in zip(files, answers, strict=True)}
+
+
+def train_plainly(network, parts):
+    """Losses and the state_dict of plain torch, micro-batch by micro-batch."""
+    module = train_own.network_of(case_of(network, "stages"), 4).double()
+    optimizer = torch.optim.SGD(module.parameters(), RATE, 0.9)
+    losses = []
+    for step in range(train_own.STEPS):
+        optimizer.zero_grad()
+        total = 0.0
+        for part in range(parts):
+            images = range(part * 4 // parts, (part + 1) * 4 // parts)
+            logits = module(train_own.pixels(step, images, WHOLE).double())
+            targets = train_own.classes(step, images, WHOLE)
+            loss = torch.nn.functional.cross_entropy(logits, targets) / parts
+            loss.backward()
+            total += float(loss.detach())
+        optimizer.step()
+        losses.append(total)
+    return losses, module.state_dict()
+
+
+@pytest.mark.parametrize(("network", "layout"), mark_long(CASES))
+def test_losses_and_every_name_of_the_state_are_those_of_plain_torch(said, network, layout):
+    file, answers = said[network, layout]
+    losses, state = train_plainly(network, LAYOUTS[layout][1].get("micro_batches", 1))
+    for answer in answers:
+        assert answer.get("error") is None
+        assert answer["losses"] == pytest.approx(losses, rel=1e-9)
+    saved = torch.load(file, weights_only=True)
+    assert list(saved) == list(state)
+    for name, tensor in state.items():
+        torch.testing.assert_close(saved[name].double(), tensor.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("network", "layout"), [("TwoNames", "tiles")])
+def test_saved_weights_are_loaded_under_every_name(said, network, layout):
+    file, _ = said[network, layout]
+    module = shared_weights_networks.TwoNames()
+    saved = torch.load(file, weights_only=True)
+    module.load_state_dict(saved)
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, saved[name])
+    assert torch.equal(module.c.weight, saved["skip.a.weight"])
