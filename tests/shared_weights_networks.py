@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import prune
 
 WIDTH = 4
 CLASSES = 5
@@ -242,3 +243,106 @@ class OneStatistics(Plain):
 
     def forward(self, image: Any) -> Any:
         return self.head(self.again(self.features(image)).square().mean((2, 3)))
+
+
+# Hooks.
+
+
+def double(module: nn.Module, inputs: Any, output: Any) -> Any:
+    """Double an output."""
+    return output * 2
+
+
+def halve_input(module: nn.Module, inputs: Any) -> Any:
+    """Halve an input."""
+    return inputs[0] * 0.5
+
+
+def watch(*arguments: Any) -> None:
+    """Look at what a hook is given."""
+
+
+class Hooked(Plain):
+    """Forward hooks on a convolution, a normalisation, a container, and of several kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((1,), 1.5))
+        self.block = nn.Sequential(self.d, nn.ReLU())
+        self.c.register_forward_hook(double)
+        self.c.register_forward_pre_hook(halve_input)
+        self.bn.register_forward_hook(self._scaled)
+        self.block.register_forward_hook(double)
+        self.block.register_forward_pre_hook(self._shifted, with_kwargs=True)
+        self.e.register_forward_hook(watch)
+        self.head.register_forward_hook(double, always_call=True)
+
+    def _scaled(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        return output * self.scale + inputs[0]
+
+    @staticmethod
+    def _shifted(module: nn.Module, inputs: Any, words: Any) -> Any:
+        return (inputs[0] + 0.25,), words
+
+    def forward(self, image: Any) -> Any:
+        made = self.block(torch.relu(self.bn(self.c(image))))
+        return self.head(torch.relu(self.e(made)).mean((2, 3)))
+
+
+class HookedTwice(Plain):
+    """A hook on a convolution whose result another hook reads again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+        self.c.register_forward_hook(lambda module, inputs, output: self.seen.append(output))
+        self.e.register_forward_hook(lambda module, inputs, output: output + self.seen.pop())
+
+
+class Patched(Plain):
+    """A convolution with a forward pass of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        plain = self.d.forward
+        self.d.forward = lambda maps: plain(maps) * 2  # type: ignore[method-assign]
+
+
+class PatchedWhole(Plain):
+    """A network with a forward pass of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = self.twice  # type: ignore[method-assign]
+
+    def twice(self, image: Any) -> Any:
+        return 2 * Plain.forward(self, image)
+
+
+class Lost(Plain):
+    """A hook that copies of modules do not have."""
+
+    def __init__(self, on: str) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(WIDTH, 1, 8, dropout=0.0, batch_first=True)
+        if on == "backward":
+            self.d.register_full_backward_hook(watch)
+        elif on == "backward of a block":
+            self.block = nn.Sequential(nn.ReLU())
+            self.block.register_full_backward_pre_hook(watch)
+        elif on == "parameter":
+            self.d.weight.register_hook(lambda gradient: gradient * 0.5)
+        elif on == "accumulated":
+            self.d.weight.register_post_accumulate_grad_hook(watch)
+        elif on == "whole":
+            self.register_forward_hook(double)
+        elif on == "within":
+            self.layer.linear1.register_forward_hook(double)
+        elif on == "weights too":
+            prune.identity(self.d, "weight")
+            self.d.register_forward_hook(double)
+        elif on == "closure":
+            other = self.e
+            self.c.register_forward_hook(lambda module, inputs, output: other(output))
+        elif on == "lazy":
+            self.c = nn.LazyConv2d(WIDTH, 3, padding=1)

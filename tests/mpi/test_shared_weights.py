@@ -27,13 +27,14 @@ LAYOUTS = {
 EVERYWHERE = [
     *("TwoNames", "TwoNamesFirst", "NotSaved", "Renamed"),
     *("TiedConvs", "TiedBiases", "TiedNorms", "TiedUnused", "TiedFunction", "TiedFunctionOfOther"),
-    *("TiedHeads", "TiedChannelsLast"),
+    *("TiedHeads", "TiedChannelsLast", "Hooked", "HookedTwice", "Patched"),
 ]
 """Networks that are right in all layouts."""
 CASES = [(network, layout) for network in EVERYWHERE for layout in LAYOUTS]
 OFTEN = {
     *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
     *(("TiedConvs", "tiles"), ("TiedNorms", "tiles and a stage"), ("TiedFunction", "stages")),
+    *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
 }
 """Those of every run; the others are long tests."""
 

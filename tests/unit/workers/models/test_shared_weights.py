@@ -54,3 +54,36 @@ def test_a_file_with_other_values_under_another_name_is_refused(tmp_path):
     says = r"other values for c.bias than for skip.a.bias, which are one tensor"
     with pytest.raises(CannotRunError, match=says):
         network_of("TwoNames", str(tmp_path / "stale.pt"))
+
+
+@pytest.mark.parametrize(
+    ("on", "says"),
+    [
+        ("backward", r"shared_weights_networks.py:\d+: d has a backward hook"),
+        ("backward of a block", r"shared_weights_networks.py:\d+: block has a backward pre-hook"),
+        ("parameter", r"shared_weights_networks.py:\d+: d.weight has a hook on its gradient"),
+        ("accumulated", r"shared_weights_networks.py:\d+: d.weight has a hook on its gradient"),
+        ("whole", r"shared_weights_networks.py:\d+: the network has a forward hook"),
+        ("within", r"shared_weights_networks.py:\d+: layer.linear1 has a forward hook"),
+        ("weights too", r"shared_weights_networks.py:\d+: d has a forward hook"),
+        ("closure", r"shared_weights_networks.py:\d+: a function set on c keeps other \(Conv2d\)"),
+        ("lazy", "c.weight has no shape yet; call the network with an image once"),
+    ],
+)
+def test_hooks_that_copies_lose_are_refused(on, says):
+    with pytest.raises(CannotRunError, match=says):
+        network_of("Lost", on=on)
+
+
+def test_a_forward_that_the_network_alone_has_is_refused():
+    with pytest.raises(CannotRunError, match="the network has a forward of its own"):
+        network_of("PatchedWhole")
+
+
+def test_tracing_leaves_hooks_where_they_are():
+    model = network_of("Hooked")
+    module = model.network.module
+    assert [len(part._forward_hooks) for part in (module.c, module.bn, module.block)] == [1, 1, 1]
+    assert "forward" not in vars(module.c)
+    pieces = [layer.piece.module() for layer in model.layers]
+    assert not any(part._forward_hooks for piece in pieces for part in piece.modules())

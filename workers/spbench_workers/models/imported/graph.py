@@ -17,6 +17,7 @@ from torch import fx, nn
 
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import Chance
+from spbench_workers.models.imported.hooks import has_own_forward, is_hooked, replaced_forward
 from spbench_workers.models.imported.loading import in_words, is_users, place_of, short
 
 _DICT_KEY = "out"
@@ -96,14 +97,30 @@ def _function_name(target: Any) -> str:
 
 
 class _Tracer(fx.Tracer):
-    """A tracer that keeps the lines of the user's code, and modules of chance whole."""
+    """A tracer that keeps the lines of the user's code, and modules of chance whole.
+
+    Forward hooks become operators around the call of their module.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.record_stack_traces = True
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if has_own_forward(m):
+            return False
         return is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        path = self.path_of_module(m)
+        if not (is_hooked(m) and self.is_leaf_module(m, path)):
+            return super().call_module(m, forward, args, kwargs)
+
+        def call_alone(*args: Any, **kwargs: Any) -> Any:
+            return self.create_proxy("call_module", path, args, kwargs)
+
+        with replaced_forward(m, call_alone):
+            return forward(*args, **kwargs)
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:

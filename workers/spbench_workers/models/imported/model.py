@@ -16,9 +16,10 @@ from spbench_core.models.parts import Builder, M, Map
 from spbench_core.models.routes import tensors_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.cuts import spans
+from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.pieces import ImportedPiece, map_of
-from spbench_workers.models.imported.state import check_state, tensors_of_names
+from spbench_workers.models.imported.state import tensors_of_names
 from spbench_workers.models.imported.tracing import Traced, traced
 
 _CLASSES = 2
@@ -130,6 +131,7 @@ def imported(
         CannotRunError: It cannot be loaded or traced, or gives no logits; all in one sentence.
     """
     module = loaded(network, arguments, seed)
+    check_copies(network, module)
     if weights is not None:
         take_weights(network, module, Path(weights))
     return as_model(traced(network, module, image))
@@ -139,11 +141,9 @@ def as_model(network: Traced, cuts: Sequence[int] | None = None) -> ImportedMode
     """Return a traced network as a model, with cuts before these operators, or wherever it can be.
 
     Raises:
-        CannotRunError: It gives no logits of images or pixels, a parameter does not learn, or its
-            ``state_dict`` cannot be kept.
+        CannotRunError: It gives no logits of images or pixels, or a parameter does not learn.
     """
     _check(network)
-    check_state(network.name, network.module)
     found = spans(network, cuts)
     layers: list[Layer] = []
     for at, span in enumerate(found):

@@ -21,6 +21,7 @@ from spbench_workers.models.imported.counterparts import (
 )
 from spbench_workers.models.imported.gathered_time import begin, end
 from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.hooks import without_hooks
 from spbench_workers.models.imported.operators import TileWay, on_gathered, ways_of
 from spbench_workers.models.imported.pieces import (
     ImportedPiece,
@@ -284,7 +285,9 @@ class _Building:
     def _counterpart(self, node: fx.Node) -> nn.Module:
         """Return the operator over tiles, with the weights that the network was loaded with."""
         network, source = self._network, node.all_input_nodes[0]
-        module = copy.deepcopy(module_of(network, node), self._memo)
+        original = module_of(network, node)
+        with without_hooks(original):
+            module = copy.deepcopy(original, self._memo)
         make = counterpart_of(network, node)
         assert make is not None, "its way is by its counterpart"
         given, result = (sides_of(network, one) for one in (source, node))

@@ -15,6 +15,7 @@ from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map
 from spbench_workers.models.imported.chance import DropByPosition
 from spbench_workers.models.imported.cuts import LayerSpan
+from spbench_workers.models.imported.hooks import without_hooks
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 
 
@@ -126,7 +127,9 @@ def copied(network: Traced, path: str, memo: dict[int, Any]) -> Any:
         path: The path of the module or tensor.
         memo: The copies of the same piece so far: a parameter of two modules stays one parameter.
     """
-    made = copy.deepcopy(attribute(network.module, path), memo)
+    found = attribute(network.module, path)
+    with without_hooks(found):
+        made = copy.deepcopy(found, memo)
     if getattr(made, "inplace", False):
         made.inplace = False  # what a layer gets belongs to the layer before
     return made

@@ -63,7 +63,7 @@ def check_state(network: str, module: nn.Module) -> None:
 
 def _pairs_in_memory(tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, str]]:
     """Yield the names of two tensors in one memory, of which one is a parameter."""
-    unique = {id(tensor): (name, tensor) for name, tensor in reversed(tensors.items())}
+    unique = {id(tensor): (name, tensor) for name, tensor in reversed(list(tensors.items()))}
     spans = [
         (tensor.data_ptr(), tensor.data_ptr() + _bytes(tensor), name, tensor)
         for name, tensor in unique.values()

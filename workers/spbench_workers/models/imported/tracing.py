@@ -21,7 +21,9 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.graph import chance_of, graph_of, where
+from spbench_workers.models.imported.hooks import check_hooks
 from spbench_workers.models.imported.loading import in_words
+from spbench_workers.models.imported.state import check_state
 
 _IMAGES = 3, 5
 """Images of the two runs that tell shapes: more than one, as batch normalisation asks for."""
@@ -102,9 +104,11 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
         image: The shape of an image.
 
     Raises:
-        CannotRunError: It cannot be traced, not for such images, or it draws random numbers that
-            ranks cannot draw alike.
+        CannotRunError: It cannot be traced, not for such images, it draws random numbers that
+            ranks cannot draw alike, or it has state or hooks that ranks cannot have.
     """
+    check_state(name, module)
+    check_hooks(name, module)
     module, graph = graph_of(name, module)
     shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
     _fold_numbers(graph, shapes)
