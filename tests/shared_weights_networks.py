@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import prune
+from torch.nn.utils import parametrizations, parametrize, prune
 
 WIDTH = 4
 CLASSES = 5
@@ -346,3 +347,180 @@ class Lost(Plain):
             self.c.register_forward_hook(lambda module, inputs, output: other(output))
         elif on == "lazy":
             self.c = nn.LazyConv2d(WIDTH, 3, padding=1)
+
+
+# Images of a batch that are mixed, or seem to be.
+
+
+class Mixed(Plain):
+    """A network that reads other images of the batch, or does not."""
+
+    count: torch.Tensor
+    mean: torch.Tensor
+    var: torch.Tensor
+
+    def __init__(self, by: str) -> None:
+        super().__init__()
+        self.by = by
+        self.gamma = nn.Parameter(torch.zeros(1))
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.register_buffer("var", torch.ones(WIDTH))
+        self.attention = nn.MultiheadAttention(WIDTH, 2)
+        self.first = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.lstm = nn.LSTM(WIDTH, WIDTH)
+        self.each = nn.InstanceNorm2d(WIDTH, affine=True, track_running_stats=True)
+        self.last = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, image: Any) -> Any:
+        made = getattr(self, f"_{self.by}")(self.features(image))
+        return self.head(made.mean((2, 3)))
+
+    # These mix.
+
+    def _function(self, maps: Any) -> Any:
+        return functional.batch_norm(maps, self.mean, self.var, training=self.training)
+
+    def _centred(self, maps: Any) -> Any:
+        return maps - maps.mean((0, 2, 3), keepdim=True)
+
+    def _mean(self, maps: Any) -> Any:
+        return maps - maps.mean(0)
+
+    def _std(self, maps: Any) -> Any:
+        return maps / (1 + maps.flatten(2).std(0).unsqueeze(-1).mean(1, keepdim=True))
+
+    def _var(self, maps: Any) -> Any:
+        var, mean = torch.var_mean(maps, dim=(0, 2, 3), keepdim=True)
+        return (maps - mean) / (var + 1).sqrt()
+
+    def _hidden(self, maps: Any) -> Any:
+        return maps + self.gamma * maps.roll(1, 0)
+
+    def _cumsum(self, maps: Any) -> Any:
+        return maps.cumsum(0)
+
+    def _flip(self, maps: Any) -> Any:
+        return maps + maps.flip(0)
+
+    def _sort(self, maps: Any) -> Any:
+        return maps + maps.sort(0)[0]
+
+    def _first_image(self, maps: Any) -> Any:
+        return maps - maps[:1]
+
+    def _index(self, maps: Any) -> Any:
+        return maps + maps[torch.zeros(1, dtype=torch.long)]
+
+    def _softmax(self, maps: Any) -> Any:
+        return maps * maps.softmax(0)
+
+    def _alike(self, maps: Any) -> Any:
+        rows = maps.mean((2, 3))
+        return maps + (torch.softmax(rows @ rows.t(), -1) @ rows)[:, :, None, None]
+
+    def _maximum(self, maps: Any) -> Any:
+        return maps / maps.max()
+
+    def _counted(self, maps: Any) -> Any:
+        return maps / maps.shape[0]
+
+    def _attention_of_images(self, maps: Any) -> Any:
+        rows = maps.flatten(2).transpose(1, 2)
+        mixed, _ = self.attention(rows, rows, rows)
+        return maps + mixed.transpose(1, 2).reshape(maps.shape)
+
+    def _lstm_of_images(self, maps: Any) -> Any:
+        rows, _ = self.lstm(maps.mean((2, 3))[:, None])
+        return maps + rows.transpose(1, 2)[..., None]
+
+    def _view(self, maps: Any) -> Any:
+        return maps.reshape(1, -1, maps.shape[2], maps.shape[3]).softmax(1).reshape(maps.shape)
+
+    def _quantile(self, maps: Any) -> Any:
+        return maps.clamp(max=maps.flatten().median())
+
+    def _clipped(self, maps: Any) -> Any:
+        return maps / (1 + torch.linalg.vector_norm(maps))
+
+    # These do not, but move statistics that are the mean over images.
+
+    def _each(self, maps: Any) -> Any:
+        return self.each(maps)
+
+    def _last(self, maps: Any) -> Any:
+        return maps * self.last(maps.mean((2, 3)))[:, :, None, None]
+
+    # These do not.
+
+    def _nothing(self, maps: Any) -> Any:
+        return maps
+
+    def _groups(self, maps: Any) -> Any:
+        parts = maps.reshape(-1, 2, maps.shape[2], maps.shape[3])
+        return (parts - parts.mean((2, 3), keepdim=True)).reshape(maps.shape)
+
+    def _windows(self, maps: Any) -> Any:
+        images, channels, rows, cols = maps.shape
+        parts = maps.reshape(images, channels, 2, rows // 2, 2, cols // 2)
+        parts = parts.permute(0, 2, 4, 3, 5, 1).reshape(images * 4, -1, channels)
+        parts = torch.softmax(parts @ parts.transpose(1, 2), -1) @ parts
+        parts = parts.reshape(images, 2, 2, rows // 2, cols // 2, channels)
+        return maps + parts.permute(0, 5, 1, 3, 2, 4).reshape(maps.shape)
+
+    def _attention_of_pixels(self, maps: Any) -> Any:
+        rows = maps.flatten(2).permute(2, 0, 1)
+        mixed, _ = self.attention(rows, rows, rows)
+        return maps + mixed.permute(1, 2, 0).reshape(maps.shape)
+
+    def _attention_batch_first(self, maps: Any) -> Any:
+        rows = maps.flatten(2).transpose(1, 2)
+        mixed, _ = self.first(rows, rows, rows)
+        return maps + mixed.transpose(1, 2).reshape(maps.shape)
+
+    def _lstm_of_rows(self, maps: Any) -> Any:
+        rows, _ = self.lstm(maps.mean(3).permute(2, 0, 1))
+        return maps + rows.permute(1, 2, 0)[..., None]
+
+    def _dynamic(self, maps: Any) -> Any:
+        images, channels, rows, cols = maps.shape
+        kernels = maps.mean((2, 3)).reshape(images * channels, 1, 1, 1)
+        joined = functional.conv2d(
+            maps.reshape(1, images * channels, rows, cols), kernels, groups=images * channels
+        )
+        return joined.reshape(maps.shape)
+
+    def _roll(self, maps: Any) -> Any:
+        return maps + maps.roll((1, 1), (2, 3)) + maps.flip(-1)
+
+    def _top(self, maps: Any) -> Any:
+        return maps * (maps >= maps.flatten(2).topk(3, -1)[0][..., -1:, None]).float()
+
+
+# Weights that are computed before each call.
+
+
+class Twice(nn.Module):
+    """A parametrization: twice the weight."""
+
+    def forward(self, weight: Any) -> Any:
+        return 2 * weight
+
+
+class Computed(Plain):
+    """A module whose weight another parameter gives."""
+
+    def __init__(self, by: str, of: str) -> None:
+        super().__init__()
+        module = self.get_submodule(of)
+        if by == "weight_norm":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                nn.utils.weight_norm(module)
+        elif by == "spectral_norm":
+            nn.utils.spectral_norm(module)
+        elif by == "pruned":
+            prune.l1_unstructured(module, "weight", amount=0.3)
+        elif by == "parametrize":
+            parametrize.register_parametrization(module, "weight", Twice())
+        else:
+            getattr(parametrizations, by.removeprefix("new_"))(module)

@@ -3,6 +3,8 @@
 A refusal comes before the first step, with the same text on every rank.
 """
 
+import re
+
 import pytest
 import torch
 
@@ -22,6 +24,7 @@ LAYOUTS = {
     "tiles": (2, {"grids": ["1x2"]}),
     "members": (2, {"members": 2}),
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2}),
+    "ends in members": (3, {"stages": 2, "members": [1, 2]}),
     "two micro-batches": (2, {"stages": 2, "micro_batches": 2}),
 }
 EVERYWHERE = [
@@ -30,10 +33,36 @@ EVERYWHERE = [
     *("TiedHeads", "TiedChannelsLast", "Hooked", "HookedTwice", "Patched"),
 ]
 """Networks that are right in all layouts."""
-CASES = [(network, layout) for network in EVERYWHERE for layout in LAYOUTS]
+SHARED = "stages", "members", "two micro-batches"
+COMPUTED = [
+    f"Computed:by={by},of={of}"
+    for by in ("weight_norm", "spectral_norm", "pruned", "parametrize", "new_weight_norm")
+    for of in ("d", "head")
+]
+MIXING = [f"Mixed:by={by}" for by in ("function", "centred", "hidden", "first_image", "alike")]
+APART = [f"Mixed:by={by}" for by in ("groups", "windows", "attention_of_pixels", "roll")]
+CASES = [
+    *((network, layout) for network in (*EVERYWHERE, *APART) for layout in LAYOUTS),
+    *((network, layout) for network in COMPUTED for layout in SHARED),
+    *((network, "tiles") for network in COMPUTED if network.endswith("head")),
+    *((network, layout) for network in MIXING for layout in ("stages", "tiles")),
+    ("UsedTwice", "stages"),
+    ("UsedTwice", "members"),
+    ("Mixed:by=function", "two micro-batches"),
+]
+REFUSED = {
+    ("Mixed:by=function", "members"): "batch_norm mixes the images of a batch, and ranks",
+    ("Mixed:by=function", "ends in members"): "batch_norm mixes the images of a batch, and ranks",
+    ("Mixed:by=centred", "two micro-batches"): "mean mixes the images of a batch, and micro-batch",
+    ("Computed:by=new_weight_norm,of=d", "tiles"): "d computes its weights from parametrizations",
+    ("UsedTwice", "tiles"): "d is used twice, which cannot be over tiles",
+}
 OFTEN = {
     *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
     *(("TiedConvs", "tiles"), ("TiedNorms", "tiles and a stage"), ("TiedFunction", "stages")),
+    *(("Computed:by=weight_norm,of=d", "stages"), ("Computed:by=spectral_norm,of=d", "members")),
+    *(("Mixed:by=function", "stages"), ("Mixed:by=centred", "tiles"), ("UsedTwice", "stages")),
+    *(("Mixed:by=windows", "members"), ("Mixed:by=function", "two micro-batches")),
     *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
 }
 """Those of every run; the others are long tests."""
@@ -41,10 +70,12 @@ OFTEN = {
 
 def case_of(network, layout):
     ranks, words = LAYOUTS[layout]
+    name, _, arguments = network.partition(":")
     return {
         "ranks": ranks,
         "networks": "shared_weights_networks",
-        "network": network,
+        "network": name,
+        "arguments": dict(each.split("=") for each in arguments.split(",") if each),
         "words": WORDS | words,
     }
 
@@ -100,6 +131,14 @@ def test_losses_and_every_name_of_the_state_are_those_of_plain_torch(said, netwo
     assert list(saved) == list(state)
     for name, tensor in state.items():
         torch.testing.assert_close(saved[name].double(), tensor.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("network", "layout"), REFUSED)
+def test_a_layout_that_cannot_be_is_refused_alike_on_every_rank(said, network, layout):
+    _, answers = said[network, layout]
+    (error,) = {answer["error"] for answer in answers}
+    assert REFUSED[network, layout] in error
+    assert re.search(r"shared_weights_networks.py:\d+: ", error)
 
 
 @pytest.mark.parametrize(("network", "layout"), [("TwoNames", "tiles")])

@@ -22,6 +22,7 @@ from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.models.parts import Map
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.model import as_model
 from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.checkpoints import users_weights
@@ -167,6 +168,7 @@ class ParallelNetwork:
             recompute=recompute,
         )
         plan = _with_maps(plan, comm.rank, asked=balance is not None)
+        check_layout(model, self.layout, plan.balance, Batching(len(plan.batches)))
         if stages > 1 and (found := chosen_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
         self.verified: str | None = None

@@ -2,10 +2,10 @@
 
     mpirun -n 6 python -m mpi4py train_own.py CASES.json RESULTS.json
 
-A case is ``{"ranks", "network", "words", "wrong"}``, with ``networks``, the module of the network,
-where that is not `own_networks`. An answer has the losses of some steps, the shapes of a rank's
-logits, what was saved, and whether the module and the generators of random numbers were left as
-they were; or the error of a rank that is wrong on purpose.
+A case is ``{"ranks", "network", "words", "wrong"}``. It may have ``networks``, the module of the
+network if that is not `own_networks`, and ``arguments`` of the network. An answer has the losses of
+some steps, the shapes of a rank's logits, what was saved, and whether the module and the generators
+of random numbers were left as they were; or the error of a rank that is wrong on purpose.
 """
 
 import importlib
@@ -55,7 +55,7 @@ def too_many(step, images, box):
 def network_of(case, seed):
     torch.manual_seed(seed)
     networks = importlib.import_module(case.get("networks", "own_networks"))
-    return getattr(networks, case["network"])()
+    return getattr(networks, case["network"])(**case.get("arguments", {}))
 
 
 def stale(engine, each_entry=against_module.each_entry):

@@ -4,12 +4,42 @@ import pytest
 import torch
 
 import shared_weights_networks
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_reference
+from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.layouts import Batching, check_layout
+from spbench_workers.models.imported.mixing import mixing_operators
 from spbench_workers.models.imported.model import imported
 
 IMAGE = Map(3, 24, 36)
+STAGES, TILES = model_layout(2, []), model_layout(1, [Grid(1, 2)])
+TILES_AND_A_STAGE = model_layout(2, [Grid(2, 2)])
+MEMBERS = model_layout(1, [], members=2)
+MIXING = {
+    "function": "batch_norm",
+    "var": "var_mean",
+    "hidden": "roll",
+    "first_image": "getitem",
+    "index": "getitem",
+    "alike": "t",
+    "maximum": "max",
+    "counted": "truediv",
+    "attention_of_images": "attention",
+    "lstm_of_images": "lstm",
+    "view": "reshape",
+    "quantile": "flatten",
+    "clipped": "linalg_vector_norm",
+    "centred": "mean",
+} | {name: name for name in ("mean", "std", "cumsum", "flip", "sort", "softmax")}
+APART = [
+    *("nothing", "groups", "windows", "attention_of_pixels", "attention_batch_first"),
+    *("lstm_of_rows", "dynamic", "roll", "top"),
+]
+BY_HOOK = "weight_norm", "spectral_norm", "pruned"
+BY_PARAMETRIZATION = "parametrize", "new_weight_norm", "new_spectral_norm", "new_orthogonal"
 
 
 def network_of(name, weights=None, image=IMAGE, **arguments):
@@ -87,3 +117,97 @@ def test_tracing_leaves_hooks_where_they_are():
     assert "forward" not in vars(module.c)
     pieces = [layer.piece.module() for layer in model.layers]
     assert not any(part._forward_hooks for piece in pieces for part in piece.modules())
+
+
+@pytest.mark.parametrize(("by", "target"), MIXING.items())
+def test_operators_that_mix_images_are_found(by, target):
+    found = mixing_operators(network_of("Mixed", by=by).network)
+    assert [where(mixing.node).split(": ")[-1] for mixing in found] == [target]
+    assert [mixing.normalises for mixing in found] == [by == "function"]
+
+
+@pytest.mark.parametrize("by", APART)
+def test_operators_that_keep_images_apart_are_not(by):
+    assert mixing_operators(network_of("Mixed", by=by).network) == []
+
+
+def test_functional_batch_normalisation_mixes_in_training_alone():
+    network = network_of("Mixed", by="function").network
+    assert mixing_operators(network, training=False) == []
+
+
+def test_the_search_for_mixing_changes_nothing_of_the_network():
+    module = (network := network_of("Mixed", by="function").network).module
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    mixing_operators(network)
+    assert torch.equal(torch.rand(1), wanted)
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
+
+
+@pytest.mark.parametrize(
+    ("layout", "batching", "by", "says"),
+    [
+        (MEMBERS, Batching(), "function", r"py:\d+: batch_norm mixes .* and ranks that share them"),
+        (MEMBERS, Batching(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
+        (STAGES, Batching(2), "hidden", r"py:\d+: roll mixes .* and micro-batches .*; take parts"),
+        (STAGES, Batching(2), "function", None),
+        (STAGES, Batching(), "hidden", None),
+        (TILES, Batching(), "function", None),
+        (MEMBERS, Batching(training=False), "function", None),
+        (model_layout(1, [], replicas=2), Batching(), "hidden", None),
+        (model_layout(1, [], replicas=2), Batching(together=True), "hidden", "roll mixes"),
+    ],
+)
+def test_mixing_is_refused_where_a_batch_is_parted(layout, batching, by, says):
+    check = (network_of("Mixed", by=by), layout, None, batching)
+    if says is None:
+        check_layout(*check)
+        return
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(*check)
+
+
+def test_an_instance_normalisation_that_tracks_its_images_is_refused_over_members():
+    model = network_of("Mixed", by="each")
+    check_layout(model, STAGES, None, Batching(2))
+    with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
+        check_layout(model, MEMBERS, None, Batching())
+
+
+def test_a_batch_normalisation_of_vectors_is_refused_over_members_before_the_launch():
+    with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
+        check_layout(network_of("Mixed", by="last"), MEMBERS, None, Batching())
+
+
+@pytest.mark.parametrize("by", [*BY_HOOK, *BY_PARAMETRIZATION])
+def test_computed_weights_are_refused_over_tiles(by):
+    model = network_of("Computed", by=by, of="d")
+    layers = len(model.layers)
+    check_layout(model, STAGES, None, Batching())
+    check_layout(model, MEMBERS, None, Batching())
+    # Before the layer with the module tiles may be.
+    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), Batching())
+    says = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(model, TILES, None, Batching())
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), Batching())
+    check_layout(network_of("Computed", by=by, of="head"), TILES, None, Batching())
+
+
+@pytest.mark.parametrize("by", ["pruned", "new_weight_norm"])
+def test_a_batch_normalisation_of_computed_weights_is_refused_over_members(by):
+    model = network_of("Computed", by=by, of="bn")
+    with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
+        check_layout(model, MEMBERS, None, Batching())
+
+
+def test_a_module_that_is_used_twice_is_refused_over_tiles_before_the_launch():
+    model = network_of("UsedTwice")
+    check_layout(model, MEMBERS, None, Batching())
+    with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
+        check_layout(model, TILES, None, Batching())

@@ -97,11 +97,11 @@ def take_weights(network: str, module: nn.Module, path: Path) -> None:
             told = f"{name} of shape {shapes[0]}, the network's is {shapes[1]}"
             raise CannotRunError(f"network {network}: weights {path} has {told}")
     for same in names_in_state(module).values():
-        for other in same[1:]:
-            if not torch.equal(found[same[0]], found[other]):
+        for name in same[1:]:
+            if not torch.equal(found[same[0]], found[name]):
                 raise CannotRunError(
                     f"network {network}: weights {path} has other values for {same[0]} than for "
-                    f"{other}, which are one tensor of the network; save it from a trained network"
+                    f"{name}, which are one tensor of the network; save it from a trained network"
                 )
     module.load_state_dict(found)
 

@@ -41,6 +41,8 @@ from spbench_workers.spatial.tiling import Tiling
 
 _RELUS = (functional.relu, torch.relu, "relu")
 """A ReLU's functions, and the method of tensors."""
+_PLAIN_NAMES = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
+"""The parameters and buffers of modules that have counterparts."""
 
 
 def over_tiles(piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> fx.GraphModule:
@@ -291,6 +293,8 @@ class _Building:
         make = counterpart_of(network, node)
         assert make is not None, "its way is by its counterpart"
         given, result = (sides_of(network, one) for one in (source, node))
+        if module is not None:
+            self._check_plain(node, module)
         try:
             made = make(Making(module, given, result, self._tiling_of(source), self._norm_of))
         except ValueError as error:
@@ -301,6 +305,24 @@ class _Building:
                 # The same one that other operators of this piece have, where it is tied.
                 made.register_parameter(name, parameter)
         return made
+
+    def _check_plain(self, node: fx.Node, module: nn.Module) -> None:
+        """Check that a module's weights are parameters of the names that its class has.
+
+        Raises:
+            CannotRunError: They are computed before each call, as by ``weight_norm``.
+        """
+        others = [name for name in module.state_dict() if name not in _PLAIN_NAMES]
+        replaced = getattr(module, "affine", False) and getattr(module, "weight", None) is None
+        if not others and not replaced:
+            return
+        what = f"computes its weights from {others[0]}" if others else "has no weight"
+        raise CannotRunError(
+            f"network {self._network.name}: {where(node)} {what}, which cannot be "
+            "over tiles; take scheme lp, end the stages in tiles before it, by balance, or make it "
+            "plain by torch's remove_parametrizations, remove_weight_norm, remove_spectral_norm or "
+            "prune.remove"
+        )
 
     def _tiling_of(self, node: fx.Node) -> Tiling:
         height, width = sides_of(self._network, node)

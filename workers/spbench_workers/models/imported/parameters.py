@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.parameters import Params
-from spbench_core.layout.balance import check_stages
+from spbench_core.layout.balance import Balance, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.layers import Flow
@@ -12,6 +12,7 @@ from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.model import ImportedModel, imported
 from spbench_workers.models.imported.over_tiles import gathered
 
@@ -21,8 +22,8 @@ def network_of(params: Params, seed: int) -> ImportedModel:
 
     Raises:
         CannotRunError: It cannot be imported, is not for this task, has fewer layers than there are
-            stages, none in whose maps a stage of tiles can end, or with ``strict`` an operator that
-            is not there over tiles.
+            stages, none in whose maps a stage of tiles can end, an operator that cannot be in such
+            a layout, or with ``strict`` one that is not there over tiles.
     """
     image = Map(CHANNELS, *parse_pair(params["image_size"]))
     arguments = params["network_args"] or {}
@@ -34,6 +35,7 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
     _check_ends(model, layout)
+    check_layout(model, layout, _balance_of(params, layout, model), _batching_of(params, layout))
     missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
     if missing and params["strict"]:
         raise CannotRunError(
@@ -41,6 +43,23 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             "and it is computed on gathered maps"
         )
     return model
+
+
+def _balance_of(params: Params, layout: ModelLayout, model: ImportedModel) -> Balance | None:
+    """Return the layers of each stage, if the parameters name them."""
+    try:
+        return read_balance(params.get("balance") or "", len(layout.stages), len(model.layers))
+    except ValueError:  # what is wrong in it is reported by the launch
+        return None
+
+
+def _batching_of(params: Params, layout: ModelLayout) -> Batching:
+    micro_batches = (params.get("parts") or 1) * (params.get("times") or 1)
+    return Batching(
+        micro_batches * len(layout.directions),
+        together=params.get("sync_batchnorm") == "replicas",
+        training=not params.get("enable_evaluation"),
+    )
 
 
 def _check_ends(model: ImportedModel, layout: ModelLayout) -> None:

@@ -70,6 +70,18 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
     return joins_channels(node, axes, sides)
 
 
+def works_by_value(node: fx.Node, module: nn.Module | None) -> bool:
+    """Return whether a node works value by value on tensors of one shape, or of one side's length.
+
+    Args:
+        node: The node.
+        module: The module that it calls, if it does.
+    """
+    if module is not None:
+        return isinstance(module, _MODULES) and not isinstance(module, nn.Softmax2d)
+    return node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS)
+
+
 def is_along_last(module: nn.Module | None) -> bool:
     """Return whether a module with parameters works along the last axis alone."""
     if isinstance(module, nn.LayerNorm):

@@ -21,7 +21,7 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.graph import chance_of, graph_of, where
-from spbench_workers.models.imported.hooks import check_hooks
+from spbench_workers.models.imported.hooks import check_hooks, compute_weights
 from spbench_workers.models.imported.loading import in_words
 from spbench_workers.models.imported.state import check_state
 
@@ -171,6 +171,7 @@ def _shapes(
         ) from error
     finally:
         quiet.disabled = False
+        compute_weights(module)
         module.train(was)
     return run.made
 

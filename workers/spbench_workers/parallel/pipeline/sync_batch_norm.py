@@ -11,8 +11,8 @@ from torch import nn
 
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map, NetworkPiece
-from spbench_workers.errors import CannotRunError
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
+from spbench_workers.models.imported.layouts import check_usual
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, summed
 from spbench_workers.spatial.tiling import Tiling
@@ -138,7 +138,7 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     Raises:
         CannotRunError: It is not one of images, with weights and running statistics.
     """
-    _check_usual(name, module)
+    check_usual(name, module)
     assert isinstance(module, nn.BatchNorm2d), "others are refused"
     made = SyncBatchNorm2d(module.num_features, comm=comm)
     made.eps, made.momentum = module.eps, module.momentum
@@ -146,21 +146,6 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     # The same parameters, where other operators of the stage have them too.
     made.weight, made.bias = module.weight, module.bias
     return made
-
-
-def _check_usual(name: str, module: nn.Module) -> None:
-    """Refuse another batch norm than that of images with weights and running statistics.
-
-    Raises:
-        CannotRunError: It is another one.
-    """
-    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
-    if not usual or getattr(module, "momentum", None) is None:
-        raise CannotRunError(
-            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
-            "with weights, running statistics and a momentum; take local_DP 1, and no "
-            "sync_batchnorm"
-        )
 
 
 @dataclass(frozen=True)
@@ -177,7 +162,7 @@ class SyncSpatialBuilder(SpatialBuilder):
         return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
-        _check_usual("a batch normalisation", module)
+        check_usual("a batch normalisation", module)
         made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
         made.eps, made.momentum = module.eps, module.momentum
         return made

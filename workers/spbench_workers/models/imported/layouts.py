@@ -1,0 +1,170 @@
+"""What a layout of ranks asks of an imported network, checked before any rank computes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.stages import ModelLayout, Stage
+from spbench_core.layout.tiles import Grid
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.mixing import Mixing, mixing_operators
+from spbench_workers.models.imported.model import ImportedLayer, ImportedModel
+from spbench_workers.models.imported.over_tiles import over_tiles
+from spbench_workers.spatial.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How the images of a step are shared out.
+
+    Attributes:
+        micro_batches: The number of micro-batches of a step.
+        together: Whether batch normalisation goes over all replicas.
+        training: Whether the model is trained.
+    """
+
+    micro_batches: int = 1
+    together: bool = False
+    training: bool = True
+
+
+def check_layout(
+    model: ImportedModel,
+    layout: ModelLayout,
+    balance: Sequence[int] | None,
+    batching: Batching,
+) -> None:
+    """Check that a layout computes what the network computes on one process.
+
+    Args:
+        model: The network.
+        layout: The layout of ranks.
+        balance: The layers of each stage; None: not known yet.
+        batching: How images are shared out.
+
+    Raises:
+        CannotRunError: It does not; with the line of the operator that is why.
+    """
+    for grid in dict.fromkeys(stage.grid for stage in layout.stages if stage.spatial):
+        chosen = {stage for stage in layout.stages if stage.grid == grid}
+        _check_tiles(model, grid, _layers(model, layout, balance, chosen))
+    members = {stage for stage in layout.stages if stage.members > 1}
+    shared = _layers(model, layout, balance, members)
+    replicas = batching.together and layout.replicas > 1
+    everywhere = range(len(model.layers))
+    _check_norms(model, everywhere if replicas else shared)
+    _check_mixing(model, everywhere if replicas else shared, batching)
+
+
+def _layers(
+    model: ImportedModel,
+    layout: ModelLayout,
+    balance: Sequence[int] | None,
+    chosen: Collection[Stage],
+) -> Collection[int]:
+    """Return the layers of all stages of a kind, as far as they are known.
+
+    If the balance is not, they are those of all stages or of the first and the last one.
+    """
+    stages, count = layout.stages, len(model.layers)
+    if balance is not None:
+        ranges = zip(stages, layer_ranges(balance), strict=True)
+        return {layer for stage, span in ranges if stage in chosen for layer in range(*span)}
+    if all(stage in chosen for stage in stages):
+        return range(count)
+    ends = {0: stages[0], count - 1: stages[-1]}
+    return {layer for layer, stage in ends.items() if stage in chosen}
+
+
+def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> None:
+    """Build layers for a rank of a grid without its neighbours: what cannot be raises."""
+    ranks: Any = SimpleNamespace(rank=0, size=grid.size)
+    image = model.network.image
+    tiling = Tiling.of_grid(ranks, grid, image.height, image.width)
+    for index in sorted(layers):
+        layer = model.layers[index]
+        assert isinstance(layer, ImportedLayer), "there are no others"
+        over_tiles(layer.piece, tiling, _norm_like)
+
+
+def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+    words = module.eps, module.momentum, module.affine, module.track_running_stats
+    return nn.BatchNorm2d(module.num_features, *words)
+
+
+def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
+    """Refuse normalisations that ranks cannot compute over each other's images."""
+    for node in _nodes(model, layers):
+        module = model.network.called(node)
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            check_usual(f"network {model.name}: {where(node)}", module)
+        if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+            raise CannotRunError(
+                f"network {model.name}: {where(node)} keeps the mean of its images' statistics, "
+                "and ranks have some of the images; take track_running_stats=False, or local_DP 1"
+            )
+
+
+def _check_mixing(model: ImportedModel, shared: Collection[int], batching: Batching) -> None:
+    """Refuse operators that mix images which ranks or micro-batches part."""
+    if not shared and batching.micro_batches == 1:
+        return
+    nodes = set(_nodes(model, shared))
+    for mixing in mixing_operators(model.network, training=batching.training):
+        among_ranks = mixing.node in nodes
+        # A micro-batch is normalised by itself, as by nn.BatchNorm2d.
+        if among_ranks or (batching.micro_batches > 1 and not mixing.normalises):
+            raise CannotRunError(_mixed(model, mixing, among_ranks=among_ranks))
+
+
+def _mixed(model: ImportedModel, mixing: Mixing, *, among_ranks: bool) -> str:
+    parts = "ranks that share them" if among_ranks else "micro-batches"
+    remedy = "take parts (micro_batches) 1"
+    if among_ranks:
+        remedy = "take local_DP (members) 1, and no sync_batchnorm"
+    other = "nn.BatchNorm2d, which ranks compute together"
+    remedy += f", or {other if mixing.normalises else 'compute each image by itself'}"
+    return (
+        f"network {model.name}: {where(mixing.node)} mixes the images of a batch, and {parts} have "
+        f"some of them each; {remedy}"
+    )
+
+
+def _nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
+    found = []
+    for index in sorted(layers):
+        layer = model.layers[index]
+        assert isinstance(layer, ImportedLayer), "there are no others"
+        found += [each.node for each in layer.piece.operators]
+    return found
+
+
+def check_usual(name: str, module: nn.Module) -> None:
+    """Refuse another batch norm than that of images with weights and running statistics.
+
+    Raises:
+        CannotRunError: It is another one.
+    """
+    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
+    if not usual or getattr(module, "momentum", None) is None:
+        raise CannotRunError(
+            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
+            "with weights, running statistics and a momentum; take local_DP (members) 1, and no "
+            "sync_batchnorm"
+        )
+    others = [key for key in module.state_dict() if key not in _NAMES_OF_NORM]
+    if others:
+        raise CannotRunError(
+            f"{name}: computes its weights from {others[0]}, which ranks that share images cannot; "
+            "take local_DP 1, or make it plain by torch's remove_parametrizations"
+        )
+
+
+_NAMES_OF_NORM = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
