@@ -4,6 +4,7 @@ A refusal comes before the first step, with the same text on every rank.
 """
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ RANKS = 5
 WHOLE = Box((0, train_own.SIZE[0]), (0, train_own.SIZE[1]))
 RATE = 0.1
 WORDS = {"batch_size": 4, "learning_rate": RATE, "precision": "fp64"}
-LAYOUTS = {
+LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "stages": (2, {"stages": 2}),
     "tiles": (2, {"grids": ["1x2"]}),
     "members": (2, {"members": 2}),

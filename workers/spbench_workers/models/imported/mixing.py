@@ -151,10 +151,11 @@ class _Comparison:
         return _in_parts(made[0]) if exempt else made
 
     def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
-        args, kwargs = (
-            fx.map_arg(words, lambda one: self._values[one][index])
-            for words in (node.args, node.kwargs)
-        )
+        def value_of(source: fx.Node) -> Any:
+            return self._values[source][index]
+
+        args: Any = fx.map_arg(node.args, value_of)
+        kwargs: Any = fx.map_arg(node.kwargs, value_of)
         called = self._network.called(node)
         if isinstance(called, nn.SyncBatchNorm):
             return functional.batch_norm(args[0], None, None, called.weight, called.bias, True)
