@@ -525,3 +525,67 @@ class Computed(Plain):
             parametrize.register_parametrization(module, "weight", Twice())
         else:
             getattr(parametrizations, by.removeprefix("new_"))(module)
+
+
+# Sizes of images, which are known before.
+
+
+class Asks(Plain):
+    """A network that asks for sizes or for values."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, image: Any) -> Any:
+        made = getattr(self, f"_{self.by}")(self.features(image))
+        return self.head(made.mean((2, 3)))
+
+    def _remainder(self, maps: Any) -> Any:
+        if maps.shape[3] % 8 != 0:
+            maps = functional.pad(maps, (0, 8 - maps.shape[3] % 8))
+        return maps.square()
+
+    def _integer(self, maps: Any) -> Any:
+        size = int(maps.shape[2] / 2), maps.size(3) // 3
+        return functional.interpolate(maps, size=size, mode="bilinear").square()
+
+    def _length(self, maps: Any) -> Any:
+        return maps.square() if len(maps.shape) == maps.ndim == maps.dim() == 4 else maps
+
+    def _loop(self, maps: Any) -> Any:
+        rows = [maps[:, :, row : row + 1] * (1 + row) for row in range(maps.shape[2])]
+        return torch.cat(rows, 2)
+
+    def _unpacked(self, maps: Any) -> Any:
+        images, channels, *sides = maps.shape
+        parts = maps.reshape(images, 2, channels // 2, *sides)
+        return parts.transpose(1, 2).reshape(-1, channels, *maps.shape[2:]).square()
+
+    def _coordinates(self, maps: Any) -> Any:
+        rows = torch.linspace(-1, 1, maps.shape[2])[:, None]
+        cols = torch.arange(maps.shape[3]) / maps.shape[3]
+        return maps * rows + maps * cols
+
+    def _same_shape(self, maps: Any) -> Any:
+        other = torch.tanh(maps)
+        return maps + other if maps.shape == other.shape else maps
+
+    def _expanded(self, maps: Any) -> Any:
+        ones = torch.ones(1, WIDTH, 1, 1).expand(maps.shape)
+        return maps.square() + ones.to(maps.dtype) + torch.zeros(list(maps.shape))
+
+    def _scaled(self, maps: Any) -> Any:
+        images, _, rows, cols = maps.size()
+        return (maps.flatten(2).sum(-1) / (rows * cols)).view(images, -1, 1, 1) * maps
+
+    # These are not known.
+
+    def _value(self, maps: Any) -> Any:
+        return maps if maps.mean() > 0 else -maps
+
+    def _number(self, maps: Any) -> Any:
+        return maps * float(maps.max())
+
+    def _count(self, maps: Any) -> Any:
+        return maps if maps.shape[0] > 1 else -maps

@@ -41,9 +41,16 @@ COMPUTED = [
     for of in ("d", "head")
 ]
 MIXING = [f"Mixed:by={by}" for by in ("function", "centred", "hidden", "first_image", "alike")]
+SIZED = [
+    f"Asks:by={by}"
+    for by in (
+        *("remainder", "integer", "length", "loop", "unpacked", "coordinates", "same_shape"),
+        *("expanded", "scaled"),
+    )
+]
 APART = [f"Mixed:by={by}" for by in ("groups", "windows", "attention_of_pixels", "roll")]
 CASES = [
-    *((network, layout) for network in (*EVERYWHERE, *APART) for layout in LAYOUTS),
+    *((network, layout) for network in (*EVERYWHERE, *APART, *SIZED) for layout in LAYOUTS),
     *((network, layout) for network in COMPUTED for layout in SHARED),
     *((network, "tiles") for network in COMPUTED if network.endswith("head")),
     *((network, layout) for network in MIXING for layout in ("stages", "tiles")),
@@ -64,6 +71,8 @@ OFTEN = {
     *(("Computed:by=weight_norm,of=d", "stages"), ("Computed:by=spectral_norm,of=d", "members")),
     *(("Mixed:by=function", "stages"), ("Mixed:by=centred", "tiles"), ("UsedTwice", "stages")),
     *(("Mixed:by=windows", "members"), ("Mixed:by=function", "two micro-batches")),
+    *(("Asks:by=remainder", "tiles"), ("Asks:by=integer", "tiles and a stage")),
+    *(("Asks:by=coordinates", "tiles"), ("Asks:by=unpacked", "members")),
     *(("Hooked", "stages"), ("Hooked", "tiles"), ("Hooked", "members"), ("Patched", "tiles")),
 }
 """Those of every run; the others are long tests."""

@@ -67,7 +67,7 @@ def test_channels_may_be_last_or_in_groups():
         TileWay.TILES: ["norms_0", "wide_1", "narrow_0", "slope"],
         TileWay.PIXELS: ["permute", "drop", "softmax", "path", "layer_norm", "transpose", "mean"],
         TileWay.GROUPS: ["view", "view_1"],
-        TileWay.NUMBER: ["getattr_2"],
+        TileWay.NUMBER: ["size_1"],
     }
     for way, several in wanted.items():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)

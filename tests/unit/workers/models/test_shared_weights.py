@@ -8,7 +8,8 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.build import build_reference
+from spbench_workers.models.build import build_reference, build_stage
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.mixing import mixing_operators
@@ -211,3 +212,32 @@ def test_a_module_that_is_used_twice_is_refused_over_tiles_before_the_launch():
     check_layout(model, MEMBERS, None, Batching())
     with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
         check_layout(model, TILES, None, Batching())
+
+
+SIZED = [
+    *("remainder", "integer", "length", "loop", "unpacked", "coordinates", "same_shape"),
+    *("expanded", "scaled"),
+]
+
+
+@pytest.mark.parametrize("by", SIZED)
+def test_sizes_of_images_are_known_and_the_number_of_images_is_not(by):
+    model = network_of("Asks", by=by)
+    whole = build_reference(model, seed=0, device="cpu")
+    stage = build_stage(model, 0, len(model.layers), DenseBuilder(), seed=0, dtype=torch.float64)
+    for count in (2, 7):
+        images = torch.randn(count, *IMAGE.shape, dtype=torch.float64)
+        torch.testing.assert_close(stage(images), whole(images), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("by", ["value", "number", "count"])
+def test_values_and_the_number_of_images_are_not_known(by):
+    with pytest.raises(CannotRunError, match="asks for numbers that are not known before"):
+        network_of("Asks", by=by)
+
+
+def test_other_operators_at_another_size_are_refused():
+    model = network_of("Asks", by="remainder")
+    assert model.resized(12, 18).network.image == Map(3, 12, 18)
+    with pytest.raises(CannotRunError, match="it has other operators for images of 24x40"):
+        model.resized(24, 40)

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.chance import Chance
-from spbench_workers.models.imported.hooks import has_own_forward, is_hooked, replaced_forward
+from spbench_workers.models.imported.hooks import has_own_forward
 from spbench_workers.models.imported.loading import in_words, is_users, place_of, short
+from spbench_workers.models.imported.tracer import SizedTracer
 
 _DICT_KEY = "out"
 """The output of models that return several under names."""
@@ -50,7 +52,7 @@ _IN_PLACE = {
 }
 
 
-def graph_of(name: str, module: nn.Module) -> tuple[nn.Module, fx.Graph]:
+def graph_of(name: str, module: nn.Module, image: Map) -> tuple[nn.Module, fx.Graph]:
     """Return a network's graph, alike in training and evaluation, without in-place steps.
 
     With it comes the module that has the graph's constants: a shallow copy.
@@ -59,7 +61,7 @@ def graph_of(name: str, module: nn.Module) -> tuple[nn.Module, fx.Graph]:
     for training in (False, True):
         own = copy.copy(module)
         try:
-            found.append(_Tracer().trace(own.train(training)))
+            found.append(_Tracer(image).trace(own.train(training)))
         except Exception as error:  # whatever its code does with symbols
             raise CannotRunError(
                 f"network {name}: {place_of(error)}the forward pass cannot be traced, as it asks "
@@ -96,31 +98,17 @@ def _function_name(target: Any) -> str:
     return str(getattr(target, "__name__", target))
 
 
-class _Tracer(fx.Tracer):
-    """A tracer that keeps the lines of the user's code, and modules of chance whole.
+class _Tracer(SizedTracer):
+    """A tracer that keeps the lines of the user's code, and modules of chance whole."""
 
-    Forward hooks become operators around the call of their module.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, image: Map) -> None:
+        super().__init__(image)
         self.record_stack_traces = True
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if has_own_forward(m):
             return False
         return is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
-
-    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        path = self.path_of_module(m)
-        if not (is_hooked(m) and self.is_leaf_module(m, path)):
-            return super().call_module(m, forward, args, kwargs)
-
-        def call_alone(*args: Any, **kwargs: Any) -> Any:
-            return self.create_proxy("call_module", path, args, kwargs)
-
-        with replaced_forward(m, call_alone):
-            return forward(*args, **kwargs)
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:

@@ -23,7 +23,7 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.hooks import is_hooked
 from spbench_workers.models.imported.pointwise import argument, works_by_value
-from spbench_workers.models.imported.tracing import Traced, traced
+from spbench_workers.models.imported.tracing import Traced, targets_of, traced
 
 _PARTS = (0, 2), (2, 5)
 """The images of both parts; batch normalisation of vectors needs two at least."""
@@ -92,13 +92,9 @@ def _smaller(network: Traced) -> Traced:
             small = traced(network.name, network.module, Map(channels, height, width))
         except CannotRunError:
             continue
-        if _targets(small) == _targets(network):
+        if targets_of(small) == targets_of(network):
             return small
     return network
-
-
-def _targets(network: Traced) -> list[tuple[str, str]]:
-    return [(node.op, str(node.target)) for node in network.graph.nodes]
 
 
 class _Comparison:

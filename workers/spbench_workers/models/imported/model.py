@@ -20,7 +20,7 @@ from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.pieces import ImportedPiece, map_of
 from spbench_workers.models.imported.state import tensors_of_names
-from spbench_workers.models.imported.tracing import Traced, traced
+from spbench_workers.models.imported.tracing import Traced, targets_of, traced
 
 _CLASSES = 2
 """The fewest classes between which a loss can tell."""
@@ -84,6 +84,10 @@ class ImportedModel(Model):
         """
         image = Map(self.image.channels, height, width)
         network = traced(self.network.name, self.network.module, image)
+        if targets_of(network) != targets_of(self.network):
+            raise CannotRunError(
+                f"network {self.name}: it has other operators for images of {height}x{width}"
+            )
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
         return as_model(network, cuts[1:])
 

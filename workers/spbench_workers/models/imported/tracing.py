@@ -109,7 +109,7 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
     """
     check_state(name, module)
     check_hooks(name, module)
-    module, graph = graph_of(name, module)
+    module, graph = graph_of(name, module, image)
     shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
     _fold_numbers(graph, shapes)
     operators: list[Operator] = []
@@ -126,6 +126,11 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
                 raise CannotRunError(f"network {name}: {where(node)} drops what is of no one image")
             operators.append(Operator(node, shape, multiply_adds, number, value))
     return Traced(name, module, graph, image, tuple(operators), chances)
+
+
+def targets_of(network: Traced) -> list[tuple[str, str]]:
+    """Return what each node of a network calls, which may depend on the size of images."""
+    return [(node.op, str(node.target)) for node in network.graph.nodes]
 
 
 @dataclass(frozen=True, slots=True)
