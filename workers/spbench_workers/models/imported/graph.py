@@ -17,10 +17,11 @@ from torch import fx, nn
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.advice import modes_message, refuse_extra, tracing_error
 from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.hooks import has_own_forward
-from spbench_workers.models.imported.loading import in_words, is_users, place_of, short
-from spbench_workers.models.imported.tracer import SizedTracer
+from spbench_workers.models.imported.loading import is_installed, is_users, short
+from spbench_workers.models.imported.tracer import SizedTracer, defaults_of, erase_defaults
 
 _DICT_KEY = "out"
 """The output of models that return several under names."""
@@ -59,20 +60,15 @@ def graph_of(name: str, module: nn.Module, image: Map) -> tuple[nn.Module, fx.Gr
     """
     found = []
     for training in (False, True):
-        own = copy.copy(module)
+        own, tracer = copy.copy(module), _Tracer(image)
         try:
-            found.append(_Tracer(image).trace(own.train(training)))
+            found.append(tracer.trace(own.train(training), defaults_of(own)))
         except Exception as error:  # whatever its code does with symbols
-            raise CannotRunError(
-                f"network {name}: {place_of(error)}the forward pass cannot be traced, as it asks "
-                f"for numbers that are not known before ({in_words(error)}); write it without that"
-            ) from error
+            raise tracing_error(name, error, tracer.calling, image) from error
+        erase_defaults(found[-1])
     evaluated, graph = found
     if len(evaluated.nodes) != len(graph.nodes):
-        raise CannotRunError(
-            f"network {name}: its forward pass has other operators in training than in evaluation; "
-            "leave out auxiliary outputs, by network_args"
-        )
+        raise CannotRunError(_other_operators(name, evaluated, graph))
     for one, other in zip(list(evaluated.nodes), list(graph.nodes), strict=True):
         if not _ask_mode(graph, one, other):
             raise CannotRunError(
@@ -88,10 +84,20 @@ def graph_of(name: str, module: nn.Module, image: Map) -> tuple[nn.Module, fx.Gr
 
 
 def where(node: fx.Node) -> str:
-    """Return the user's line of an operator, ``file:line``, and the operator; or that alone."""
+    """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
+
+    Of a library's operator it is the line that calls it, with the path of its module.
+    """
     lines = [found for found in _LINE.finditer(node.stack_trace or "") if is_users(found["file"])]
     what = str(node.target) if node.op != "call_function" else _function_name(node.target)
-    return f"{short(lines[-1]['file'])}:{lines[-1]['line']}: {what}" if lines else what
+    if not lines:
+        return what
+    places = [f"{short(found['file'])}:{found['line']}" for found in lines]
+    if not is_installed(lines[-1]["file"]):
+        return f"{places[-1]}: {what}"
+    own = [at for found, at in zip(lines, places, strict=True) if not is_installed(found["file"])]
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
 
 
 def _function_name(target: Any) -> str:
@@ -149,6 +155,19 @@ def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
     return trained
 
 
+def _other_operators(name: str, evaluated: fx.Graph, graph: fx.Graph) -> str:
+    """Return the message of a graph that is another one in training."""
+    pairs = zip(evaluated.nodes, graph.nodes, strict=False)
+    one, other = next(pair for pair in pairs if not _is_alike(*pair))
+    ends = [list(each.nodes)[-1].args[0] for each in (evaluated, graph)]
+    outputs_differ = not all(isinstance(end, fx.Node) for end in ends)
+    return modes_message(name, where(one), where(other), outputs_differ=outputs_differ)
+
+
+def _is_alike(one: fx.Node, other: fx.Node) -> bool:
+    return (one.op, one.target) == (other.op, other.target)
+
+
 def _take_one_output(name: str, graph: fx.Graph) -> None:
     """Make a network's output one tensor: of several under names that named ``out``."""
     (end,) = (node for node in graph.nodes if node.op == "output")
@@ -163,7 +182,7 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     for node in inputs[1:]:
         if node.users or not node.args:
-            raise CannotRunError(f"network {name}: it takes {node.target} beside images")
+            raise refuse_extra(name, str(node.target))
         graph.erase_node(node)
 
 

@@ -51,7 +51,8 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
             made = called_by_name(network, arguments)
         except Exception as error:  # it is the user's own code
             raise CannotRunError(
-                f"network {network}: {place_of(error)}{in_words(error)}{_advice(error)}"
+                f"network {network}: {place_of(error)}{in_words(error)}{_cause(error)}"
+                f"{_advice(_root_of(error))}"
             ) from error
         finally:
             random.setstate(state)
@@ -112,6 +113,18 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {told[0]}"
 
 
+def _root_of(error: BaseException) -> BaseException:
+    """Return the error that an error came from, over all that lie between."""
+    above = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error if above is None else _root_of(above)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first cause of an error in brackets; empty if it has none."""
+    root = _root_of(error)
+    return "" if root is error else f" (caused by {in_words(root)})"
+
+
 def _advice(error: BaseException) -> str:
     """Return what to do about an error whose text does not say it; empty if nothing is known."""
     missing = re.match(r"operator (\w+)::\w+ does not exist", str(error))
@@ -134,6 +147,11 @@ def is_users(file: str) -> bool:
     if file.startswith((*_PACKAGES, "<")):
         return False
     return not file.startswith(_STDLIB) or file.removeprefix(_STDLIB).startswith(_INSTALLED)
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a file is of an installed package, and not of the user's own code."""
+    return any(folder in file for folder in _INSTALLED)
 
 
 def short(file: str) -> str:

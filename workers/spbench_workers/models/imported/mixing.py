@@ -89,12 +89,16 @@ def _smaller(network: Traced) -> Traced:
         sizes.append([side // 2 for side in sizes[-1]])
     for height, width in reversed(sizes[1:]):
         try:
-            small = traced(network.name, network.module, Map(channels, height, width))
+            small = _traced(network, Map(channels, height, width))
         except CannotRunError:
             continue
         if targets_of(small) == targets_of(network):
             return small
     return network
+
+
+def _traced(network: Traced, image: Map) -> Traced:
+    return traced(network.name, network.module, image, advises=False)
 
 
 class _Comparison:

@@ -83,7 +83,7 @@ class ImportedModel(Model):
             CannotRunError: It cannot take such images.
         """
         image = Map(self.image.channels, height, width)
-        network = traced(self.network.name, self.network.module, image)
+        network = traced(self.network.name, self.network.module, image, advises=False)
         if targets_of(network) != targets_of(self.network):
             raise CannotRunError(
                 f"network {self.name}: it has other operators for images of {height}x{width}"

@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.counterparts import (
     Making,
@@ -32,7 +33,7 @@ from spbench_workers.models.imported.pieces import (
     with_shape,
 )
 from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
-from spbench_workers.models.imported.tracing import Operator, Traced, attribute
+from spbench_workers.models.imported.tracing import Operator, Traced, attribute, targets_of, traced
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.operator import TiledWindow
@@ -330,10 +331,31 @@ class _Building:
         if height < grid.rows or width < grid.cols:
             raise CannotRunError(
                 f"network {self._network.name}: {where(node)} has {height}x{width} pixels, too few "
-                f"for a grid of {grid}; take a larger image_size, fewer tiles, or end the stages "
-                "in tiles before it, by balance"
+                f"for a grid of {grid}{_remedy_of_tiles(self._network, node, grid)}, or end the "
+                "stages in tiles before it, by balance"
             )
         return self._tiling.resized(height, width)
+
+
+def _remedy_of_tiles(network: Traced, node: fx.Node, grid: Grid) -> str:
+    """Return what to do about a map of too few pixels: no image makes some maps larger."""
+    usual = "; take a larger image_size, fewer tiles"
+    channels, height, width = network.image.shape
+    image = Map(channels, 2 * height, 2 * width)
+    try:
+        larger = traced(network.name, network.module, image, advises=False)
+    except CannotRunError:
+        return usual
+    if targets_of(larger) != targets_of(network):
+        return usual
+    twin = larger.operators[network.places[node]].node if network.places[node] >= 0 else node
+    shape = larger.shapes[twin]
+    for axis, parts, ways in zip(
+        pixel_axes(network)[node], (grid.rows, grid.cols), ("columns", "rows"), strict=True
+    ):
+        if network.shapes[node][axis] == shape[axis] < parts:
+            return f" at any image_size; take scheme lp, or tiles in {ways} alone"
+    return usual
 
 
 def _pair(value: Any) -> tuple[int, int]:

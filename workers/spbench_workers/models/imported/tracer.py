@@ -6,6 +6,7 @@ for them. The number of images stays a symbol.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from typing import Any
 
@@ -200,3 +201,31 @@ def _attribute(module: nn.Module, path: str) -> Any:
     for word in path.split("."):
         found = getattr(found, word)
     return found
+
+
+def defaults_of(module: nn.Module) -> dict[str, Any]:
+    """Return the arguments of a forward pass that have a default, by name, but for tensors."""
+    _, *others = inspect.signature(module.forward).parameters.values() or [None]
+    return {
+        each.name: each.default
+        for each in others
+        if each is not None
+        and each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        and (each.default is None or isinstance(each.default, bool | int | float))
+    }
+
+
+def erase_defaults(graph: fx.Graph) -> None:
+    """Erase the placeholders of arguments with a default, and what compares them with it."""
+    _, *others = [node for node in graph.nodes if node.op == "placeholder"] or [None]
+    for node in others:
+        checks = [node]
+        for check in checks:
+            checks += check.users
+        if all(check is node or _compares(check) for check in checks):
+            for check in reversed(checks):
+                graph.erase_node(check)
+
+
+def _compares(node: fx.Node) -> bool:
+    return node.target in (torch._assert, operator.eq, fx._symbolic_trace._assert_is_none)

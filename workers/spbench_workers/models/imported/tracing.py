@@ -7,9 +7,9 @@ image.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,12 +19,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.advice import ImageSizeError, size_message, size_remedy
 from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.graph import chance_of, graph_of, where
 from spbench_workers.models.imported.hooks import check_hooks, compute_weights
-from spbench_workers.models.imported.loading import in_words
 from spbench_workers.models.imported.state import check_state
 
+Takes = Callable[[Map], bool] | None
+"""Returns whether a network takes images of a shape; None: nobody asks."""
 _IMAGES = 3, 5
 """Images of the two runs that tell shapes: more than one, as batch normalisation asks for."""
 
@@ -95,13 +97,14 @@ class Traced:
         return name not in dict(self.module.get_submodule(folder).named_buffers(recurse=False))
 
 
-def traced(name: str, module: nn.Module, image: Map) -> Traced:
+def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) -> Traced:
     """Trace a network.
 
     Args:
         name: Its name in errors.
         module: The network.
         image: The shape of an image.
+        advises: Whether an error names a size of images that the network takes.
 
     Raises:
         CannotRunError: It cannot be traced, not for such images, it draws random numbers that
@@ -109,8 +112,14 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
     """
     check_state(name, module)
     check_hooks(name, module)
-    module, graph = graph_of(name, module, image)
-    shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
+    takes = partial(_takes, name, module) if advises else None
+    try:
+        module, graph = graph_of(name, module, image)
+    except ImageSizeError as error:
+        if takes is None:
+            raise
+        raise CannotRunError(f"{error}; {size_remedy(image, takes)}") from error.__cause__
+    shapes = [_shapes(name, module, graph, image, count, takes) for count in _IMAGES]
     _fold_numbers(graph, shapes)
     operators: list[Operator] = []
     chances: dict[fx.Node, Chance] = {}
@@ -158,8 +167,17 @@ class _Shapes(fx.Interpreter):
         return value
 
 
+def _takes(name: str, module: nn.Module, image: Map) -> bool:
+    """Return whether a network takes images of a shape."""
+    try:
+        traced(name, module, image, advises=False)
+    except CannotRunError:
+        return False
+    return True
+
+
 def _shapes(
-    name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int
+    name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int, takes: Takes
 ) -> dict[fx.Node, _Made]:
     run, was = _Shapes(module, graph), module.training
     module.eval()  # so that no running statistics move
@@ -170,10 +188,10 @@ def _shapes(
             run.run(torch.empty(images, *image.shape))
     except Exception as error:  # whatever an operator says of such shapes
         at = "" if run.at is None else f"{where(run.at)}: "
-        raise CannotRunError(
-            f"network {name}: {at}it cannot take images of {image.height}x{image.width} "
-            f"({in_words(error.__cause__ or error)}); take another image_size"
-        ) from error
+        failed = None
+        if run.at is not None and run.at.op == "call_module":
+            failed = module.get_submodule(str(run.at.target))
+        raise CannotRunError(size_message(name, at, error, image, failed, takes)) from error
     finally:
         quiet.disabled = False
         compute_weights(module)

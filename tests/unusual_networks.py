@@ -1,0 +1,182 @@
+"""Networks that are refused, each for a cause of its own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Rows(nn.Module):
+    """A network of sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv1d(3, 4, 3, padding=1), nn.Linear(4, 5)
+
+    def forward(self, rows: Any) -> Any:
+        return self.head(self.conv(rows).mean(-1))
+
+
+class Volumes(nn.Module):
+    """A network of volumes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv3d(3, 4, 3, padding=1), nn.BatchNorm3d(4))
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, volumes: Any) -> Any:
+        return self.head(self.stem(volumes).mean((2, 3, 4)))
+
+
+class Channels(nn.Module):
+    """A network for images of some channels."""
+
+    def __init__(self, channels: int, in_function: bool = False) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(channels, 4, 3, padding=1), nn.Linear(4, 5)
+        self.in_function = in_function
+
+    def forward(self, image: Any) -> Any:
+        if self.in_function:
+            image = functional.conv2d(image, self.conv.weight, padding=1)
+        else:
+            image = self.conv(image)
+        return self.head(image.mean((2, 3)))
+
+
+class Sized(nn.Module):
+    """A network for images of 64x64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 8, 8), nn.Linear(4 * 64, 5)
+
+    def forward(self, image: Any) -> Any:
+        return self.head(self.conv(image).flatten(1))
+
+
+class Unlike(nn.Module):
+    """A network that can take no images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(7, 5)
+
+    def forward(self, image: Any) -> Any:
+        return self.head(self.conv(image).mean((2, 3)))
+
+
+class Optional(nn.Module):
+    """A network with arguments that have defaults."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
+
+    def forward(
+        self, image: Any, mask: Any = None, scale: float = 2.0, deep: bool = False, **words: Any
+    ) -> Any:
+        made = self.conv(image) * scale
+        if mask is not None:
+            made = made * mask
+        if deep:
+            made = made + 1
+        return self.head(made.mean((2, 3)))
+
+
+class Needs(Optional):
+    """A network that needs a mask."""
+
+    def forward(self, image: Any, mask: Any) -> Any:  # type: ignore[override]
+        return self.head((self.conv(image) * mask).mean((2, 3)))
+
+
+class Cached(nn.Module):
+    """A network that keeps something in evaluation, and no auxiliary output."""
+
+    def __init__(self, by: str = "cache") -> None:
+        super().__init__()
+        self.by, self.bias = by, nn.Parameter(torch.ones(4))
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
+        self.other, self.kept = nn.Linear(4, 5), dict[str, Any]()
+
+    def _bias(self) -> Any:
+        if self.training:
+            return self.bias * 1.0
+        if "bias" not in self.kept:
+            self.kept["bias"] = self.bias
+        return self.kept["bias"]
+
+    def forward(self, image: Any) -> Any:
+        made = self.conv(image).mean((2, 3))
+        if self.by == "cache":
+            return self.head(made + self._bias())
+        if not self.training:
+            return (self.head(made) + self.other(made)) / 2
+        return self.head(made), self.other(made)
+
+
+class Strips(nn.Module):
+    """A network whose maps have one column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.across = (
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.Conv2d(4, 4, (3, 1), padding=(1, 0)),
+        )
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, image: Any) -> Any:
+        made = self.conv(image)
+        made = made * torch.sigmoid(self.across(made.mean(3, keepdim=True)))
+        return self.head(made.mean((2, 3)))
+
+
+class Wrapped(nn.Module):
+    """A network of one's own around one of a library."""
+
+    def __init__(self, inner: str) -> None:
+        super().__init__()
+        self.encoder = getattr(importlib.import_module("library_of_networks"), inner)()
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, image: Any) -> Any:
+        made = self.encoder(image)
+        return self.head(made.mean((2, 3)))
+
+
+def missing() -> nn.Module:
+    """Fail as libraries do whose own import fails."""
+    try:
+        raise RuntimeError("operator torchvision::nms does not exist")
+    except RuntimeError as error:
+        raise ModuleNotFoundError(
+            "Could not import module 'ResNetForImageClassification'. Are this object's "
+            "requirements defined correctly?"
+        ) from error
+
+
+def missing_within() -> nn.Module:
+    """Fail while another error is handled."""
+    try:
+        raise ImportError("libcudart.so.12: cannot open shared object file")
+    except ImportError:
+        raise RuntimeError("the backend is not there\nsee the log")  # noqa: B904
+
+
+class Replaced(Wrapped):
+    """A network whose library's block has a forward of one's own."""
+
+    def __init__(self, inner: str) -> None:
+        super().__init__(inner)
+        vars(self.encoder[1])["forward"] = _clamp
+
+
+def _clamp(maps: Any) -> Any:
+    return maps.clamp(max=10)
