@@ -84,7 +84,8 @@ class DropPath(nn.Module):
         if not self.training:
             return maps
         keep = 1.0 - self.drop_prob
-        kept = maps.new_empty((maps.shape[0],) + (1,) * (maps.ndim - 1)).bernoulli_(keep)
+        images = 1 if self.mode == "batch" else maps.shape[0]
+        kept = maps.new_empty((images,) + (1,) * (maps.ndim - 1)).bernoulli_(keep)
         return maps * kept.div_(keep)
 
 

@@ -67,7 +67,9 @@ def tracing_error(
 def _asks_for_numbers(error: Exception) -> bool:
     """Return whether an error comes from a symbol in the place of a number."""
     told = str(error)
-    return isinstance(error, fx.proxy.TraceError) or "Proxy" in told or "symbolic" in told
+    return isinstance(error, fx.proxy.TraceError) or any(
+        word in told for word in ("Proxy", "Symbol", "symbolic")
+    )
 
 
 def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -99,15 +101,17 @@ def _code_of(error: BaseException) -> str:
     return f"`{line}` " if line else "it "
 
 
-def size_message(
-    network: str,
-    place: str,
-    error: BaseException,
-    image: Map,
-    module: nn.Module | None,
-    takes: Callable[[Map], bool] | None,
-) -> str:
-    """Return the message of a network whose operators do not take an image.
+def called_module(root: nn.Module, node: fx.Node | None) -> nn.Module | None:
+    """Return the module that a node calls, if it calls one."""
+    if node is None or node.op != "call_module":
+        return None
+    return root.get_submodule(str(node.target))
+
+
+def size_error(
+    network: str, place: str, error: BaseException, image: Map, module: nn.Module | None
+) -> CannotRunError:
+    """Return the error of a network whose operators do not take an image.
 
     Args:
         network: The network's name.
@@ -115,23 +119,24 @@ def size_message(
         error: Its error.
         image: The shape of the image.
         module: The module that failed, if one did.
-        takes: Returns whether the network takes images of another shape; None: it is not asked.
+
+    Returns:
+        An `ImageSizeError` if images of another size may help.
     """
-    told = in_words(error.__cause__ or error)
+    cause = in_words(error.__cause__ or error)
     if isinstance(module, _OF_OTHER_DATA):
-        return (
+        return CannotRunError(
             f"network {network}: {place}{type(module).__name__} is of sequences or volumes, and "
             f"images have two sides and {image.channels} channels; take a network of 2-D images"
         )
-    found = _CHANNELS.search(told)
+    found = _CHANNELS.search(cause)
     if found is not None and int(found["given"]) == image.channels:
-        return (
+        return CannotRunError(
             f"network {network}: {place}it takes {found['wanted']} channels, and images have "
             f"{image.channels}; let it take {image.channels}, by network_args"
         )
-    here = f"it cannot take images of {image.height}x{image.width} ({told})"
-    remedy = "" if takes is None else f"; {size_remedy(image, takes)}"
-    return f"network {network}: {place}{here}{remedy}"
+    here = f"it cannot take images of {image.height}x{image.width} ({cause})"
+    return ImageSizeError(f"network {network}: {place}{here}")
 
 
 def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
@@ -183,8 +188,8 @@ def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ:
     if outputs_differ:
         remedy = "leave out auxiliary outputs, by network_args"
     return (
-        f"network {network}: its forward pass has other operators in training than in evaluation, "
-        f"first {trained}, where evaluation has {evaluated}; {remedy}"
+        f"network {network}: {trained}: the forward pass has other operators in training than in "
+        f"evaluation, which has {evaluated} there; {remedy}"
     )
 
 

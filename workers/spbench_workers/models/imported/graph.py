@@ -7,80 +7,258 @@ arguments that are ``self.training``.
 
 from __future__ import annotations
 
-import copy
-import operator
 import re
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn import functional
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.advice import modes_message, refuse_extra, tracing_error
+from spbench_workers.models.imported.advice import modes_message, refuse_extra
 from spbench_workers.models.imported.chance import Chance
-from spbench_workers.models.imported.hooks import has_own_forward
-from spbench_workers.models.imported.loading import is_installed, is_users, short
-from spbench_workers.models.imported.tracer import SizedTracer, defaults_of, erase_defaults
+from spbench_workers.models.imported.copies import copy_structure, is_compiled
+from spbench_workers.models.imported.drops import drop_rule, dropped_unit
+from spbench_workers.models.imported.loading import (
+    in_words,
+    is_installed,
+    is_users,
+    place_of,
+    short,
+)
+from spbench_workers.models.imported.recording import record
+from spbench_workers.models.imported.writes import (
+    check_gradients,
+    count_forward,
+    make_new_tensors,
+    observe,
+    take_counters,
+)
 
 _DICT_KEY = "out"
 """The output of models that return several under names."""
 _MODE = "training"
 """The attribute that every module has of its own."""
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_UNITS = {
-    "Dropout": "value",
-    "Dropout2d": "channel",
-    "StochasticDepth": "image",
-    "DropPath": "image",
-    "dropout": "value",
-    "dropout2d": "channel",
-    "stochastic_depth": "image",
-    "drop_path": "image",
+_UNITS: dict[Any, str] = {
+    functional.dropout: "value",
+    torch.dropout: "value",
+    functional.dropout2d: "channel",
 }
-"""Classes and functions of chance that ranks can draw, with what they drop: see `Chance`."""
-_CHANCE = "Dropout", "StochasticDepth", "DropPath", "DropBlock", "RReLU", "FractionalMaxPool"
-_CHANCE_FUNCTIONS = "dropout", "stochastic_depth", "rand", "drop_path", "bernoulli"
-_OTHER_FUNCTIONS = frozenset(
-    ("rrelu", "rrelu_", "gumbel_softmax", "multinomial", "normal", "normal_", "poisson")
-)
-"""Functions that draw, whose names are parts of others'."""
-_IN_PLACE = {
-    operator.iadd: operator.add,
-    operator.imul: operator.mul,
-    operator.isub: operator.sub,
-    operator.itruediv: operator.truediv,
-}
+"""torch's functions of chance that ranks can draw, with what they drop: see `Chance`."""
 
 
-def graph_of(name: str, module: nn.Module, image: Map) -> tuple[nn.Module, fx.Graph]:
+def graph_of(
+    name: str, module: nn.Module, image: Map
+) -> tuple[nn.Module, fx.Graph, frozenset[fx.Node]]:
     """Return a network's graph, alike in training and evaluation, without in-place steps.
 
-    With it comes the module that has the graph's constants: a shallow copy.
+    With it come a copy of the module, which shares its parameters and has the graph's constants,
+    and the operators that draw random numbers. The module itself stays as it is.
     """
-    found = []
-    for training in (False, True):
-        own, tracer = copy.copy(module), _Tracer(image)
-        try:
-            found.append(tracer.trace(own.train(training), defaults_of(own)))
-        except Exception as error:  # whatever its code does with symbols
-            raise tracing_error(name, error, tracer.calling, image) from error
-        erase_defaults(found[-1])
-    evaluated, graph = found
-    if len(evaluated.nodes) != len(graph.nodes):
-        raise CannotRunError(_other_operators(name, evaluated, graph))
-    for one, other in zip(list(evaluated.nodes), list(graph.nodes), strict=True):
-        if not _ask_mode(graph, one, other):
-            raise CannotRunError(
-                f"network {name}: {where(other)} is another one in evaluation: the forward pass "
-                "asks self.training, which a graph cannot; take a module that does so by itself"
-            )
+    _check_root(name, module)
+    modes = {child: child.training for child in module.modules() if is_compiled(child)}
+    try:
+        scratch = copy_structure(name, module)
+        evaluated, fixed = _record(name, scratch, image, training=False)
+        scratch = copy_structure(name, module)
+        graph, constants = _record(name, scratch, image, training=True)
+        again, others = _record(name, scratch, image, training=True, again=True)
+    finally:
+        for child, mode in modes.items():
+            child.training = mode  # copies share what is compiled
+    _check_buffers(name, module, scratch)
+    _check_repeated(name, graph, again, constants, others)
+    own = copy_structure(name, module).train()
+    for path, value in constants.items():
+        if "." not in path and not hasattr(own, path):
+            setattr(own, path, value)
+    _take_counters(name, own, evaluated, graph)
+    _merge(name, own, image, (evaluated, graph), (fixed, constants))
     _take_one_output(name, graph)
-    _leave_memory_alone(name, graph)
+    seen = [observe(name, own, graph, image, where, training=mode) for mode in (False, True)]
+    draws = frozenset(seen[0].draws | seen[1].draws)
+    make_new_tensors(name, graph, seen, where)
+    check_gradients(name, graph, own, seen[1], where)
     for node in reversed(graph.nodes):
-        if node.op not in ("placeholder", "output") and not node.users:
+        kept = node.op in ("placeholder", "output") or node.target is count_forward
+        if not kept and not node.users:
             graph.erase_node(node)
-    return own, graph
+    return own, graph, draws
+
+
+def _check_root(name: str, module: nn.Module) -> None:
+    """Refuse what tracing a module's own forward would leave out."""
+    if is_compiled(module):
+        raise CannotRunError(
+            f"network {name}: it is compiled (torch.jit or torch.compile); take the module as it "
+            "was before"
+        )
+
+
+def _record(
+    name: str, module: nn.Module, image: Map, *, training: bool, again: bool = False
+) -> tuple[fx.Graph, dict[str, Any]]:
+    """Return a graph and its constants by path."""
+    try:
+        graph = record(name, module, image, training=training)
+    except CannotRunError as error:
+        if again and error.__cause__ is not None:
+            place, cause = place_of(error.__cause__), in_words(error.__cause__)
+            raise CannotRunError(f"network {name}: {place}{_AGAIN} ({cause})") from error.__cause__
+        raise
+    owned = {path for path, _ in module.named_parameters(remove_duplicate=False)}
+    owned |= {path for path, _ in module.named_buffers(remove_duplicate=False)}
+    paths = {str(node.target) for node in graph.nodes if node.op == "get_attr"} - owned
+    constants = {path: attribute(module, path) for path in paths}
+    return graph, {path: _copied(value) for path, value in constants.items()}
+
+
+_AGAIN = (
+    "the forward pass is another one in a second call: it keeps values from one call to the next, "
+    "or draws random numbers; let each call depend on its input only"
+)
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def attribute(module: nn.Module, path: str) -> Any:
+    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
+    found: Any = module
+    for word in path.split("."):
+        found = getattr(found, word)
+    return found
+
+
+def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
+    """Refuse a forward pass that has changed the buffers of a copy, or has made others."""
+    before = dict(module.named_buffers(remove_duplicate=False))
+    after = dict(traced.named_buffers(remove_duplicate=False))
+    changed = sorted(before.keys() ^ after.keys())
+    changed += [path for path in before if path in after and not _equal(before[path], after[path])]
+    if changed:
+        raise CannotRunError(
+            f"network {name}: the forward pass changes {changed[0]}, which ranks cannot have "
+            "alike; leave it out, or change it in the training script"
+        )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        same = one.shape == other.shape and one.dtype == other.dtype
+        return same and bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
+    return one is other or repr(one) == repr(other)
+
+
+def _check_repeated(
+    name: str,
+    graph: fx.Graph,
+    again: fx.Graph,
+    constants: Mapping[str, Any],
+    others: Mapping[str, Any],
+) -> None:
+    """Refuse a forward pass that is another one when it is called again."""
+    for (node, text), (other, other_text) in zip(_texts(graph), _texts(again), strict=False):
+        if node.op == other.op == "get_attr" and node.target in constants:
+            same = other.target in others and _equal(
+                constants[str(node.target)], others[str(other.target)]
+            )
+        else:
+            same = text == other_text
+        if not same:
+            raise CannotRunError(f"network {name}: {where(_first_user(node))}: {_AGAIN}")
+    if len(graph.nodes) != len(again.nodes):
+        raise CannotRunError(f"network {name}: {_AGAIN}")
+
+
+def _texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
+    """Yield nodes with what they compute, which does not depend on the names of nodes."""
+    numbers = {node: f"%{number}" for number, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        target = node.target if node.op != "call_function" else where(node)
+        arguments = fx.node.map_arg((node.args, dict(node.kwargs)), numbers.__getitem__)
+        yield node, f"{node.op} {target} {arguments}"
+
+
+def _first_user(node: fx.Node) -> fx.Node:
+    return next(iter(node.users), node) if node.op == "get_attr" else node
+
+
+def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.Graph) -> None:
+    """Let operators that count forward passes do so on each rank, in the modes that count."""
+    always = take_counters(name, module, evaluated, where)
+    for key, node in take_counters(name, module, graph, where).items():
+        (path, number), source = key, node.all_input_nodes[0]
+        with graph.inserting_before(node):
+            buffer = graph.get_attr(path) if source.op != "get_attr" else source
+            mode = graph.get_attr(_MODE)
+            graph.call_function(count_forward, (buffer, mode, number))
+        graph.erase_node(node)
+    for key, node in always.items():
+        raise CannotRunError(
+            f"network {name}: {where(node)} changes {key[0]} in evaluation too; let it "
+            "count in training only"
+        )
+
+
+def _merge(
+    name: str,
+    module: nn.Module,
+    image: Map,
+    graphs: tuple[fx.Graph, fx.Graph],
+    constants: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> None:
+    """Let operators of the graph of training whose arguments follow the mode ask for it.
+
+    Args:
+        name: The network's name in errors.
+        module: The network, with the constants of training.
+        image: The shape of an image.
+        graphs: The graphs of evaluation and of training.
+        constants: Their constants.
+    """
+    evaluated, graph = graphs
+    counting = [node for node in graph.nodes if node.target is count_forward]
+    added = {*counting, *(one for node in counting for one in node.all_input_nodes)}
+    pairs = zip(
+        list(evaluated.nodes), [node for node in graph.nodes if node not in added], strict=False
+    )
+    same_length = len(evaluated.nodes) == len(graph.nodes) - len(added)
+    for one, other in pairs:
+        if not _ask_mode(graph, one, other) or not _same_constant(one, other, constants):
+            if not same_length:
+                _refuse_draws(name, module, graph, image)
+                places = where(_first_user(one)), where(_first_user(other))
+                differ = not all(isinstance(_output(each), fx.Node) for each in graphs)
+                raise CannotRunError(modes_message(name, *places, outputs_differ=differ))
+            raise CannotRunError(
+                f"network {name}: {where(_first_user(other))} is another one in evaluation: the "
+                "forward pass asks self.training, which a graph cannot; take a module that does so "
+                "by itself"
+            )
+
+
+def _output(graph: fx.Graph) -> Any:
+    return next(iter(reversed(graph.nodes))).args[0]
+
+
+def _same_constant(
+    one: fx.Node, other: fx.Node, constants: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> bool:
+    if one.op != "get_attr" or one.target not in constants[0]:
+        return True
+    path = str(one.target)
+    return path in constants[1] and _equal(constants[0][path], constants[1][path])
+
+
+def _refuse_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
+    """Refuse operators that draw, which are often those that evaluation has not."""
+    for node in observe(name, module, graph, image, where, training=True).draws:
+        chance_of(name, module, node, 0, {node})
 
 
 def where(node: fx.Node) -> str:
@@ -102,19 +280,6 @@ def where(node: fx.Node) -> str:
 
 def _function_name(target: Any) -> str:
     return str(getattr(target, "__name__", target))
-
-
-class _Tracer(SizedTracer):
-    """A tracer that keeps the lines of the user's code, and modules of chance whole."""
-
-    def __init__(self, image: Map) -> None:
-        super().__init__(image)
-        self.record_stack_traces = True
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if has_own_forward(m):
-            return False
-        return is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
@@ -155,19 +320,6 @@ def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
     return trained
 
 
-def _other_operators(name: str, evaluated: fx.Graph, graph: fx.Graph) -> str:
-    """Return the message of a graph that is another one in training."""
-    pairs = zip(evaluated.nodes, graph.nodes, strict=False)
-    one, other = next(pair for pair in pairs if not _is_alike(*pair))
-    ends = [list(each.nodes)[-1].args[0] for each in (evaluated, graph)]
-    outputs_differ = not all(isinstance(end, fx.Node) for end in ends)
-    return modes_message(name, where(one), where(other), outputs_differ=outputs_differ)
-
-
-def _is_alike(one: fx.Node, other: fx.Node) -> bool:
-    return (one.op, one.target) == (other.op, other.target)
-
-
 def _take_one_output(name: str, graph: fx.Graph) -> None:
     """Make a network's output one tensor: of several under names that named ``out``."""
     (end,) = (node for node in graph.nodes if node.op == "output")
@@ -186,41 +338,9 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
         graph.erase_node(node)
 
 
-def _leave_memory_alone(name: str, graph: fx.Graph) -> None:
-    """Replace operators that write into their input by those that make a new tensor.
-
-    What a layer gets belongs to the layer before. Whoever reads the input later reads the new one.
-    """
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _IN_PLACE:
-            node.target = _IN_PLACE[node.target]
-        elif node.op == "call_method" and _writes(node.target):
-            node.target = node.target[:-1]
-            if not hasattr(torch.Tensor, node.target):
-                raise CannotRunError(
-                    f"network {name}: {where(node)}_ writes into its input; make a new tensor"
-                )
-        elif node.kwargs.get("inplace"):
-            node.kwargs = {**node.kwargs, "inplace": False}
-        else:
-            continue
-        _read_instead(graph, node)
-
-
-def _writes(method: Any) -> bool:
-    return str(method).endswith("_") and not str(method).endswith("__")
-
-
-def _read_instead(graph: fx.Graph, node: fx.Node) -> None:
-    """Let operators after an in-place one that read its input read its output."""
-    if not (node.args and isinstance(node.args[0], fx.Node)):
-        return
-    written, nodes = node.args[0], list(graph.nodes)
-    later = set(nodes[nodes.index(node) + 1 :])
-    written.replace_all_uses_with(node, delete_user_cb=lambda user: user in later)
-
-
-def chance_of(name: str, module: nn.Module, node: fx.Node, index: int) -> Chance | None:
+def chance_of(
+    name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
+) -> Chance | None:
     """Return what a node drops in training; None where it draws nothing.
 
     Args:
@@ -228,72 +348,57 @@ def chance_of(name: str, module: nn.Module, node: fx.Node, index: int) -> Chance
         module: The network.
         node: The node.
         index: Its number among those that draw.
+        draws: The nodes that draw random numbers.
 
     Raises:
         CannotRunError: It draws random numbers that cannot be drawn by position.
     """
-    found = _draws(module, node)
-    if found is None:
+    if node not in draws:
         return None
-    word, share, mode = found
-    if share == 0:
-        return None
-    if word not in _UNITS or share is None or not 0 < share < 1 or mode == "batch":
+    unit, share = _drop_at(module, node)
+    if unit is None or share is None or not 0 < share < 1:
         raise CannotRunError(
             f"network {name}: {where(node)} draws random numbers in training, and ranks draw "
             "others than one process; give network_args that make its share 0, as {dropout: 0}"
         )
-    return Chance(index, share, _UNITS[word])
+    return Chance(index, share, unit)
 
 
-def _draws(module: nn.Module, node: fx.Node) -> tuple[str, float | None, Any] | None:
-    """Return the word of what draws at a node, its share where it is known, and its mode."""
+def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
+    """Return the unit and the share that a node drops, where they are known."""
     if node.op == "call_module":
-        called = module.get_submodule(str(node.target))
-        if is_of_chance(called):
-            return type(called).__name__, _share(called), getattr(called, "mode", None)
-        inner = [share for one in called.modules() if (share := _inner_share(one))]
-        return (f"what is in {type(called).__name__}", inner[0], None) if inner else None
-    word = _function_name(node.target)
-    if not node.op.startswith("call"):
-        return None
-    draws = word in _OTHER_FUNCTIONS or any(one in word for one in _CHANCE_FUNCTIONS)
-    if node.op == "call_method" or not draws:
-        return (word, None, None) if draws or _drops_within(node, word) else None
-    words: dict[str, Any] = dict(zip(("p", "mode"), node.args[1:], strict=False))
+        rule = drop_rule(module.get_submodule(str(node.target)))
+        return (rule.unit, rule.share) if rule is not None else (None, None)
+    if node.op != "call_function":
+        return None, None
+    words: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
     words |= node.kwargs
-    share = words.get("p", words.get("drop_prob", 0.5))
-    always = word in ("dropout", "dropout2d") and not _asks_mode(node)
-    known = isinstance(share, float | int) and not always
-    return word, float(share) if known else None, words.get("mode")
+    if node.target in _UNITS:
+        share, training = words.get("p", 0.5), words.get("training", words.get("train", True))
+        known = isinstance(share, float | int) and _is_mode(training)
+        return _UNITS[node.target], float(share) if known else None
+    return _drop_of_function(node)
 
 
-def _drops_within(node: fx.Node, word: str) -> bool:
-    """Return whether a function is given a share to drop, as attention is; or what may be one."""
-    named = [value for name, value in node.kwargs.items() if "dropout" in name]
-    if word == "scaled_dot_product_attention":
-        named += node.args[4:5]
-    return any(value not in (0, False, None) for value in named)
+def _drop_of_function(node: fx.Node) -> tuple[str | None, float | None]:
+    """Return what a user's own function drops, by what it does in training."""
+
+    def call(values: torch.Tensor) -> Any:
+        def chosen(one: fx.Node) -> Any:
+            return values if one is node.args[0] else True
+
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), chosen)
+        function: Any = node.target
+        return function(*args, **kwargs)
+
+    numbers = [one for one in (*node.args, *node.kwargs.values()) if type(one) is float]
+    modes = [one for one in node.all_input_nodes if one is not node.args[0]]
+    if not modes or not all(_is_mode(one) for one in modes):
+        return None, None
+    units = ((dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
+    return next(((unit, number) for unit, number in units if unit is not None), (None, None))
 
 
-def _asks_mode(node: fx.Node) -> bool:
-    """Return whether one of torch's dropouts draws in training alone."""
-    training = node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
-    return training is False or (isinstance(training, fx.Node) and training.target == _MODE)
-
-
-def is_of_chance(module: nn.Module) -> bool:
-    """Return whether a module draws random numbers in training, by the names that are in use."""
-    return any(word in type(module).__name__ for word in _CHANCE)
-
-
-def _inner_share(module: nn.Module) -> float:
-    """Return the share that a module within one of torch's own drops; attention has a number."""
-    found = _share(module) if is_of_chance(module) else getattr(module, "dropout", 0.0)
-    return float(found) if isinstance(found, float | int) else 0.0
-
-
-def _share(module: nn.Module) -> float:
-    """Return the share of numbers that a module of chance drops, by the names that are in use."""
-    found: float = getattr(module, "p", None) or getattr(module, "drop_prob", None) or 0.0
-    return found
+def _is_mode(value: Any) -> bool:
+    """Return whether an argument is False in evaluation and True in training."""
+    return value is False or (isinstance(value, fx.Node) and value.target == _MODE)

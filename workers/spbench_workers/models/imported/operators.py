@@ -171,8 +171,13 @@ def _is_mean(network: Traced, node: fx.Node) -> bool:
     if node.op == "call_function" and node.target is functional.adaptive_avg_pool2d:
         return _is_one(words_of(node, ("output_size",)).get("output_size"))
     if node.target in ("mean", torch.mean):
-        axes = words_of(node, ("dim",)).get("dim")
-        if isinstance(axes, Sequence) and all(isinstance(axis, int) for axis in axes):
+        words = words_of(node, ("dim", "keepdim"))
+        axes = words.get("dim")
+        if (
+            words.get("dtype") is None
+            and isinstance(axes, Sequence)
+            and all(isinstance(axis, int) for axis in axes)
+        ):
             return sorted(axis % 4 for axis in axes if isinstance(axis, int)) == [*_PIXEL_AXES]
     return False
 

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_workers.models.imported.graph import is_of_chance
+from spbench_workers.models.imported.drops import drop_rule
 
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""
@@ -40,6 +40,8 @@ _METHODS = frozenset(
 )
 _SOFTMAX = functional.softmax, functional.log_softmax, torch.softmax, torch.log_softmax
 _OVER_CHANNELS = torch.mean, torch.sum, torch.amax, torch.amin, torch.cumsum, torch.std
+_KEEPDIM_PLACE = {torch.std: 3, "std": 3}
+"""The position of ``keepdim`` where another argument is before it; else 2."""
 _ALONG_LAST = functional.layer_norm, functional.linear
 _CUTS = torch.chunk, torch.split, "chunk", "split"
 
@@ -57,7 +59,7 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
         return _is_other(module.dim, axes, sides)
     if module is not None:
         # What is of chance, and draws, is asked about before: this drops nothing.
-        return isinstance(module, _MODULES) or is_of_chance(module)
+        return isinstance(module, _MODULES) or drop_rule(module) is not None
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:
@@ -65,8 +67,10 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
     if node.target in (*_SOFTMAX, "softmax", "log_softmax"):
         return _is_other(argument(node, 1, "dim"), axes, sides)
     if node.target in (*_OVER_CHANNELS, *(one.__name__ for one in _OVER_CHANNELS)):
-        keeps = argument(node, 2, "keepdim", default=node.target in (torch.cumsum, "cumsum"))
-        return bool(keeps) and _is_other(argument(node, 1, "dim"), axes, sides)
+        place = _KEEPDIM_PLACE.get(node.target, 2)
+        keeps = argument(node, place, "keepdim", default=False) is True
+        keeps |= node.target in (torch.cumsum, "cumsum")
+        return keeps and _is_other(argument(node, 1, "dim"), axes, sides)
     return joins_channels(node, axes, sides)
 
 
@@ -141,7 +145,7 @@ def _is_other(axis: Any, axes: Axes, sides: int) -> bool:
     """Return whether an axis of a batch's tensor is neither the batch's, nor rows or columns."""
     if isinstance(axis, list | tuple) and len(axis) == 1:
         (axis,) = axis
-    if not isinstance(axis, int):
+    if not isinstance(axis, int) or isinstance(axis, bool):
         return False
     place = axis % (sides + 1) - 1
     return place >= 0 and place not in axes

@@ -15,6 +15,7 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from spbench_core.models.parts import Map
+from spbench_workers.models.imported.copies import quiet_fake_tensors
 from spbench_workers.models.imported.hooks import has_own_forward, is_hooked, replaced_forward
 
 _IMAGES = 3, 5
@@ -88,6 +89,7 @@ class SizedTracer(fx.Tracer):
     Attributes:
         calling: The paths of the modules that are being called; of those at the first error, after
             one.
+        measures: Whether it runs what was traced, to know sizes.
     """
 
     def __init__(self, image: Map) -> None:
@@ -96,14 +98,14 @@ class SizedTracer(fx.Tracer):
         self._image = image
         self._runs: tuple[dict[fx.Node, Any], ...] = tuple({} for _ in _IMAGES)
         self._last: fx.Node | None = None
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self._measures = False
+        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.measures = False
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return SizedProxy(node, self)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        if self._measures:
+        if self.measures:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
@@ -111,7 +113,7 @@ class SizedTracer(fx.Tracer):
         return not has_own_forward(m) and super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self._measures:
+        if self.measures:
             return forward(*args, **kwargs)
         path = self.path_of_module(m)
         self.calling.append(path)
@@ -150,15 +152,15 @@ class SizedTracer(fx.Tracer):
     def _measure(self) -> None:
         """Run what was traced since the last time, without memory."""
         node = next(iter(self.graph.nodes)) if self._last is None else self._last.next
-        self._measures = True
+        self.measures = True
         try:
-            with self._fake, torch.no_grad():
+            with self.fake_mode, torch.no_grad(), quiet_fake_tensors():
                 while node.op != "root":
                     for run, images in zip(self._runs, _IMAGES, strict=True):
                         run[node] = self._value(node, run, images)
                     self._last, node = node, node.next
         finally:
-            self._measures = False
+            self.measures = False
 
     def _value(self, node: fx.Node, run: dict[fx.Node, Any], images: int) -> Any:
         """Return the value of a node, or `_UNKNOWN`."""
@@ -170,16 +172,27 @@ class SizedTracer(fx.Tracer):
         args: Any = fx.map_arg(node.args, run.__getitem__)
         kwargs: Any = fx.map_arg(node.kwargs, run.__getitem__)
         try:
+            root = self.measured_root(str(node.target))
             if node.op == "get_attr":
-                return _attribute(self.root, str(node.target))
+                return _attribute(root, str(node.target))
             if node.op == "call_module":
-                return _call_evaluated(self.root.get_submodule(str(node.target)), args, kwargs)
+                return _call_evaluated(root.get_submodule(str(node.target)), args, kwargs)
             if node.op == "call_method":
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
             assert callable(node.target), "there is no other kind"
             return node.target(*args, **kwargs)
         except Exception:  # it is reported when the whole network runs
             return _UNKNOWN
+
+    def measured_root(self, path: str) -> nn.Module:
+        """Return the network of which a module or tensor at a path is used to measure sizes."""
+        return self.root
+
+    def value_of(self, node: fx.Node) -> Any:
+        """Return a value without memory for a node; None if it cannot be computed."""
+        self._measure()
+        value = self._runs[0].get(node)
+        return None if value is _UNKNOWN else value
 
 
 _UNKNOWN = object()

@@ -6,8 +6,7 @@ image.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -19,14 +18,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.advice import ImageSizeError, size_message, size_remedy
+from spbench_workers.models.imported.advice import (
+    ImageSizeError,
+    called_module,
+    size_error,
+    size_remedy,
+)
 from spbench_workers.models.imported.chance import Chance
+from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
+from spbench_workers.models.imported.graph import attribute as attribute
 from spbench_workers.models.imported.graph import chance_of, graph_of, where
-from spbench_workers.models.imported.hooks import check_hooks, compute_weights
+from spbench_workers.models.imported.hooks import check_hooks
 from spbench_workers.models.imported.state import check_state
 
-Takes = Callable[[Map], bool] | None
-"""Returns whether a network takes images of a shape; None: nobody asks."""
 _IMAGES = 3, 5
 """Images of the two runs that tell shapes: more than one, as batch normalisation asks for."""
 
@@ -112,19 +116,19 @@ def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) ->
     """
     check_state(name, module)
     check_hooks(name, module)
-    takes = partial(_takes, name, module) if advises else None
+    takes = partial(_takes, name, module)
     try:
-        module, graph = graph_of(name, module, image)
+        module, graph, draws = graph_of(name, module, image)
+        shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
     except ImageSizeError as error:
-        if takes is None:
+        if not advises:
             raise
         raise CannotRunError(f"{error}; {size_remedy(image, takes)}") from error.__cause__
-    shapes = [_shapes(name, module, graph, image, count, takes) for count in _IMAGES]
     _fold_numbers(graph, shapes)
     operators: list[Operator] = []
     chances: dict[fx.Node, Chance] = {}
     for node in graph.nodes:
-        if (chance := chance_of(name, module, node, len(chances))) is not None:
+        if (chance := chance_of(name, module, node, len(chances), draws)) is not None:
             chances[node] = chance
         if node.op in ("call_module", "call_function", "call_method"):
             first, second = (found.get(node) for found in shapes)
@@ -177,25 +181,16 @@ def _takes(name: str, module: nn.Module, image: Map) -> bool:
 
 
 def _shapes(
-    name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int, takes: Takes
+    name: str, module: nn.Module, graph: fx.Graph, image: Map, images: int
 ) -> dict[fx.Node, _Made]:
-    run, was = _Shapes(module, graph), module.training
-    module.eval()  # so that no running statistics move
-    quiet = logging.getLogger("torch._subclasses.fake_tensor")
-    quiet.disabled = True  # it would print a traceback beside the sentence
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    run = _Shapes(copy_without_memory(name, module, mode).eval(), graph)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with mode, torch.no_grad(), quiet_fake_tensors():
             run.run(torch.empty(images, *image.shape))
     except Exception as error:  # whatever an operator says of such shapes
         at = "" if run.at is None else f"{where(run.at)}: "
-        failed = None
-        if run.at is not None and run.at.op == "call_module":
-            failed = module.get_submodule(str(run.at.target))
-        raise CannotRunError(size_message(name, at, error, image, failed, takes)) from error
-    finally:
-        quiet.disabled = False
-        compute_weights(module)
-        module.train(was)
+        raise size_error(name, at, error, image, called_module(module, run.at)) from error
     return run.made
 
 
@@ -232,7 +227,7 @@ def _fold_numbers(graph: fx.Graph, runs: Sequence[Mapping[fx.Node, _Made]]) -> N
         first, second = (found[node].value for found in runs)
         if not _is_number(first) or (first != second and node.users):
             continue
-        value = tuple(first) if isinstance(first, tuple | list) else first
+        value = tuple(first) if isinstance(first, torch.Size) else first
         for user in list(node.users):
             user.args = _replaced(user.args, node, value)
             user.kwargs = _replaced(user.kwargs, node, value)
@@ -248,11 +243,3 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return all(isinstance(one, int | float) for one in value)
     return isinstance(value, int | float)
-
-
-def attribute(module: nn.Module, path: str) -> Any:
-    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
-    found: Any = module
-    for word in path.split("."):
-        found = getattr(found, word)
-    return found

@@ -1,0 +1,50 @@
+"""Trains awkward networks by the library, several in each layout.
+
+    mpirun -n 5 python -m mpi4py train_awkward.py CASES.json RESULTS.json
+
+A case is ``{"ranks", "words", "networks", "folder"}``. An answer has, by network, the losses of
+some steps, or the error; the first rank saves each network's state in the folder.
+"""
+
+import torch
+
+from awkward_networks import RIGHT
+from mpi.programs import train_own
+from mpi.programs.each_case import answer_each
+from spbench_workers.errors import CannotRunError
+from spbench_workers.library import ParallelNetwork
+
+SIZE, STEPS, SEED = train_own.SIZE, train_own.STEPS, 4
+WORDS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}
+
+
+def network_of(name):
+    torch.manual_seed(SEED)
+    return RIGHT[name]()
+
+
+def losses_of(case, name, comm):
+    try:
+        network = ParallelNetwork(
+            network_of(name),
+            SIZE,
+            train_own.pixels,
+            train_own.classes,
+            comm=comm,
+            **WORDS,
+            **case["words"],
+        )
+        losses = [network.step(step) for step in range(STEPS)]
+        network.save(f"{case['folder']}/{name}.pt")
+        network.free()
+    except CannotRunError as error:
+        return str(error)
+    return losses
+
+
+def answer_of(case, comm):
+    return {name: losses_of(case, name, comm) for name in case["networks"]}
+
+
+if __name__ == "__main__":
+    answer_each(lambda case: case["ranks"], answer_of)

@@ -1,0 +1,94 @@
+"""Networks with awkward constructs train over stages, tiles and members as plain torch does."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch.nn import functional
+
+from awkward_networks import RIGHT
+from mpi.programs import train_own
+from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
+from running import answers_of
+from spbench_core.layout.tiles import Box
+from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
+
+pytestmark = pytest.mark.mpi
+
+RANKS = 5
+WHOLE = Box((0, SIZE[0]), (0, SIZE[1]))
+LAYOUTS = {
+    "stages": (2, {"stages": 2, "micro_batches": 2}),
+    "tiles": (2, {"grids": ["1x2"]}),
+    "members": (2, {"members": 2}),
+    "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
+}
+OFTEN = {
+    *("named_ConvDropoutNormReLU", "conv_named_reshape", "inplace_ReLU", "identity_written"),
+    *("counter_add", "sum_in_place", "detached_skip", "autograd_function", "images_dropped"),
+    *("asks_for_tensor", "subclass_MyConv", "std_by_position", "chunks_without_gradients"),
+}
+"""Those of every run; the others are long tests."""
+BY_RANK = "subclass_BatchNormAct2d"
+"""A functional batch normalisation, whose statistics are those of each rank's images."""
+
+
+def cases_of(names):
+    return [
+        pytest.param(layout, name, marks=() if name in OFTEN else pytest.mark.long)
+        for layout in LAYOUTS
+        for name in names
+        if (layout, name) != ("members", BY_RANK)
+    ]
+
+
+@pytest.fixture(scope="module")
+def answers(request, tmp_path_factory):
+    """The answers of the ranks by layout, and the folder of each: all in one launch."""
+    tests = [test for test in request.session.items if test.path == request.path]
+    selected = {test.callspec.params["name"] for test in tests}
+    names = [name for name in RIGHT if name in selected]
+    folders = {layout: tmp_path_factory.mktemp("awkward") for layout in LAYOUTS}
+    cases = [
+        {"ranks": ranks, "words": words, "networks": names, "folder": str(folders[layout])}
+        for layout, (ranks, words) in LAYOUTS.items()
+    ]
+    found = answers_of(RANKS, "train_awkward.py", folders["stages"], cases, seconds=580)
+    return dict(zip(LAYOUTS, zip(found, folders.values(), strict=True), strict=True))
+
+
+@cache
+def train_plainly(name, parts):
+    """Return losses and state of plain torch, micro-batch by micro-batch."""
+    network = network_of(name).double()
+    optimizer = torch.optim.SGD(network.parameters(), WORDS["learning_rate"], momentum=0.9)
+    count = WORDS["batch_size"] // parts
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        total = 0.0
+        for part in range(parts):
+            images = range(part * count, (part + 1) * count)
+            drawn = DrawnImages(0, step, tuple((0, image) for image in images))
+            with DrawnByPosition(drawn):
+                logits = network(train_own.pixels(step, images, WHOLE).double())
+            targets = train_own.classes(step, images, WHOLE)
+            loss = functional.cross_entropy(logits, targets) / parts
+            loss.backward()
+            total += float(loss.detach())
+        optimizer.step()
+        losses.append(total)
+    return losses, network.state_dict()
+
+
+@pytest.mark.parametrize(("layout", "name"), cases_of(RIGHT))
+def test_losses_and_state_are_those_of_plain_torch(answers, layout, name):
+    losses, state = train_plainly(name, LAYOUTS[layout][1].get("micro_batches", 1))
+    by_rank, folder = answers[layout]
+    for answer in by_rank:
+        assert answer[name] == pytest.approx(losses, rel=1e-9)
+    saved = torch.load(folder / f"{name}.pt", weights_only=True)
+    assert saved.keys() == state.keys()
+    for key, expected in state.items():
+        assert saved[key].dtype.is_floating_point == expected.dtype.is_floating_point
+        torch.testing.assert_close(saved[key].double(), expected.double(), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,70 @@
+"""Copies of a network that leave the user's module as it is."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.loading import in_words
+
+
+def copy_structure(name: str, module: nn.Module) -> nn.Module:
+    """Return a copy that shares the parameters and has buffers of its own.
+
+    Raises:
+        CannotRunError: The module cannot be copied.
+    """
+    return _copy(name, module, lambda tensor: tensor)
+
+
+def copy_without_memory(name: str, module: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """Return a copy that has shapes only: its tensors have no memory."""
+    return _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
+
+
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """Let tensors without memory print no traceback where an operator does not take them."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether a module's code is TorchScript's or torch.compile's."""
+    return isinstance(module, torch.jit.ScriptModule) or hasattr(
+        module, "_torchdynamo_orig_callable"
+    )
+
+
+def _copy(
+    name: str, module: nn.Module, map_tensor: Callable[[torch.Tensor], torch.Tensor]
+) -> nn.Module:
+    memo: dict[int, object] = {id(one): map_tensor(one) for one in module.parameters()}
+    for buffer in module.buffers():
+        memo[id(buffer)] = map_tensor(buffer).detach().clone()
+    for child in module.modules():
+        if is_compiled(child) and child is not module:
+            memo[id(child)] = child  # it is refused where it is called
+        for value in vars(child).values():
+            # A tensor that was computed, such as the weight of weight_norm, has no deep copy.
+            if isinstance(value, torch.Tensor) and id(value) not in memo:
+                memo[id(value)] = map_tensor(value.detach()).clone()
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:  # whatever an attribute says
+        raise CannotRunError(
+            f"network {name}: the module cannot be copied by copy.deepcopy ({in_words(error)}); "
+            "create such attributes outside the module"
+        ) from error

@@ -1,0 +1,484 @@
+"""Recording of a forward pass as a graph, by torch.fx.
+
+What a graph cannot hold is refused at the user's line. Types of symbols are those of the values
+that they represent. Random numbers must not be drawn while symbols are recorded: they would be
+constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import random
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+from unittest import mock
+
+import torch
+from torch import fx, nn
+from torch.autograd import Function
+from torch.fx.proxy import Attribute
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils.checkpoint import CheckpointFunction
+
+from spbench_core.models.parts import Map
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.advice import tracing_error
+from spbench_workers.models.imported.copies import copy_without_memory, is_compiled
+from spbench_workers.models.imported.drops import drop_rule
+from spbench_workers.models.imported.hooks import has_own_forward
+from spbench_workers.models.imported.loading import is_users, short
+from spbench_workers.models.imported.tracer import (
+    SizedProxy,
+    SizedTracer,
+    defaults_of,
+    erase_defaults,
+)
+
+IN_PLACE: dict[Any, Callable[[Any, Any], Any]] = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+    operator.ifloordiv: operator.floordiv,
+    operator.imod: operator.mod,
+    operator.ipow: operator.pow,
+    operator.imatmul: operator.matmul,
+    operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
+    operator.iand: operator.and_,
+    operator.ior: operator.or_,
+    operator.ixor: operator.xor,
+}
+"""Operators that write into their first argument, and those that make a new value."""
+_BY_MODE = (
+    _NormBase,
+    _DropoutNd,
+    nn.RReLU,
+    nn.FractionalMaxPool2d,
+    nn.MultiheadAttention,
+    nn.RNNBase,
+)
+"""Modules that do something else in training than in evaluation."""
+_NOT_BEHAVIOUR = frozenset(
+    ("__init__", "__repr__", "_get_name", "extra_repr", "reset_parameters", "reset_running_stats")
+) | {"_reset_parameters", "train", "eval", "state_dict", "load_state_dict"}
+"""Methods that a subclass of a torch module may override and compute the same."""
+_ASKING = tuple(
+    os.path.abspath(module.__file__)
+    for module in (torch, torch.jit, torch._jit_internal, typing)
+    if module.__file__
+)
+"""Modules that ask for a type on behalf of their caller, such as `torch.is_tensor`."""
+
+
+class Symbol(SizedProxy):
+    """A symbol that records operators that write, and has the type of what it represents."""
+
+    def __getattr__(self, k: str) -> Attribute:
+        return _SymbolAttribute(self, k)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("tracer", "node", "_node", "root", "attr"):
+            _recorder(self).refuse(
+                f"the forward pass sets {name} of a tensor, which a graph cannot; make a new tensor"
+            )
+        object.__setattr__(self, name, value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _recorder(self).refuse(
+            "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
+            "torch.cat or torch.nn.functional.pad"
+        )
+
+    @property
+    def __class__(self) -> type:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.endswith(_ASKING):
+            frame = frame.f_back
+        if frame is None or not is_users(frame.f_code.co_filename):
+            return type(self)
+        return _recorder(self).type_of(self) or type(self)
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise TypeError("the class of a symbol is that of what it represents")
+
+
+def _recorder(symbol: fx.Proxy) -> Recorder:
+    tracer = symbol.tracer
+    assert isinstance(tracer, Recorder), "only a recorder makes symbols"
+    return tracer
+
+
+def _writing(function: Callable[..., Any]) -> Callable[[fx.Proxy, Any], fx.Proxy]:
+    def write(self: fx.Proxy, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return write
+
+
+for _function in IN_PLACE:
+    setattr(Symbol, f"__{_function.__name__}__", _writing(_function))
+
+
+class _SymbolAttribute(Symbol, Attribute):
+    """An attribute of a symbol; its node is there from when it is read."""
+
+
+class Recorder(SizedTracer):
+    """A tracer that keeps the lines of the user's code, and modules of chance whole.
+
+    Args:
+        name: The network's name in errors.
+        image: The shape of an image.
+        training: Whether the module is in training.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, name: str, image: Map, *, training: bool) -> None:
+        super().__init__(image)
+        self.record_stack_traces = True
+        self.refusal: CannotRunError | None = None
+        self._name, self._training = name, training
+        self._without_memory: nn.Module | None = None
+        self._autocast = _autocast_state()
+
+    def record(self, module: nn.Module) -> fx.Graph:
+        """Return the graph of a module, in training or evaluation as it is.
+
+        Raises:
+            CannotRunError: The forward pass does something that a graph cannot hold.
+            Exception: Whatever its code does with symbols.
+        """
+        module.train(self._training)
+        for child in module.modules():
+            drop_rule(child)  # it calls the module, which would be recorded later
+        try:
+            with torch.enable_grad(), self._patched():
+                graph = super().trace(module, defaults_of(module))
+        except Exception:
+            if self.refusal is not None:
+                raise self.refusal from None
+            raise
+        if self.refusal is not None:
+            raise self.refusal
+        erase_defaults(graph)
+        return graph
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Refuse the network for what the user's code does now."""
+        line = current_line()
+        self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
+        raise self.refusal
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """Return a symbol of a node."""
+        return Symbol(node, self)
+
+    def create_arg(self, a: Any) -> Any:
+        """Return an argument as a graph has it; a symbol must be of this call."""
+        if issubclass(type(a), fx.Proxy):
+            if a.tracer is not self:
+                self.refuse(
+                    "the forward pass reads a tensor of an earlier call; let each call depend on "
+                    "its input only"
+                )
+            return a.node
+        return super().create_arg(a)
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+        proxy_factory_fn: Any = None,
+    ) -> Any:
+        """Record an operator; without gradients where they are off."""
+        words = name, type_expr, proxy_factory_fn
+        made = super().create_proxy(kind, target, args, kwargs, *words)
+        if self.measures or not kind.startswith("call"):
+            return made
+        if torch.is_inference_mode_enabled():
+            self.refuse("torch.inference_mode is on within the forward pass; take torch.no_grad")
+        if _autocast_state() != self._autocast:
+            self.refuse(
+                "torch.autocast is on within the forward pass; leave it out, and choose the "
+                "number format by precision"
+            )
+        return made if torch.is_grad_enabled() else self._detached(made)
+
+    def _detached(self, made: Any) -> Any:
+        """Return what an operator makes where gradients are off."""
+        value = self.value_of(made.node)
+        if isinstance(value, torch.Tensor):
+            if made.node.target == "detach" or _writes_by_name(made.node):
+                return made
+            with torch.enable_grad():
+                return made.detach()
+        if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+            if any(isinstance(one, torch.Tensor) for one in value):
+                return type(value)(made[index] for index in range(len(value)))
+            return made
+        if value is None or isinstance(value, int | float | str | torch.dtype | torch.device):
+            return made
+        return self.refuse(
+            "an operator under torch.no_grad returns something else than tensors; call detach on "
+            "the tensors instead"
+        )
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether a module is an operator: torch's, its plain subclasses, and dropouts."""
+        return not has_own_forward(m) and (is_torch_operator(m) or drop_rule(m) is not None)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Record the call of a module; refuse modules of which a graph would lose something."""
+        if self.measures:
+            return forward(*args, **kwargs)
+        path = self.path_of_module(m)
+        if is_compiled(m):
+            self.refuse(
+                f"{path} is compiled (torch.jit or torch.compile); take the module as it was before"
+            )
+        if self.is_leaf_module(m, path):
+            self._check_mode(m, path)
+        return super().call_module(m, forward, args, kwargs)
+
+    def _check_mode(self, module: nn.Module, path: str) -> None:
+        for child in module.modules():
+            by_mode = isinstance(child, _BY_MODE) or drop_rule(child) is not None
+            if by_mode and child.training != self._training:
+                modes = ("training", "evaluation") if self._training else ("evaluation", "training")
+                self.refuse(
+                    f"{path} ({type(child).__name__}) is in {modes[1]} while the network is in "
+                    f"{modes[0]}; let it follow the network, or write what it computes as functions"
+                )
+
+    def type_of(self, symbol: fx.Proxy) -> type | None:
+        """Return the type of what a symbol represents; None if it is not known."""
+        value = self.value_of(symbol.node)
+        if isinstance(value, torch.Tensor):
+            return nn.Parameter if isinstance(value, nn.Parameter) else torch.Tensor
+        return None if value is None else type(value)
+
+    def measured_root(self, path: str) -> nn.Module:
+        """Return the module for a constant, which only it has; else a copy without memory."""
+        if "_tensor_constant" in path:
+            return self.root
+        if self._without_memory is None:
+            self._without_memory = copy_without_memory(self._name, self.root, self.fake_mode)
+        return self._without_memory
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        """Let torch ask this recorder where it would lose something without a message."""
+        apply: Any = vars(Function)["apply"].__func__
+        is_grad_enabled = torch.is_grad_enabled
+        set_attribute, training = nn.Module.__setattr__, self._training
+
+        def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.measures or not any(_is_symbol(one) for one in (*args, *kwargs.values())):
+                return apply(cls, *args, **kwargs)
+            if cls is CheckpointFunction:
+                return args[0](*args[2:])
+            return self.create_proxy("call_function", _applied(cls), args, kwargs)
+
+        def ask_gradients() -> bool:
+            asks = is_users(sys._getframe(1).f_code.co_filename) and not self.measures
+            return is_grad_enabled() and (training or not asks)
+
+        def set_module_attribute(module: nn.Module, name: str, value: Any) -> None:
+            if self.measures or name not in module._buffers.keys() | module._parameters.keys():
+                set_attribute(module, name, value)
+            elif not self._counts(module, name, value):
+                self.refuse_change(self._tensor_path(module, name))
+
+        with (
+            mock.patch.object(Function, "apply", classmethod(apply_function)),
+            mock.patch.object(torch, "is_grad_enabled", ask_gradients),
+            mock.patch.object(nn.Module, "__setattr__", set_module_attribute),
+        ):
+            yield
+
+    def refuse_change(self, path: str) -> NoReturn:
+        """Refuse a forward pass that changes a buffer or a parameter."""
+        self.refuse(
+            f"the forward pass changes {path}, which ranks cannot have alike; leave it out, or "
+            "change it in the training script"
+        )
+
+    def _counts(self, module: nn.Module, name: str, value: Any) -> bool:
+        """Return whether an assignment adds a number to a buffer; record it as an operator."""
+        if not _is_symbol(value) or name in module._parameters:
+            return False
+        node, path = value.node, self._tensor_path(module, name)
+        source, *others = node.args or (None,)
+        if not isinstance(source, fx.Node) or (source.op, source.target) != ("get_attr", path):
+            return False
+        if len(others) != 1 or not isinstance(others[0], int | float):
+            return False
+        if node.target in (operator.add, torch.add, "add"):
+            self.create_proxy("call_method", "add_", (self.proxy(source), others[0]), {})
+            return True
+        return node.target in (operator.iadd, "add_")
+
+    def _tensor_path(self, module: nn.Module, name: str) -> str:
+        path = self.path_of_module(module) if module is not self.root else ""
+        return f"{path}.{name}" if path else name
+
+
+def record(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Graph:
+    """Return the graph of a module's forward pass.
+
+    Raises:
+        CannotRunError: It does something that a graph cannot hold, such as draw random numbers that
+            do not depend on a tensor. Its cause is the error that the code raised, if it did.
+    """
+    states = _random_states()
+    recorder = Recorder(name, image, training=training)
+    try:
+        graph = recorder.record(module)
+        if _equal_states(_random_states(), states):
+            return graph
+        _restore_random(states)
+        line = _line_that_draws(name, module, image, states, training=training)
+    except CannotRunError:
+        raise
+    except Exception as error:  # whatever its code does with symbols
+        raise tracing_error(name, error, recorder.calling, image) from error
+    finally:
+        _restore_random(states)
+    raise CannotRunError(
+        f"network {name}: {line}the forward pass draws random numbers that a graph holds as "
+        "constants; take nn.Dropout, or draw them in the training script"
+    )
+
+
+def is_torch_operator(module: nn.Module) -> bool:
+    """Return whether a module is torch's, or of a subclass that computes the same."""
+    if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+        return False
+    if "forward" in vars(module):
+        return False
+    users = []
+    for cls in type(module).__mro__:
+        if cls.__module__.startswith("torch.nn"):
+            torchs = cls
+            break
+        users.append(cls)
+    else:
+        return False
+    if torchs is nn.Module:
+        return False
+    own = {name for cls in users for name, value in vars(cls).items() if _is_behaviour(value)}
+    overrides = {name for name in own - _NOT_BEHAVIOUR if hasattr(torchs, name)}
+    properties = {
+        name for cls in users for name, value in vars(cls).items() if isinstance(value, property)
+    }
+    return not overrides and not properties
+
+
+def _is_behaviour(value: Any) -> bool:
+    return callable(value) or isinstance(value, staticmethod | classmethod)
+
+
+def current_line() -> str:
+    """Return the innermost line of the user's code that runs now, as ``file:line: ``."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+        frame = frame.f_back
+    return ""
+
+
+def _is_symbol(value: Any) -> bool:
+    return issubclass(type(value), Symbol)
+
+
+@functools.cache
+def _applied(cls: Any) -> Callable[..., Any]:
+    """Return a function that applies a custom autograd function, with its name."""
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return cls.apply(*args, **kwargs)
+
+    apply.__name__ = apply.__qualname__ = f"apply_{cls.__name__}"
+    return apply
+
+
+def _writes_by_name(node: fx.Node) -> bool:
+    name = str(node.target)
+    method = node.op == "call_method" and name.endswith("_") and not name.endswith("__")
+    return method or node.target in IN_PLACE
+
+
+def _autocast_state() -> tuple[bool, ...]:
+    return tuple(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+def _random_states() -> dict[str, Any]:
+    """Return the states of the generators that draw for everyone."""
+    states = {"torch": torch.get_rng_state(), "random": random.getstate()}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        states["numpy"] = numpy.random.get_state()
+    return states
+
+
+def _restore_random(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["random"])
+    if "numpy" in states:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+
+
+def _equal_states(states: dict[str, Any], others: dict[str, Any]) -> bool:
+    return all(_equal_state(states[name], others[name]) for name in others)
+
+
+def _equal_state(state: Any, other: Any) -> bool:
+    if isinstance(state, torch.Tensor):
+        return torch.equal(state, other)
+    if isinstance(state, tuple):
+        return len(state) == len(other) and all(map(_equal_state, state, other))
+    return bool((state == other).all()) if hasattr(state, "shape") else bool(state == other)
+
+
+def _line_that_draws(
+    name: str, module: nn.Module, image: Map, states: dict[str, Any], *, training: bool
+) -> str:
+    """Return the user's line after which the state of a generator is another one."""
+    found: list[str] = []
+    before: list[str] = [""]
+
+    def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
+        if not is_users(frame.f_code.co_filename):
+            return None
+        if not found and not _equal_states(_random_states(), states):
+            found.append(before[0])
+        if event == "line":
+            before[0] = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+        return trace_lines
+
+    previous = sys.gettrace()
+    sys.settrace(trace_lines)
+    try:
+        Recorder(name, image, training=training).record(module)
+    except Exception:  # the line is what is wanted
+        return found[0] if found else ""
+    finally:
+        sys.settrace(previous)
+    return found[0] if found else ""

@@ -1,0 +1,457 @@
+"""Operators that write into their input, as operators that make a new tensor.
+
+What a layer gets belongs to the layer before, so that no operator of a graph may write into it. Two
+runs without memory, in training and in evaluation, show which operators write, which tensors share
+memory, and which operators draw random numbers. A buffer may be changed only as a counter: by
+numbers, and read by nothing else.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spbench_core.models.parts import Map
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.advice import called_module, size_error
+from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
+from spbench_workers.models.imported.loading import in_words
+from spbench_workers.models.imported.recording import IN_PLACE
+
+_IMAGES = 3
+_RUNNING = functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm
+"""Functions whose running statistics are buffers that they change."""
+_COUNTING = {"add_": 1, "sub_": -1, operator.iadd: 1, operator.isub: -1}
+"""Operators that add a number to a buffer, and its sign."""
+
+
+def count_forward(buffer: torch.Tensor, training: bool, number: float) -> None:
+    """Add a number to a buffer, once for each forward pass in training."""
+    if training:
+        # Through `data`: autograd refuses changes of what it keeps, and keeps no counter.
+        buffer.data.add_(number)
+
+
+def counters(module: nn.Module) -> Iterator[tuple[torch.Tensor, float]]:
+    """Yield the counters of a stage's pieces, and what a forward pass adds to each."""
+    for piece in module.modules():
+        if isinstance(piece, fx.GraphModule):
+            for node in piece.graph.nodes:
+                if node.target is count_forward:
+                    path, _, number = node.args
+                    yield piece.get_buffer(str(path.target)), number
+
+
+@dataclass
+class Observation:
+    """The values of a run without memory.
+
+    Attributes:
+        values: What each node gives.
+        written: By node, the inputs that it writes into.
+        draws: The nodes that draw random numbers.
+        learns: The names of the parameters that get gradients, in training.
+        owned: The names of parameters and buffers, by their memory.
+    """
+
+    values: dict[fx.Node, Any] = field(default_factory=dict)
+    written: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
+    draws: set[fx.Node] = field(default_factory=set)
+    learns: set[str] = field(default_factory=set)
+    owned: dict[int, str] = field(default_factory=dict)
+
+
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that notes whether an operator has drawn random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drawn = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+class _Observing(fx.Interpreter):
+    """A run that notes what each operator does."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
+        super().__init__(module, garbage_collect_values=False, graph=graph)
+        self.found = Observation()
+        self.at: fx.Node | None = None
+        self._mode = mode
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run an operator, and note what it does."""
+        self.at = n
+        versions = {
+            node: [tensor._version for tensor in _tensors(self.found.values.get(node))]
+            for node in n.all_input_nodes
+        }
+        draws = _Draws()
+        with draws:
+            value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and not self._mode.is_our_fake(value):
+            value = self._mode.from_tensor(value)
+        self.found.values[n] = value
+        written = [
+            node
+            for node, before in versions.items()
+            if [tensor._version for tensor in _tensors(self.found.values[node])] != before
+        ]
+        if written:
+            self.found.written[n] = written
+        if draws.drawn:
+            self.found.draws.add(n)
+        return value
+
+
+def observe(
+    name: str,
+    module: nn.Module,
+    graph: fx.Graph,
+    image: Map,
+    where: Callable[[fx.Node], str],
+    *,
+    training: bool,
+) -> Observation:
+    """Return what the operators of a graph do, in training with gradients.
+
+    Raises:
+        CannotRunError: An operator cannot take such images.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    without_memory = copy_without_memory(name, module, mode).train(training)
+    run = _Observing(without_memory, graph, mode)
+    try:
+        with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
+            output = run.run(torch.empty(_IMAGES, *image.shape))
+    except Exception as error:  # whatever an operator says of such shapes
+        at = "" if run.at is None else f"{where(run.at)}: "
+        if training:
+            raise CannotRunError(
+                f"network {name}: {at}it fails in training ({in_words(error)}); let it train on "
+                "one process first"
+            ) from error
+        raise size_error(name, at, error, image, called_module(module, run.at)) from error
+    run.found.learns = _learning(without_memory, output)
+    run.found.owned = {
+        _storage(tensor): path
+        for path, tensor in (
+            *without_memory.named_parameters(),
+            *without_memory.named_buffers(),
+        )
+    }
+    return run.found
+
+
+def take_counters(
+    name: str, module: nn.Module, graph: fx.Graph, where: Callable[[fx.Node], str]
+) -> dict[tuple[str, float], fx.Node]:
+    """Return the operators that add a number to a buffer that nothing else reads.
+
+    Raises:
+        CannotRunError: A buffer or a parameter is changed in another way.
+    """
+    found: dict[tuple[str, float], fx.Node] = {}
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    for node in list(graph.nodes):
+        source = _changed_attribute(node)
+        if source is None:
+            continue
+        path, rest = str(source.target), node.args[1:]
+        readers = {
+            user
+            for other in graph.nodes
+            if other.op == "get_attr" and other.target == path
+            for user in other.users
+        }
+        counts = node.target in _COUNTING and len(rest) == 1 and not node.kwargs
+        number = rest[0] if counts else None
+        dead = {user for user in readers - {node} if _is_dead(user)}
+        for user in dead:
+            graph.erase_node(user)
+        alone = not node.users and readers <= dead | {node}
+        if path not in buffers or not isinstance(number, int | float) or not alone:
+            raise CannotRunError(
+                f"network {name}: {where(node)} changes {path} in the forward pass, which ranks "
+                "cannot have alike; leave it out, or change it in the training script"
+            )
+        found[path, number * _COUNTING[node.target]] = node
+    return found
+
+
+def _is_dead(node: fx.Node) -> bool:
+    """Return whether a node is a sum that nobody reads: what an assignment left behind."""
+    return node.target in (operator.add, torch.add, "add") and not node.users
+
+
+def _changed_attribute(node: fx.Node) -> fx.Node | None:
+    """Return the parameter or buffer that a node changes by its name; None if it changes none."""
+    if not writes_by_name(node) or not node.args:
+        return None
+    source = node.args[0]
+    while isinstance(source, fx.Node) and source.op != "get_attr" and writes_by_name(source):
+        source = source.args[0]
+    return source if isinstance(source, fx.Node) and source.op == "get_attr" else None
+
+
+def writes_by_name(node: fx.Node) -> bool:
+    """Return whether a method, an operator or a function writes into its first argument."""
+    if node.op == "call_method":
+        return _has_underscore(str(node.target))
+    if node.op != "call_function":
+        return False
+    word = getattr(node.target, "__name__", "")
+    return node.target in IN_PLACE or (_is_torchs(node.target) and _has_underscore(word))
+
+
+def _has_underscore(word: str) -> bool:
+    return word.endswith("_") and not word.endswith("__")
+
+
+def _is_torchs(function: Any) -> bool:
+    word = getattr(function, "__name__", "")
+    return any(getattr(module, word, None) is function for module in (torch, functional))
+
+
+def make_new_tensors(
+    name: str,
+    graph: fx.Graph,
+    observations: Sequence[Observation],
+    where: Callable[[fx.Node], str],
+) -> None:
+    """Replace operators that write into their input by those that make a new tensor.
+
+    Whoever reads the input later reads the new one.
+
+    Raises:
+        CannotRunError: Something else that shares the memory is read later, or there is no such
+            operator.
+    """
+    for node in list(graph.nodes):
+        written = [one for seen in observations for one in seen.written.get(node, ())]
+        by_name = writes_by_name(node)
+        if not written and not by_name:
+            continue
+        if node.target in _RUNNING:
+            continue
+        target = node.args[0] if node.args else None
+        if by_name and not isinstance(target, fx.Node):
+            target = next(iter(node.all_input_nodes), None)
+        if by_name and _is_number(observations[0].values[node]):
+            node.target = IN_PLACE[node.target]  # of a size: nothing is written
+            continue
+        if not by_name and written:
+            target = written[0]
+        assert isinstance(target, fx.Node), "something is written"
+        for seen in observations:
+            _check_source(name, node, target, seen, where)
+        aliases = _aliases(name, graph, node, target, observations, where)
+        if not _make_new(node):
+            raise CannotRunError(
+                f"network {name}: {where(node)} writes into its input; make a new tensor"
+            )
+        for alias in (target, *aliases):
+            _read_instead(graph, alias, node)
+
+
+def _read_instead(graph: fx.Graph, written: fx.Node, node: fx.Node) -> None:
+    """Let operators after one that writes into its input read its output."""
+    nodes = list(graph.nodes)
+    later = set(nodes[nodes.index(node) + 1 :])
+    written.replace_all_uses_with(node, delete_user_cb=lambda user: user in later)
+
+
+def _check_source(
+    name: str,
+    node: fx.Node,
+    target: fx.Node,
+    seen: Observation,
+    where: Callable[[fx.Node], str],
+) -> None:
+    """Refuse an operator that writes into a parameter, a buffer or a constant.
+
+    Raises:
+        CannotRunError: It does.
+    """
+    paths = (seen.owned.get(_storage(tensor)) for tensor in _tensors(seen.values[target]))
+    path = next((path for path in paths if path), None)
+    if path is None and target.op == "get_attr":
+        path = "a tensor that does not depend on the input"
+    if path is not None:
+        raise CannotRunError(
+            f"network {name}: {where(node)} changes {path} in the forward pass, which ranks cannot "
+            "have alike; make a new tensor"
+        )
+
+
+def _aliases(
+    name: str,
+    graph: fx.Graph,
+    node: fx.Node,
+    target: fx.Node,
+    observations: Sequence[Observation],
+    where: Callable[[fx.Node], str],
+) -> list[fx.Node]:
+    """Return the nodes that are the same tensor as what is written, and are read later.
+
+    Raises:
+        CannotRunError: A part of its memory is read later, or only in one mode.
+    """
+    nodes = list(graph.nodes)
+    at = nodes.index(node)
+    later = set(nodes[at + 1 :])
+    found = []
+    for other in nodes[:at]:
+        readers = [user for user in other.users if user in later]
+        if not writes_shape(node):
+            readers = [user for user in readers if not _reads_size(user, observations)]
+        if other is target or not readers:
+            continue
+        kinds = {_relation(seen.values, other, target) for seen in observations}
+        if kinds == {"none"}:
+            continue
+        if kinds != {"same"} or writes_shape(node):
+            raise CannotRunError(
+                f"network {name}: {where(node)} writes into memory that {where(other)} shares, and "
+                "that is read later; make a new tensor"
+            )
+        found.append(other)
+    return found
+
+
+def _reads_size(node: fx.Node, observations: Sequence[Observation]) -> bool:
+    """Return whether a node reads numbers about a tensor, such as its shape, and not the tensor."""
+    values = [seen.values.get(node) for seen in observations]
+    return node.op != "output" and all(
+        one is not None and not _tensors(one) and bool(pytree.tree_leaves(one)) for one in values
+    )
+
+
+def writes_shape(node: fx.Node) -> bool:
+    """Return whether an operator changes the shape of its input, and not its numbers."""
+    word = str(node.target)
+    return node.op == "call_method" and word in ("squeeze_", "unsqueeze_", "t_", "transpose_")
+
+
+def _relation(values: Mapping[fx.Node, Any], other: fx.Node, target: fx.Node) -> str:
+    """Return whether two nodes are the ``same`` tensor, share ``memory``, or ``none``."""
+    if values.get(other) is values.get(target):
+        return "same"
+    storages = [{_storage(one) for one in _tensors(values.get(node))} for node in (other, target)]
+    return "memory" if storages[0] & storages[1] else "none"
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _make_new(node: fx.Node) -> bool:
+    """Make an operator return a new tensor; return whether it can."""
+    if node.op == "call_module":
+        return True  # pieces turn its `inplace` off
+    if node.kwargs.get("inplace"):
+        node.kwargs = {**node.kwargs, "inplace": False}
+        return True
+    if node.target in IN_PLACE:
+        node.target = IN_PLACE[node.target]
+        return True
+    if node.kwargs.get("out") is not None or not writes_by_name(node):
+        return False
+    word = getattr(node.target, "__name__", str(node.target))[:-1]
+    if node.op == "call_method":
+        if not callable(getattr(torch.Tensor, word, None)):
+            return False
+        node.target = word
+        return True
+    for module in (functional, torch):
+        if callable(getattr(module, word, None)) and getattr(module, f"{word}_", None):
+            node.target = getattr(module, word)
+            return True
+    return False
+
+
+def check_gradients(
+    name: str,
+    graph: fx.Graph,
+    module: nn.Module,
+    seen: Observation,
+    where: Callable[[fx.Node], str],
+) -> None:
+    """Refuse a graph that ends gradients, and uses a parameter that gets none.
+
+    Plain torch would leave such a parameter as it is, and weight decay would change it here.
+
+    Raises:
+        CannotRunError: There is such a parameter.
+    """
+    if not any(_ends_gradients(node) for node in graph.nodes):
+        return
+    for node in graph.nodes:
+        for path in _parameters_of(module, node):
+            if path not in seen.learns:
+                raise CannotRunError(
+                    f"network {name}: {where(node)} uses {path}, which gets no gradient (detach or "
+                    "torch.no_grad); let all parameters learn, or make it a buffer"
+                )
+
+
+def _ends_gradients(node: fx.Node) -> bool:
+    return node.target in ("detach", torch.detach) or (
+        node.target is getattr and node.args[1] == "data"
+    )
+
+
+def _parameters_of(module: nn.Module, node: fx.Node) -> Iterator[str]:
+    """Yield the names of the parameters that a node uses."""
+    if node.op == "call_module":
+        for path, _ in module.get_submodule(str(node.target)).named_parameters():
+            yield f"{node.target}.{path}"
+    for source in node.all_input_nodes:
+        if source.op == "get_attr" and isinstance(_attribute(module, source), nn.Parameter):
+            yield str(source.target)
+
+
+def _attribute(module: nn.Module, node: fx.Node) -> Any:
+    found: Any = module
+    for word in str(node.target).split("."):
+        found = getattr(found, word)
+    return found
+
+
+def _learning(module: nn.Module, output: Any) -> set[str]:
+    """Return the names of the parameters that get gradients from an output."""
+    aliases: dict[int, set[str]] = {}
+    for name, tensor in module.named_parameters(remove_duplicate=False):
+        aliases.setdefault(id(tensor), set()).add(name)
+    open_nodes = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
+    seen, learns = set(open_nodes), set[str]()
+    while open_nodes:
+        function = open_nodes.pop()
+        variable = getattr(function, "variable", None)
+        learns |= aliases.get(id(variable), set())
+        following = [one for one, _ in function.next_functions if one is not None]
+        open_nodes += [one for one in following if one not in seen]
+        seen.update(following)
+    return learns
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | torch.SymInt | torch.SymFloat)
