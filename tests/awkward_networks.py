@@ -44,6 +44,7 @@ class Net(nn.Module):
         super().__init__()
         self.act = act
         self.stem = nn.Conv2d(3, WIDTH, 3, padding=1)
+        self.side = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
         self.conv = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
         self.norm = nn.BatchNorm2d(WIDTH)
         self.head = nn.Linear(WIDTH, CLASSES)
@@ -335,31 +336,31 @@ def inplace_modules() -> dict[str, Callable[[], nn.Module]]:
 
 for _name, _make in inplace_modules().items():
     RIGHT[f"inplace_{_name}"] = lambda make=_make: Net(
-        lambda net, maps: net.part(maps) + net.conv(maps), part(make)
+        lambda net, maps: net.part(maps) + net.side(maps), part(make)
     )
 
 
 @right(part(lambda: nn.ReLU(inplace=True)))
 def preactivation(net, maps):
-    return net.conv(net.part(maps)) + maps
+    return net.side(net.part(maps)) + maps
 
 
 @right(lambda net: (part(lambda: nn.ReLU(inplace=True))(net), setattr(net, "same", nn.Identity())))
 def identity_written(net, maps):
     same = net.same(maps)
-    return net.conv(net.part(maps)) + same
+    return net.side(net.part(maps)) + same
 
 
 @right(part(lambda: nn.Dropout(0.3, inplace=True)))
 def inplace_dropout(net, maps):
-    return net.part(maps) + net.conv(maps)
+    return net.part(maps) + net.side(maps)
 
 
 @right()
 def power_in_place(net, maps):
     other = maps
     maps **= 2
-    return maps + net.conv(other)
+    return maps + net.side(other)
 
 
 @right()
@@ -388,14 +389,13 @@ def size_in_place(net, maps):
 @right()
 def relu_function_in_place(net, maps):
     torch.relu_(maps)
-    return maps + net.conv(maps)
+    return maps + net.side(maps)
 
 
 @right()
 def functional_in_place(net, maps):
     functional.leaky_relu_(maps, 0.2)
-    functional.elu_(maps)
-    return maps + functional.hardtanh(maps, -0.5, 0.5, True)
+    return maps + functional.hardtanh(net.side(maps), -0.5, 0.5, True)
 
 
 @right()
@@ -413,7 +413,7 @@ def methods_in_place(net, maps):
 
 @right()
 def method_with_tensor(net, maps):
-    other = net.conv(maps)
+    other = net.side(maps)
     other.addcmul_(maps, maps, value=0.5)
     return other + maps
 
@@ -493,7 +493,7 @@ def constant_filled(net, maps):
 
 @refused(r"writes into its input")
 def copied_into(net, maps):
-    other = net.conv(maps)
+    other = net.side(maps)
     other.copy_(maps)
     return other
 
@@ -507,7 +507,7 @@ def result_written(net, maps):
 
 @refused(r"writes into its input|changes")
 def zeroed(net, maps):
-    other = net.conv(maps)
+    other = net.side(maps)
     other.zero_()
     return maps + other
 
@@ -519,7 +519,7 @@ def zeroed(net, maps):
 def without_gradients(net, maps):
     with torch.no_grad():
         scale = torch.sigmoid(maps).mean((2, 3), keepdim=True) * 2
-    return maps * scale + net.conv(maps)
+    return maps * scale + net.side(maps)
 
 
 @right()
@@ -551,7 +551,7 @@ def decorated(net, maps):
 
 @right()
 def detached(net, maps):
-    return net.conv(maps) * maps.detach() + maps
+    return net.side(maps) * maps.detach() + maps
 
 
 @right()
@@ -561,19 +561,13 @@ def straight_through(net, maps):
 
 @right()
 def data_read(net, maps):
-    return net.conv(maps) + maps.data
+    return net.side(maps) + maps.data
 
 
-@right()
+@right(part(lambda: nn.Conv2d(WIDTH, WIDTH, 3, padding=1)))
 def detached_skip(net, maps):
     side = torch.sigmoid(maps).detach()
-    made = net.norm(net.conv(torch.relu(net.conv2(maps))))
-    return made * side
-
-
-RIGHT["detached_skip"] = lambda: Net(
-    detached_skip, lambda net: setattr(net, "conv2", nn.Conv2d(WIDTH, WIDTH, 3, padding=1))
-)
+    return net.part(torch.relu(net.side(maps))) * side
 
 
 @refused(r"uses stem\.weight, which gets no gradient")
@@ -601,7 +595,7 @@ def inference(net, maps):
 @refused(r"torch\.autocast is on")
 def autocast(net, maps):
     with torch.autocast("cpu", torch.bfloat16):
-        return net.conv(maps)
+        return net.side(maps)
 
 
 @refused(r"torch\.autocast is on")
@@ -612,12 +606,12 @@ def autocast_alone(net, maps):
 
 @right()
 def checkpointed(net, maps):
-    return checkpoint(net.conv, maps, use_reentrant=False)
+    return checkpoint(net.side, maps, use_reentrant=False)
 
 
 @right()
 def checkpointed_reentrant(net, maps):
-    return checkpoint(net.conv, maps, use_reentrant=True)
+    return checkpoint(net.side, maps, use_reentrant=True)
 
 
 class Negated(torch.autograd.Function):
@@ -635,7 +629,7 @@ class Negated(torch.autograd.Function):
 
 @right()
 def autograd_function(net, maps):
-    return Negated.apply(maps, 0.5) + net.conv(maps)
+    return Negated.apply(maps, 0.5) + net.side(maps)
 
 
 class Swish(torch.autograd.Function):
@@ -655,7 +649,7 @@ class Swish(torch.autograd.Function):
 
 @right()
 def autograd_swish(net, maps):
-    return Swish.apply(net.conv(maps))
+    return Swish.apply(net.side(maps))
 
 
 class Written(torch.autograd.Function):
@@ -908,7 +902,7 @@ def own_dropout(net, maps):
 
 @right(part(DropWholeImages))
 def images_dropped(net, maps):
-    return net.conv(maps) + net.part(maps)
+    return net.side(maps) + net.part(maps)
 
 
 class DropByFirst(nn.Module):
@@ -947,7 +941,7 @@ def dropout(maps: Any, p: float, training: bool) -> Any:
 
 @right()
 def wrapped_drop_path(net, maps):
-    return net.conv(maps) + drop_path(maps, 0.4, net.training)
+    return net.side(maps) + drop_path(maps, 0.4, net.training)
 
 
 @refused(r"draws random numbers")

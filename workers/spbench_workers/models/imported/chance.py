@@ -183,11 +183,12 @@ class DrawnByPosition(TorchFunctionMode):
     ) -> Any:
         words = kwargs or {}
         if func in _DROPOUTS:
-            values, share, training = _arguments(*args, **words)
+            values, share, training, inplace = _arguments(*args, **words)
             if not (training and share):
                 return values
             chance = self._next(share, _DROPOUTS[func])
-            return dropped(values, chance, self._drawn, tuple(values.shape[1:]))
+            kept = dropped(values, chance, self._drawn, tuple(values.shape[1:]))
+            return values.copy_(kept) if inplace else kept
         if func is torch.Tensor.bernoulli_:
             noise, share = args[0], 1.0 - (args[1] if len(args) > 1 else words["p"])
             chance = self._next(share, "image")
@@ -207,6 +208,6 @@ def _arguments(
     training: bool = True,
     inplace: bool = False,
     train: bool | None = None,
-) -> tuple[torch.Tensor, float, bool]:
+) -> tuple[torch.Tensor, float, bool, bool]:
     """Return what one of torch's dropouts is given, by its own names."""
-    return input, p, training if train is None else train
+    return input, p, training if train is None else train, inplace

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import fx
 
 from spbench_workers.models.imported.pointwise import (
@@ -142,7 +143,11 @@ def regroups(network: Traced, node: fx.Node, source: fx.Node, axes: Axes) -> boo
 
 
 def _word(node: fx.Node) -> str:
-    return str(getattr(node.target, "__name__", node.target))
+    """Return the name of a tensor's method or of torch's function; empty for anything else."""
+    if node.op == "call_method":
+        return str(node.target)
+    name = getattr(node.target, "__name__", "")
+    return name if name and getattr(torch, name, None) is node.target else ""
 
 
 def _flat(values: Sequence[object]) -> list[object]:

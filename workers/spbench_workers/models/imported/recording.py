@@ -72,7 +72,7 @@ _NOT_BEHAVIOUR = frozenset(
 """Methods that a subclass of a torch module may override and compute the same."""
 _ASKING = tuple(
     os.path.abspath(module.__file__)
-    for module in (torch, torch.jit, torch._jit_internal, typing)
+    for module in (torch, torch.jit, torch._jit_internal, torch.nn.parameter, typing)
     if module.__file__
 )
 """Modules that ask for a type on behalf of their caller, such as `torch.is_tensor`."""
@@ -96,6 +96,11 @@ class Symbol(SizedProxy):
             "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
             "torch.cat or torch.nn.functional.pad"
         )
+
+    @property
+    def _is_param(self) -> bool:
+        """Whether it represents a parameter, which `isinstance(symbol, nn.Parameter)` asks."""
+        return _recorder(self).type_of(self) is nn.Parameter
 
     @property
     def __class__(self) -> type:
