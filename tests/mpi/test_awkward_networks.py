@@ -18,13 +18,25 @@ pytestmark = pytest.mark.mpi
 WHOLE = Box((0, SIZE[0]), (0, SIZE[1]))
 LAYOUTS = {
     "stages": (2, {"stages": 2, "micro_batches": 2}),
+    "three stages": (3, {"stages": 3, "micro_batches": 2}),
+    "zero bubble": (2, {"stages": 2, "micro_batches": 2, "schedule": "zb-h1"}),
+    "recomputed": (2, {"stages": 2, "micro_batches": 2, "recompute": "block"}),
     "tiles": (2, {"grids": ["1x2"]}),
     "members": (2, {"members": 2}),
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
 }
+EVERY = "stages", "tiles", "members", "tiles and a stage"
+"""Layouts of every run."""
 OFTEN = {
     *("named_ConvDropoutNormReLU", "conv_named_reshape", "inplace_ReLU", "identity_written"),
-    *("counter_add", "sum_in_place", "detached_skip", "autograd_function", "images_dropped"),
+    *(
+        "counter_add",
+        "detached_stream",
+        "sum_in_place",
+        "detached_skip",
+        "autograd_function",
+        "images_dropped",
+    ),
     *("asks_for_tensor", "subclass_MyConv", "std_by_position", "chunks_without_gradients"),
 }
 """Those of every run; the others are long tests."""
@@ -33,15 +45,25 @@ BY_RANK = "subclass_BatchNormAct2d"
 
 
 def each_of(names):
-    return [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in names]
+    """Return layouts with networks; all of them in the layouts of every run."""
+    pairs = [(layout, name) for layout in LAYOUTS for name in names]
+    return [
+        pytest.param(*pair, marks=() if pair[1] in OFTEN and pair[0] in EVERY else pytest.mark.long)
+        for pair in pairs
+        if (pair[1] in OFTEN or pair[0] in EVERY) and pair != ("members", BY_RANK)
+    ]
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
+@pytest.fixture(scope="module")
 def answers(request, tmp_path_factory):
     """The answers of a layout's ranks, and the folder of its files: all in one launch."""
     ranks, words = LAYOUTS[request.param]
     tests = [test for test in request.session.items if test.path == request.path]
-    selected = {test.callspec.params["name"] for test in tests}
+    selected = {
+        test.callspec.params["name"]
+        for test in tests
+        if test.callspec.params["answers"] == request.param
+    }
     names = [name for name in RIGHT if name in selected]
     folder = tmp_path_factory.mktemp("awkward")
     case = {"ranks": ranks, "words": words, "networks": names, "folder": str(folder)}
@@ -74,11 +96,9 @@ def train_plainly(name, parts):
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("name", each_of(RIGHT))
+@pytest.mark.parametrize(("answers", "name"), each_of(RIGHT), indirect=["answers"])
 def test_losses_and_state_are_those_of_plain_torch(answers, name):
     layout, by_rank, folder = answers
-    if (layout, name) == ("members", BY_RANK):
-        pytest.skip("its statistics are those of each rank's images")
     losses, state = train_plainly(name, LAYOUTS[layout][1].get("micro_batches", 1))
     for answer in by_rank:
         assert answer[name] == pytest.approx(losses, rel=1e-9)

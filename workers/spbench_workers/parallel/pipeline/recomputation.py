@@ -79,7 +79,7 @@ class _Recomputed(Function):
         pairs = [
             (output, gradient)
             for output, gradient in zip(outputs, gradients, strict=True)
-            if gradient is not None
+            if gradient is not None and output.requires_grad  # not if it is detached
         ]
         wanted = [*(one for one in inputs if one.requires_grad), *ctx.parameters]
         found = iter(

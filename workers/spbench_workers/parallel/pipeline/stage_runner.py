@@ -263,7 +263,7 @@ class StageRunner:
         gradients = self._take(self.io.output_gradients)
         self._draw(micro_batch)  # again, for what is computed again
         with self._phases.of("backward"):
-            torch.autograd.backward(outputs, gradients)
+            _run_backward(outputs, gradients)
         if not inputs[0].requires_grad:
             return
         found = [
@@ -352,6 +352,15 @@ def part_of(
         box,
         sum(batch.size for batch in batches),
         seed,
+    )
+
+
+def _run_backward(outputs: Tensors, gradients: Tensors | None) -> None:
+    """Run the backward pass of the outputs that have gradients; a detached one has none."""
+    chosen = [at for at, output in enumerate(outputs) if output.requires_grad]
+    torch.autograd.backward(
+        [outputs[at] for at in chosen],
+        None if gradients is None else [gradients[at] for at in chosen],
     )
 
 

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.writes import counters
 from spbench_workers.parallel.training.gradients import mirrors
 
 
@@ -96,6 +97,7 @@ class MirroredStatistics:
         self._count = count
         self._copies = [FlatStatistics(module) for _, module in stages]
         self._before = [copy.flat.clone() for copy in self._copies]
+        self._counters = [list(counters(module)) for _, module in stages]
         self._seen = [0] * len(stages)
         self._own = [0] * len(stages)
         places = [place for place, _ in stages]
@@ -121,6 +123,9 @@ class MirroredStatistics:
             copy.decay(self._count - seen)
         for sharing in self.sharings:
             sharing.sum()
+        for several, own in zip(self._counters, self._own, strict=True):
+            for counter, number in several:
+                counter.add_(number * (self._count - own))
         for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
             copy.add_decayed(before, self._count)
             for norm in copy.norms:
