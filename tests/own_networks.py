@@ -94,7 +94,8 @@ class Chance(nn.Module):
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
-        self.stem, self.drop = nn.Conv2d(3, width, 3, padding=1), nn.Dropout(0.3, inplace=True)
+        self.stem, self.drop = nn.Conv2d(3, width, 3, padding=1), nn.Dropout(0.3)
+        self.drop_in_place = nn.Dropout(0.3, inplace=True)
         self.norm, self.path = nn.BatchNorm2d(width), DropPath(0.4)
         self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
         self.inner, self.head = nn.Linear(width, 7), nn.Linear(7, classes)
@@ -102,7 +103,7 @@ class Chance(nn.Module):
     def forward(self, image: Any) -> Any:
         made = self.drop(torch.relu(self.stem(image)))
         made = made + self.path(functional.dropout2d(self.conv1(made), 0.5, self.training))
-        made = self.norm(self.drop(self.conv2(made)))
+        made = self.norm(self.drop_in_place(self.conv2(made)))
         made = torch.relu(self.inner(torch.dropout(made.mean((2, 3)), 0.2, self.training)))
         return self.head(self.drop(made))
 
@@ -413,6 +414,26 @@ class Asking(nn.Module):
             made = made + 1
         logits = self.head(made.mean((2, 3)))
         return (logits, made) if self.what == "output" else logits
+
+
+class Counting(nn.Module):
+    """A network that counts its forward passes in training, two at a time."""
+
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(given, 4, 3, padding=1) for given in (3, 4, 4))
+        self.head = nn.Linear(4, 5)
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, image: Any) -> Any:
+        made = image
+        for conv in self.convs:
+            made = torch.relu(conv(made))
+        if self.training:
+            self.count += 2
+        return self.head(made.mean((2, 3)))
 
 
 class Tied(nn.Module):

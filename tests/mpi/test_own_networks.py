@@ -200,6 +200,9 @@ RIGHT = {
     "padding, 2x2 uneven tiles": case(
         "Padding", scheme="sp", split_size=1, grid="2x2", image_size="37x45", parts=2
     ),
+    "counting, 2 stages": case("Counting", parts=2),
+    "counting, mirrored": case("Counting", scheme="gems", batch_size=8, parts=2),
+    "counting, mirrored tiles": case("Counting", scheme="gems_sp", grid="2x1", batch_size=4),
     "padding, mirrored tiles": case("Padding", scheme="gems_sp", grid="2x1", batch_size=4),
     "padding, tiles, computed again": case(
         "Padding", scheme="sp", grid="2x1", parts=2, recompute="block"
