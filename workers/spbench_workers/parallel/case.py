@@ -13,9 +13,10 @@ from spbench_core.models.layers import Model
 from spbench_core.models.reach import fewest_normalised
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
+from spbench_workers.models.imported.layouts import check_layout
 from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.over_tiles import gathered, gathered_values
-from spbench_workers.models.imported.parameters import network_of
+from spbench_workers.models.imported.parameters import batching_of, network_of
 from spbench_workers.parallel.chosen_balance import chosen_balance
 from spbench_workers.parallel.chosen_skips import chosen_skips
 from spbench_workers.parallel.faster_format import chosen_format
@@ -97,6 +98,9 @@ def case_of(context: Context) -> ModelCase:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
+        if isinstance(model, ImportedModel):
+            # Before the launch it is not known which stage has a layer, where this was measured.
+            check_layout(model, layout, plan.balance, batching_of(params, layout))
         plan = replace(plan, straight=_straight(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)

@@ -14,6 +14,7 @@ from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.mixing import mixing_operators
 from spbench_workers.models.imported.model import imported
+from spbench_workers.models.imported.parameters import check
 
 IMAGE = Map(3, 24, 36)
 STAGES, TILES = model_layout(2, []), model_layout(1, [Grid(1, 2)])
@@ -241,3 +242,20 @@ def test_other_operators_at_another_size_are_refused():
     assert model.resized(12, 18).network.image == Map(3, 12, 18)
     with pytest.raises(CannotRunError, match="it has other operators for images of 24x40"):
         model.resized(24, 40)
+
+
+def test_a_case_is_refused_before_its_launch():
+    case = {"network": "shared_weights_networks:Mixed", "image_size": "24x36", "weights": None}
+    case |= {"task": None, "loss": "cross_entropy", "app": "synthetic", "scheme": "lp"}
+    case |= {"split_size": 2, "replicas": 1, "rounds": None, "strict": False}
+    mixing = case | {"network_args": {"by": "function"}}
+    check(mixing | {"local_DP": "1", "parts": 2})
+    # Which stage has the operator is not known where the balance is measured.
+    check(mixing | {"local_DP": "1,2", "balance": None})
+    for members in ({"local_DP": "2"}, {"local_DP": "1,2", "balance": "1,3"}):
+        with pytest.raises(CannotRunError, match=r"py:\d+: batch_norm mixes"):
+            check(mixing | {"scheme": "lp"} | members)
+    hidden = case | {"network_args": {"by": "hidden"}, "local_DP": "1"}
+    check(hidden | {"parts": 1})
+    with pytest.raises(CannotRunError, match=r"py:\d+: roll mixes .*; take parts"):
+        check(hidden | {"parts": 2})

@@ -118,7 +118,7 @@ OF_LIBRARY = r"\(.*site-packages/library_of_networks.py:\d+\): "
         (
             "Cached",
             {},
-            "than in evaluation, first .*" + LINE + "mul, .* self.training$",
+            LINE + "mul: .* in training than in evaluation, .* self.training$",
         ),
         ("Cached", {"by": "auxiliary"}, "in training than in .*; leave out auxiliary outputs"),
         (

@@ -141,7 +141,8 @@ class _Building:
             if path in self._root:
                 raise CannotRunError(
                     f"network {self._network.name}: {where(node)} is used twice, which cannot be "
-                    "over tiles; take scheme lp"
+                    "over tiles; take scheme lp, or a second module with the same parameters "
+                    "(b.weight = a.weight)"
                 )
             self._root[path] = counterpart
             self._leave_room(node, counterpart)

@@ -35,7 +35,7 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
     _check_ends(model, layout)
-    check_layout(model, layout, _balance_of(params, layout, model), _batching_of(params, layout))
+    check_layout(model, layout, _balance_of(params, layout, model), batching_of(params, layout))
     missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
     if missing and params["strict"]:
         raise CannotRunError(
@@ -53,7 +53,8 @@ def _balance_of(params: Params, layout: ModelLayout, model: ImportedModel) -> Ba
         return None
 
 
-def _batching_of(params: Params, layout: ModelLayout) -> Batching:
+def batching_of(params: Params, layout: ModelLayout) -> Batching:
+    """Return how the parameters of a case share out the images of a step."""
     micro_batches = (params.get("parts") or 1) * (params.get("times") or 1)
     return Batching(
         micro_batches * len(layout.directions),
