@@ -589,3 +589,86 @@ class Asks(Plain):
 
     def _count(self, maps: Any) -> Any:
         return maps if maps.shape[0] > 1 else -maps
+
+
+# More of the same kinds.
+
+
+class Lists(Plain):
+    """One parameter in a list, twice, and in a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        scale = nn.Parameter(torch.full((WIDTH, 1, 1), 1.2))
+        self.list, self.dict = nn.ParameterList([scale, scale]), nn.ParameterDict({"a": scale})
+
+    def forward(self, image: Any) -> Any:
+        return self.head((self.features(image) * self.list[0] + self.dict["a"]).mean((2, 3)))
+
+
+class TiedFlat(Plain):
+    """The weight of a convolution of one pixel, behind the mean as a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(WIDTH, WIDTH, 1, bias=False)
+
+    def forward(self, image: Any) -> Any:
+        made = self.one(self.features(image)).mean((2, 3))
+        return self.head(functional.linear(made, self.one.weight.flatten(1).t()))
+
+
+class TiedKinds(Plain):
+    """One weight of convolutions of several kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(WIDTH, WIDTH, 3, padding=1)
+        self.mirrored = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, padding_mode="reflect")
+        self.up.weight = self.mirrored.weight = self.d.weight
+        self.mirrored.bias = self.e.bias
+
+    def forward(self, image: Any) -> Any:
+        return self.head(self.mirrored(torch.relu(self.up(self.features(image)))).mean((2, 3)))
+
+
+class TiedGathered(Plain):
+    """One weight of linear layers, of each pixel and of gathered ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pixels, self.rows = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.rows.weight = self.pixels.weight
+
+    def forward(self, image: Any) -> Any:
+        made = self.pixels(self.features(image).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        rows = torch.relu(made).flatten(2).transpose(1, 2).roll(1, 1)
+        return self.head(self.rows(rows).square().mean(1))
+
+
+class Removed(Plain):
+    """Hooks that are there no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c.register_forward_hook(double).remove()
+        self.d.weight.register_hook(watch).remove()
+        self.d.register_full_backward_hook(watch).remove()
+
+
+class SharedBlock(nn.Module):
+    """A block that is used twice, with its normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        block = nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.BatchNorm2d(WIDTH))
+        self.stem, self.blocks = nn.Conv2d(3, WIDTH, 3, padding=1), nn.Sequential(block, block)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, image: Any) -> Any:
+        return self.head(self.blocks(self.stem(image)).square().mean((2, 3)))
+
+
+def parallel() -> nn.Module:
+    """Return a network within torch's data parallelism."""
+    return nn.DataParallel(Plain())

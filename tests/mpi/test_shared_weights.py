@@ -32,6 +32,7 @@ EVERYWHERE = [
     *("TwoNames", "TwoNamesFirst", "NotSaved", "Renamed"),
     *("TiedConvs", "TiedBiases", "TiedNorms", "TiedUnused", "TiedFunction", "TiedFunctionOfOther"),
     *("TiedHeads", "TiedChannelsLast", "Hooked", "HookedTwice", "Patched"),
+    *("Lists", "TiedFlat", "TiedKinds", "TiedGathered", "Removed"),
 ]
 """Networks that are right in all layouts."""
 SHARED = "stages", "members", "two micro-batches"
@@ -56,6 +57,9 @@ CASES = [
     *((network, layout) for network in MIXING for layout in ("stages", "tiles")),
     ("UsedTwice", "stages"),
     ("UsedTwice", "members"),
+    ("SharedBlock", "stages"),
+    ("SharedBlock", "members"),
+    ("SharedBlock", "two micro-batches"),
     ("Mixed:by=function", "two micro-batches"),
 ]
 REFUSED = {

@@ -168,7 +168,8 @@ class ParallelNetwork:
             recompute=recompute,
         )
         plan = _with_maps(plan, comm.rank, asked=balance is not None)
-        check_layout(model, self.layout, plan.balance, Batching(len(plan.batches)))
+        batching = Batching(len(plan.batches), recomputes=recompute is not None)
+        check_layout(model, self.layout, plan.balance, batching)
         if stages > 1 and (found := chosen_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
         self.verified: str | None = None

@@ -1,5 +1,7 @@
 """Weights, names, hooks and statistics in use in more ways than one: refused where not right."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -245,8 +247,9 @@ def test_other_operators_at_another_size_are_refused():
 
 
 def test_a_case_is_refused_before_its_launch():
-    case = {"network": "shared_weights_networks:Mixed", "image_size": "24x36", "weights": None}
+    case: dict[str, Any] = {"network": "shared_weights_networks:Mixed", "image_size": "24x36"}
     case |= {"task": None, "loss": "cross_entropy", "app": "synthetic", "scheme": "lp"}
+    case |= {"weights": None}
     case |= {"split_size": 2, "replicas": 1, "rounds": None, "strict": False}
     mixing = case | {"network_args": {"by": "function"}}
     check(mixing | {"local_DP": "1", "parts": 2})
@@ -259,3 +262,22 @@ def test_a_case_is_refused_before_its_launch():
     check(hidden | {"parts": 1})
     with pytest.raises(CannotRunError, match=r"py:\d+: roll mixes .*; take parts"):
         check(hidden | {"parts": 2})
+
+
+@pytest.mark.parametrize("by", ["spectral_norm", "new_spectral_norm"])
+def test_spectral_norm_is_refused_where_it_is_called_again(by):
+    model = network_of("Computed", by=by, of="d")
+    check_layout(model, STAGES, None, Batching())
+    check_layout(model, STAGES, None, Batching(recomputes=True, training=False))
+    for layout, batching in (
+        (STAGES, Batching(recomputes=True)),
+        (model_layout(2, [], mirrored=True), Batching(2)),
+    ):
+        with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
+            check_layout(model, layout, None, batching)
+    check_layout(network_of("TwoNames"), STAGES, None, Batching(recomputes=True))
+
+
+def test_a_wrapped_network_is_refused_with_what_is_within():
+    with pytest.raises(CannotRunError, match="it is a DataParallel; give the network itself"):
+        network_of("parallel")

@@ -25,6 +25,7 @@ from spbench_workers.models.imported.loading import short
 
 _OF_WEIGHTS = WeightNorm, SpectralNorm, BasePruningMethod
 """Hooks that compute a weight of their module before each call."""
+_WRAPPERS = "DataParallel", "DistributedDataParallel"
 _CONTAINERS = nn.ModuleList, nn.ModuleDict, nn.Sequential
 
 
@@ -38,6 +39,12 @@ def check_hooks(network: str, module: nn.Module) -> None:
     Raises:
         CannotRunError: A hook would be lost, or a parameter has no shape yet.
     """
+    for inner, kinds in (("_orig_mod", ("OptimizedModule",)), ("module", _WRAPPERS)):
+        if type(module).__name__ in kinds:
+            raise CannotRunError(
+                f"network {network}: it is a {type(module).__name__}; give the network itself, "
+                f"which is its {inner}"
+            )
     for name, parameter in module.named_parameters():
         if is_lazy(parameter):
             raise CannotRunError(
@@ -116,6 +123,15 @@ def is_hooked(module: nn.Module) -> bool:
     """Return whether a module has forward hooks that are traced."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return any(not isinstance(hook, _OF_WEIGHTS) for hook in hooks)
+
+
+def has_estimate(module: nn.Module) -> bool:
+    """Return whether a module computes its weights from an estimate that each call moves."""
+    return any(
+        type(part).__name__ == "_SpectralNorm"
+        or any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values())
+        for part in module.modules()
+    )
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -14,6 +14,7 @@ from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.hooks import has_estimate
 from spbench_workers.models.imported.mixing import Mixing, mixing_operators
 from spbench_workers.models.imported.model import ImportedLayer, ImportedModel
 from spbench_workers.models.imported.over_tiles import over_tiles
@@ -28,11 +29,13 @@ class Batching:
         micro_batches: The number of micro-batches of a step.
         together: Whether batch normalisation goes over all replicas.
         training: Whether the model is trained.
+        recomputes: Whether activations are computed again in the backward pass.
     """
 
     micro_batches: int = 1
     together: bool = False
     training: bool = True
+    recomputes: bool = False
 
 
 def check_layout(
@@ -60,6 +63,8 @@ def check_layout(
     replicas = batching.together and layout.replicas > 1
     everywhere = range(len(model.layers))
     _check_norms(model, everywhere if replicas else shared)
+    if batching.training and (batching.recomputes or layout.mirrored):
+        _check_estimates(model, "mirrored pipelines" if layout.mirrored else "recompute")
     _check_mixing(model, everywhere if replicas else shared, batching)
 
 
@@ -109,6 +114,18 @@ def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
             raise CannotRunError(
                 f"network {model.name}: {where(node)} keeps the mean of its images' statistics, "
                 "and ranks have some of the images; take track_running_stats=False, or local_DP 1"
+            )
+
+
+def _check_estimates(model: ImportedModel, what: str) -> None:
+    """Refuse spectral_norm where its calls are more, or others, than those of one process."""
+    for node in _nodes(model, range(len(model.layers))):
+        module = model.network.called(node)
+        if module is not None and has_estimate(module):
+            raise CannotRunError(
+                f"network {model.name}: {where(node)} moves the estimate of its spectral_norm at "
+                f"each call, and {what} would call it in another order; take scheme lp without "
+                "recompute"
             )
 
 

@@ -60,6 +60,7 @@ def batching_of(params: Params, layout: ModelLayout) -> Batching:
         micro_batches * len(layout.directions),
         together=params.get("sync_batchnorm") == "replicas",
         training=not params.get("enable_evaluation"),
+        recomputes=bool(params.get("recompute")),
     )
 
 
