@@ -43,6 +43,10 @@ UNVERIFIED = {
 WRONG = {
     "ranks": (case(3, "UNet", stages=2), "the layout has 2 ranks, and there are 3: start it with"),
     "weights": (case(2, "UNet", "weights", stages=2), "rank 1: its module has other weights"),
+    "operators": (
+        case(2, "UNet", "operators", stages=2),
+        "network UNet: rank 1 has other operators or constants than rank 0",
+    ),
     "stages": (case(2, "UNet", stages=2, members=0), r"rank \d: a stage has at least one rank"),
     "balance": (case(2, "UNet", stages=2, balance=[1, 2]), r"rank \d: 1,2 has 3 layers, the model"),
     "tiles of vectors": (

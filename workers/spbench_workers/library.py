@@ -32,6 +32,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.losses import CROSS_ENTROPY, DICE
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_workers.parallel.same_operators import check_same_operators
 from spbench_workers.parallel.validation.against_module import check_against_module
 
 __all__ = ["Box", "CannotRunError", "Load", "ParallelNetwork"]
@@ -129,6 +130,7 @@ class ParallelNetwork:
     ) -> None:
         _check_weights(module, comm)
         model = as_model(traced(type(module).__name__, module, Map(_CHANNELS, *_sides(image_size))))
+        check_same_operators(comm, model.network)
         self.layout = _layout(stages, grids, members, replicas, comm)
         costs = [float(count.multiply_adds) for count in model.counts]
         ranks = [stage.ranks for stage in self.layout.stages]

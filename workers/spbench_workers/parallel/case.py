@@ -22,6 +22,7 @@ from spbench_workers.parallel.chosen_skips import chosen_skips
 from spbench_workers.parallel.faster_format import chosen_format
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_workers.parallel.same_operators import check_same_operators
 
 LEAST_VALUES = 8
 """Values of a channel in a micro-batch that is compared, where it is normalised."""
@@ -137,11 +138,13 @@ def _model(context: Context) -> Model:
     """Return the model that the parameters name.
 
     Raises:
-        CannotRunError: A network of the user's own cannot be imported.
+        CannotRunError: A network of the user's own cannot be imported, or differs by rank.
     """
     if "network" in context.params:
         context.progress("import", 0, 1)
-        return network_of(context.params, context.seed)
+        model = network_of(context.params, context.seed)
+        check_same_operators(context.world.comm, model.network)
+        return model
     return model_of(context.entry.name.removeprefix("model."), context.params)
 
 
