@@ -40,7 +40,7 @@ from spbench.report.baselines.making import as_run, baseline_of, updated
 from spbench.report.build import build_report
 from spbench.report.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
-from spbench.report.judged import Against
+from spbench.report.judged import Against, GatePolicy
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case
@@ -204,7 +204,7 @@ def baseline(draw: random.Random, folder: Path) -> str:
     else:
         path.write_bytes(mutated_text(draw, json.dumps(right).encode()))
     found = load_baseline(folder, str(path))
-    held = Against(folder, as_run(found, path), frozenset({"worse"})).hold(recorded)
+    held = Against(folder, as_run(found, path), GatePolicy(frozenset({"worse"}))).hold(recorded)
     shown = [*export_comparison(held.comparison, "csv").splitlines(), *held.failing]
     held.tell(shown.append)
     shown += updated(found, recorded, held.comparison, widen=True)[1]

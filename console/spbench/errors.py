@@ -29,6 +29,7 @@ class ExitCode(IntEnum):
     MISSING = 3
     ERROR = 4
     NOTHING = 5
+    UNJUDGED = 6
     BUDGET = 124
     INTERRUPTED = 130
     TERMINATED = 143

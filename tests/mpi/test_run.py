@@ -186,7 +186,29 @@ def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
     jsonschema.validate(ended.report, report_schema())
     [pair] = ended.report["comparison"]["cases"]
     assert pair["rows"][0]["outcome"] == "worse"
+    assert "against baseline main: 1 of 1 case judged (1 worse)" in ended.stdout
     assert "Comparison with the baseline" in page.read_text()
+    assert 'class="verdict failed"' in page.read_text()
+
+
+@pytest.mark.long
+def test_a_run_of_which_nothing_is_judged_is_no_silent_pass(tmp_path: Path) -> None:
+    home, suite = tmp_path / "home", tmp_path / "gate.yaml"
+    suite.write_text(GATED.replace("repeat: 4", "repeat: 1"))
+    assert run(str(suite), home=home).code == 0
+    subprocess.run([SPBENCH, "baseline", "set", "main", "--home", str(home)], check=True)
+    # A noisy case is not judged from one launch, however much its time differs on a busy machine.
+    path = home / "baselines" / "main.json"
+    path.write_text(path.read_text().replace('"noisy": null', '"noisy": "as if"'))
+    ended = run(str(suite), "--baseline", "main", "-q", home=home)
+    assert ended.code == ended.report["run"]["exit_code"] == 6
+    assert ended.report["run"]["verdict"] == "failed"
+    assert "unjudged: a: 1 and 1 launches of a noisy case" in ended.stdout
+    assert ended.stdout.endswith("against baseline main: 0 of 1 case judged, 1 unjudged\n")
+    words = ("--baseline", "main", "--fail-on", "never", "-q")
+    never = run(str(suite), *words, home=home)
+    assert never.code == 0
+    assert never.stdout.endswith("against baseline main: 0 of 1 case judged, 1 unjudged\n")
 
 
 def test_command_prints_what_was_run(mixed: Ended) -> None:

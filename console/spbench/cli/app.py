@@ -20,7 +20,7 @@ from spbench.errors import ExitCode
 EPILOG = (
     "Exit codes: 0 passed; 1 a check, an expectation or a regression failed; 2 wrong usage or "
     "suite; 3 the environment lacks something; 4 a case ended in error or timeout; 5 nothing "
-    "selected; 124 --budget used up; 130, 143 interrupted."
+    "selected; 6 no case judged against a baseline; 124 --budget used up; 130, 143 interrupted."
 )
 
 app = typer.Typer(

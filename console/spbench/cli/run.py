@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 import typer
 
 from spbench.cli.completing import complete_fault, complete_run
-from spbench.cli.records.held import BaselineOption, FailOnOption, against
+from spbench.cli.records.held import (
+    BaselineOption,
+    FailOnOption,
+    MaxUnjudgedOption,
+    against,
+)
 from spbench.cli.records.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
@@ -111,6 +116,7 @@ def run(
     ] = 0,
     baseline: BaselineOption = None,
     fail_on: FailOnOption = None,
+    max_unjudged: MaxUnjudgedOption = None,
     fail_on_flaky: Annotated[
         bool, typer.Option("--fail-on-flaky", help="Exit 1 where a case passed only on retry.")
     ] = False,
@@ -160,7 +166,7 @@ def run(
                 f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
                 "here: use it with --dry-run or spbench command"
             )
-        beside = against(home, baseline, fail_on)
+        beside = against(home, baseline, fail_on, max_unjudged)
         planned = _planned(request, resume, failed)
         if dry_run:
             from spbench.cli.suites import print_commands
@@ -220,8 +226,7 @@ def _held(
         held = beside.hold(load_run(outcome.folder))
     except SpbenchError as error:  # the run has been: its reports are written all the same
         return None, [f"the run could not be held against its baseline: {error}"]
-    if verbosity >= 0:
-        held.tell(writer(sys.stderr if on_stderr else sys.stdout))
+    held.tell(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)
     return held, []
 
 

@@ -35,6 +35,6 @@ def number(value: float) -> str:
     return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, what: str, plural: str | None = None) -> str:
     """Return ``1 error`` or ``3 errors``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count} {what}" if count == 1 else f"{count} {plural or f'{what}s'}"

@@ -1,7 +1,8 @@
 """Two runs side by side: per case and metric their ratio with its interval, and a verdict.
 
 A launch is the unit: see `difference`. Of a case's time two values of each launch are tested: its
-median, and its fastest iteration, which a neighbour's load on the machine moves far less.
+median, and its fastest iteration, which a neighbour's load on the machine moves far less. With too
+few launches for a test, a time is judged only beyond a `deciding_factor`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from spbench.record.number_formatting import counted
+from spbench.record.runs.case_work import DATA_ALONE
 from spbench.record.runs.history import RunSummary
+from spbench.report.case_judgement import (
+    CaseJudgement,
+    Judgement,
+    broken_reason,
+    judge_cases,
+    unfit,
+)
+from spbench.report.deciding_factor import DecidingFactor, deciding_factor
 from spbench.report.difference import (
     LEVEL,
     Difference,
@@ -57,6 +68,8 @@ class MetricRow:
         fastest: The ratio of the launches' fastest iterations; None but of a case's time.
         by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
         past: The number of earlier runs whose spread widened the interval.
+        factor: Of a case's time, the factor that decides where no test can; None for a noisy case.
+        by_factor: Whether the outcome follows from this factor.
         outcome: None where the two cannot be judged.
         reason: Why there is no ratio or no outcome, or what the outcome lacks.
     """
@@ -74,6 +87,8 @@ class MetricRow:
     fastest: float | None = None
     by_fastest: bool = False
     past: int = 0
+    factor: DecidingFactor | None = None
+    by_factor: bool = False
     outcome: Outcome | None = None
     reason: str | None = None
 
@@ -86,7 +101,7 @@ class CasePair:
         differences: What makes the two unlike although they share an id: parameters, ranks, the
             benchmark, noise; one short clause each.
         rows: One a metric that either run has.
-        broken: Whether its numbers are results in a, and none in b.
+        broken: Whether it failed in b, lost a check there, or came to no result.
     """
 
     id: str
@@ -95,6 +110,11 @@ class CasePair:
     differences: tuple[str, ...]
     rows: tuple[MetricRow, ...]
     broken: bool = False
+
+    @property
+    def headline(self) -> MetricRow | None:
+        """The row of its primary metric, by which the case is judged."""
+        return next((row for row in self.rows if row.metric == HEADLINE), None)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -106,28 +126,28 @@ class CasePair:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs: the cases of both in a's order, and the ids that only one of them has."""
+    """Two runs: the cases of both in a's order, and the ids that only one of them has.
+
+    Attributes:
+        judgements: How each case of either run came out; a case that a filter left out of b has
+            none.
+    """
 
     a: RunSummary
     b: RunSummary
     cases: tuple[CasePair, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
+    judgements: tuple[CaseJudgement, ...] = ()
 
     @property
     def rows(self) -> Iterator[MetricRow]:
         """The rows of all cases."""
         return (row for pair in self.cases for row in pair.rows)
 
-    @property
-    def verdicts(self) -> Iterator[Outcome | None]:
-        """The outcomes of all headline metrics."""
-        return (row.outcome for row in self.rows if row.metric == HEADLINE)
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """The cases whose numbers are results in a, and none in b."""
-        return tuple(pair.id for pair in self.cases if pair.broken)
+    def judged_as(self, judgement: Judgement) -> list[CaseJudgement]:
+        """Return the cases that came out so."""
+        return [case for case in self.judgements if case.judgement is judgement]
 
     def with_only(self, outcome: Outcome) -> RunComparison:
         """Return the comparison with the rows of one outcome alone."""
@@ -139,12 +159,17 @@ class RunComparison:
 
     @property
     def tally(self) -> str:
-        """The number of metrics of each outcome: ``3 better, 1 worse, 8 alike``."""
-        counts = Counter(row.outcome for row in self.rows)
-        told = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
-        if counts[None]:
-            told.append(f"{counts[None]} not judged")
-        return ", ".join(told) or "nothing measured"
+        """The number of judged cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
+        counts = Counter(case.outcome for case in self.judged_as(Judgement.JUDGED))
+        outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+        detail = f" ({', '.join(outcomes)})" if outcomes else ""
+        judged = f"{counts.total()} of {counted(len(self.judgements), 'case')} judged{detail}"
+        others = (
+            f"{len(cases)} {judgement}"
+            for judgement in (Judgement.UNJUDGED, Judgement.BROKEN)
+            if (cases := self.judged_as(judgement))
+        )
+        return ", ".join((judged, *others))
 
 
 def nothing_past(case: str, metric: str) -> Sequence[Sequence[float]]:
@@ -153,7 +178,12 @@ def nothing_past(case: str, metric: str) -> Sequence[Sequence[float]]:
 
 
 def compare(
-    a: RecordedRun, b: RecordedRun, past: Past = nothing_past, *, unlike: str | None = None
+    a: RecordedRun,
+    b: RecordedRun,
+    past: Past = nothing_past,
+    *,
+    unlike: str | None = None,
+    force: bool = False,
 ) -> RunComparison:
     """Compare what two runs measured.
 
@@ -165,14 +195,17 @@ def compare(
         b: The run that is judged.
         past: What is known of earlier launches of the same cases on the same machines.
         unlike: Why the two runs' machines cannot be compared.
+        force: Whether cases are compared although their parameters or ranks differ.
     """
     common = [(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases]
-    pairs = [pair_of(*both, past, unlike) for both in common]
+    pairs = [pair_of(*both, past, unlike, force=force) for both in common]
     found = found_among(chances(pairs))
+    cases = tuple(judged(pair, found) for pair in pairs)
     return RunComparison(
         a=a.summary,
         b=b.summary,
-        cases=tuple(judged(pair, found) for pair in pairs),
+        cases=cases,
+        judgements=tuple(judge_cases(a, b, {pair.id: pair for pair in cases})),
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
     )
@@ -197,17 +230,21 @@ def _counts(row: MetricRow) -> bool:
     return row.metric == HEADLINE and row.outcome is None and row.reason is None
 
 
-def pair_of(a: CasePart, b: CasePart, past: Past, unlike: str | None = None) -> CasePair:
+def pair_of(
+    a: CasePart, b: CasePart, past: Past, unlike: str | None = None, *, force: bool = False
+) -> CasePair:
     """Return a case of two runs; rows that can be judged have a chance, and no outcome yet."""
     wrong = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := unfit(case))]
     if a.version != b.version:
         unlike = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
+    elif not force and unlike is None:
+        unlike = "; ".join(_other_work(a, b)) or None
     return CasePair(
         id=a.id,
         status_a=a.status,
         status_b=b.status,
         differences=tuple(_differences(a, b)),
-        broken=unfit(a) is None and unfit(b) is not None,
+        broken=broken_reason(a, b) is not None,
         rows=tuple(
             _row(a, b, name, past, " and ".join(wrong), unlike)
             for name in dict.fromkeys((*a.metrics, *b.metrics))
@@ -215,31 +252,37 @@ def pair_of(a: CasePart, b: CasePart, past: Past, unlike: str | None = None) -> 
     )
 
 
-def unfit(case: CasePart) -> str | None:
-    """Return why a case's numbers are no results; those of a failed expectation are."""
-    failed = [check.name for check in case.checks if check.status == "failed"]
-    if failed:
-        return f"check {failed[0]} failed"
-    return None if case.status in ("passed", "failed") else case.status
-
-
-def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
+def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
+    """Yield what makes the work of two cases differ, so that their times do not compare."""
     if a.benchmark != b.benchmark:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
     if a.np != b.np:
         yield f"{a.np} ranks in a, {b.np} in b"
+    yield from _other_values(a, b, (name for name in a.params if name not in DATA_ALONE))
+
+
+def _other_values(a: CasePart, b: CasePart, names: Iterable[str]) -> Iterator[str]:
+    """Yield the parameters that both know and that differ; an older version may know fewer."""
+    for name in names:
+        if name in a.params and name in b.params and a.params[name] != b.params[name]:
+            yield f"{name} {_shown(a.params[name])} in a, {_shown(b.params[name])} in b"
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else show(value)
+
+
+def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
+    yield from _other_work(a, b)
     for run, case in (("a", a), ("b", b)):
         if case.noisy:
             yield f"noisy in {run}: {case.noisy}"
-    for name, value in a.params.items():
-        other = b.params.get(name)
-        if None not in (value, other) and value != other:
-            yield f"{name} {show(value)} in a, {show(other)} in b"
+    yield from _other_values(a, b, DATA_ALONE)
     for run, mine, others in (("a", a.params, b.params), ("b", b.params, a.params)):
         alone = [
             f"{name}={show(value)}"
             for name, value in mine.items()
-            if value is not None and others.get(name) is None
+            if value is not None and name not in others
         ]
         if alone:
             yield f"only in {run}: {', '.join(alone)}"
@@ -270,7 +313,12 @@ def _row(
         return replace(row, reason=unfit or no_ratio)
     known_past = past(a.id, name)
     found = difference(*sides, known_past)
-    fastest = _fastest(a, b, sides, known_past) if name == HEADLINE else None
+    headline = name == HEADLINE
+    fastest = _fastest(a, b, sides, known_past) if headline else None
+    factor = None
+    if headline and not (a.noisy or b.noisy):
+        recorded = [launch for run in (sides[0], *known_past) for launch in run if launch > 0]
+        factor = deciding_factor(recorded)
     low, high = found.low, found.high
     return replace(
         row,
@@ -281,6 +329,7 @@ def _row(
         fastest=fastest.ratio if fastest else None,
         by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
         past=found.past,
+        factor=factor,
         outcome="not comparable" if unlike and not unfit else None,
         reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
     )
@@ -334,21 +383,40 @@ def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
 def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:
     assert row.ratio is not None
     if row.interval is None:
-        return replace(row, outcome="not enough samples", reason=_too_few(row.launches))
+        return _by_factor(row, row.ratio, _too_few(row, together))
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
     if different and max(ratio, 1 / ratio) > 1 + TOLERANCE:
-        outcome: Outcome = "better" if (ratio < 1) == (row.better == "lower") else "worse"
         why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
-        return replace(row, outcome=outcome, reason=why)
+        return replace(row, outcome=_direction(row, ratio), reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome="same")
-    if chance <= LEVEL and not different:
-        why = f"with {together} cases {least_launches(together)} launches a side would tell"
+    needed = least_launches(together)
+    if chance <= LEVEL and not different and min(row.launches) < needed:
+        why = f"with {together} cases {needed} launches a side would tell"
     else:
         why = f"the interval is {low:.2f} to {high:.2f}"
-    return replace(row, outcome="not enough samples", reason=why)
+    return _by_factor(row, row.ratio, why)
 
 
-def _too_few(launches: tuple[int, int]) -> str:
-    return f"{launches[0]} and {launches[1]} launches; {least_launches(1)} a side would tell"
+def _direction(row: MetricRow, ratio: float) -> Outcome:
+    return "better" if (ratio < 1) == (row.better == "lower") else "worse"
+
+
+def _by_factor(row: MetricRow, ratio: float, why_untold: str) -> MetricRow:
+    """Return a row that no test could tell, judged if its ratio is beyond the deciding factor."""
+    if row.factor is None or max(ratio, 1 / ratio) <= row.factor.value:
+        return replace(row, outcome="not enough samples", reason=why_untold)
+    why = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"
+    return replace(row, outcome=_direction(row, ratio), by_factor=True, reason=why)
+
+
+def _too_few(row: MetricRow, together: int) -> str:
+    launches = f"{row.launches[0]} and {row.launches[1]} launches"
+    needed = f"{least_launches(together)} a side would tell"
+    if row.metric != HEADLINE:
+        return f"{launches}; {needed}"
+    if row.factor is None:
+        return f"{launches} of a noisy case; {needed}"
+    within = f"within a factor of {row.factor.value:.3g} ({row.factor.source})"
+    return f"{launches}; {within}; {needed}"

@@ -29,10 +29,9 @@ class Difference:
 
     Attributes:
         ratio: The typical ratio of a launch of b to one of a.
-        low: The lower end of the 95 % interval; None where there are too few launches for one.
+        low: The lower end of the 95 % interval; None with too few launches for a rank test.
         high: The upper end.
         chance: The probability of a difference this large, or larger, between equals.
-        floor: The least that ``chance`` can be with so many launches.
         past: The number of earlier runs that widened the interval.
     """
 
@@ -40,7 +39,6 @@ class Difference:
     low: float | None
     high: float | None
     chance: float
-    floor: float
     past: int = 0
 
 
@@ -58,22 +56,15 @@ def difference(
     logs_a, logs_b = [math.log(x) for x in a], [math.log(y) for y in b]
     logs = sorted([y - x for x in logs_a for y in logs_b])
     centre = median(logs)
-    chance, floor = rank_test(a, b), floor_of(len(a), len(b))
-    widened, half = _widened(tuple(map(tuple, past)))
+    chance = rank_test(a, b)
     skipped = skipped_at(len(a), len(b), LEVEL)
-    if skipped is not None:
-        low, high = logs[skipped], logs[-1 - skipped]
-    elif widened:
-        low = high = centre
-    else:
-        return Difference(math.exp(centre), None, None, chance, floor)
-    low, high = min(low, centre - half), max(high, centre + half)
+    if skipped is None:
+        return Difference(math.exp(centre), None, None, chance)
+    widened, half = _widened(tuple(map(tuple, past)))
+    low, high = min(logs[skipped], centre - half), max(logs[-1 - skipped], centre + half)
     if widened:
-        chance = max(
-            _as_tested(chance, skipped), math.erfc(abs(centre) / half * 1.96 / math.sqrt(2))
-        )
-        floor = floor if skipped is not None else 0.0
-    return Difference(math.exp(centre), math.exp(low), math.exp(high), chance, floor, widened)
+        chance = max(chance, math.erfc(abs(centre) / half * 1.96 / math.sqrt(2)))
+    return Difference(math.exp(centre), math.exp(low), math.exp(high), chance, widened)
 
 
 def chance_of_either(first: float, second: float) -> float:
@@ -82,11 +73,6 @@ def chance_of_either(first: float, second: float) -> float:
     It holds for tests that rise and fall together (Sarkar 1998), as two of the same launches do.
     """
     return min(1.0, 2.0 * min(first, second), max(first, second))
-
-
-def _as_tested(chance: float, skipped: int | None) -> float:
-    """Return the test's answer where it can give one at all."""
-    return chance if skipped is not None else 0.0
 
 
 @lru_cache(maxsize=4096)

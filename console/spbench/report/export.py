@@ -130,6 +130,7 @@ def comparison_object(comparison: RunComparison) -> dict[str, Any]:
         "cases": [asdict(pair) for pair in comparison.cases],
         "only_a": list(comparison.only_a),
         "only_b": list(comparison.only_b),
+        "judgements": [asdict(case) for case in comparison.judgements],
         "overall": asdict(together) if together else None,
     }
 

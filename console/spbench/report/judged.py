@@ -1,4 +1,4 @@
-"""A run held against another or a baseline, with what the home knows of their machines."""
+"""A run held against another or a baseline, and whether it fails that comparison."""
 
 from __future__ import annotations
 
@@ -8,27 +8,71 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.number_formatting import clean
+from spbench.record.number_formatting import clean, counted
+from spbench.report.case_judgement import CaseJudgement, Judgement
 from spbench.report.compare import HEADLINE, MetricRow, RunComparison, compare
 from spbench.report.export import comparison_object
 from spbench.report.machines import unlike
+from spbench.report.model import CasePart
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun
-from spbench.report.tables import interval
+from spbench.report.tables import interval, undecided_lines
 
 
 def comparison_of(
     home: Path, a: RecordedRun, b: RecordedRun, *, force: bool = False
 ) -> RunComparison:
-    """Return run b against run a; ``force`` compares although their machines differ."""
+    """Return run b against run a; ``force`` compares although their machines or work differ."""
     apart = None if force else unlike(a, b)
-    return compare(a, b, past_of(home, a, b), unlike=apart)
+    return compare(a, b, past_of(home, a, b), unlike=apart, force=force)
+
+
+@dataclass(frozen=True, slots=True)
+class GatePolicy:
+    """The conditions under which a comparison fails.
+
+    Attributes:
+        outcomes: The outcomes of a case that fail it; none of them: it never fails.
+        most_unjudged: The number of cases that may be unjudged.
+    """
+
+    outcomes: frozenset[str]
+    most_unjudged: int = 0
+
+    def exit_code(self, comparison: RunComparison) -> ExitCode:
+        """Return the exit code of a comparison."""
+        if not self.outcomes:
+            return ExitCode.PASSED
+        outcomes = {case.outcome for case in comparison.judgements}
+        if comparison.judged_as(Judgement.BROKEN) or not self.outcomes.isdisjoint(outcomes):
+            return ExitCode.FAILED
+        if not comparison.judged_as(Judgement.JUDGED):
+            return ExitCode.UNJUDGED
+        return ExitCode.FAILED if self.unjudged(comparison) else ExitCode.PASSED
+
+    def unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
+        """Return the unjudged cases; none if so many are allowed, and others were judged."""
+        cases = comparison.judged_as(Judgement.UNJUDGED)
+        allowed = len(cases) <= self.most_unjudged and comparison.judged_as(Judgement.JUDGED)
+        return cases if self.outcomes and not allowed else []
+
+    def failures(self, comparison: RunComparison) -> Iterator[str]:
+        """Yield why a comparison fails apart from outcomes of cases."""
+        if not self.outcomes:
+            return
+        judged = comparison.judged_as(Judgement.JUDGED)
+        if not judged and not comparison.judged_as(Judgement.BROKEN):
+            yield f"no case was judged against {comparison.a.id}"
+        elif cases := self.unjudged(comparison):
+            count = counted(len(cases), "case")
+            yield f"{count} unjudged, and --max-unjudged allows {self.most_unjudged}"
 
 
 def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
-    """Return the headline rows that came out as one of these."""
+    """Return the rows by which cases came out as one of these."""
+    judged = {case.case: case.outcome for case in comparison.judgements}
     rows = (row for row in comparison.rows if row.metric == HEADLINE)
-    return [row for row in rows if row.outcome in outcomes]
+    return [row for row in rows if judged.get(row.case) in outcomes]
 
 
 def sentence_of(row: MetricRow, baseline: str) -> str:
@@ -36,82 +80,115 @@ def sentence_of(row: MetricRow, baseline: str) -> str:
     assert row.ratio is not None, "it was compared"
     if row.by_fastest:
         told = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
-        return f"{row.case}: {told} of baseline {baseline}, and the medians {row.ratio:.3g} times"
+        return f"{told} of baseline {baseline}, and the medians {row.ratio:.3g} times"
     within = f" (95 %: {interval(row)})" if row.interval else ""
-    return f"{row.case}: {row.metric} is {row.ratio:.3g} times that of baseline {baseline}{within}"
-
-
-def failed_by(run: RecordedRun, rows: list[MetricRow], baseline: str) -> RecordedRun:
-    """Return a run whose cases of these rows have failed, since they differ from a baseline."""
-    cases = dict(run.cases)
-    for row in rows:
-        case = cases[row.case]
-        if case.status == "passed":
-            why = sentence_of(row, baseline)
-            cases[row.case] = case.model_copy(update={"status": "failed", "reason": why})
-    return replace(run, cases=cases)
+    if row.by_factor:
+        within = f", {row.reason}"
+    return f"{row.metric} is {row.ratio:.3g} times that of baseline {baseline}{within}"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A run beside its baseline; ``fails`` are the outcomes of a time that fail it."""
+    """A run beside its baseline, and the policy by which it may fail."""
 
     run: RecordedRun
     comparison: RunComparison
-    fails: frozenset[str]
+    policy: GatePolicy
 
     @property
     def failing(self) -> list[str]:
-        """A sentence for each case whose time fails the run."""
-        return [sentence_of(row, self.comparison.a.id) for row in self._failing()]
+        """A sentence for each reason why the run fails the comparison."""
+        of_cases = [f"{case}: {why}" for case, why in self._failing_cases().items()]
+        return [*of_cases, *self.policy.failures(self.comparison)]
 
     @property
     def shown(self) -> RecordedRun:
-        """The run with those cases failed, as a test server is to show them."""
-        return failed_by(self.run, self._failing(), self.comparison.a.id)
+        """The run with its failing cases failed, as a test server is to show them.
 
-    def _failing(self) -> list[MetricRow]:
-        return with_outcome(self.comparison, *self.fails)
+        A finding has the number of judged cases, whether the run fails or not.
+        """
+        findings = (*self.run.findings, self._tally)
+        if self.exit_code(ExitCode.PASSED) == ExitCode.PASSED:
+            return replace(self.run, findings=findings)
+        cases, missing = dict(self.run.cases), []
+        for id_, why in self._failing_cases().items():
+            if id_ in cases:
+                cases[id_] = _failed(cases[id_], why)
+            else:
+                missing.append(f"{id_}: {why}")
+        errors = (*self.run.errors, *missing, *self.policy.failures(self.comparison))
+        summary = self.run.summary
+        if summary.verdict == "passed":
+            exit_code = int(self.exit_code(ExitCode.PASSED))
+            summary = replace(summary, verdict="failed", exit_code=exit_code)
+        return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
+
+    @property
+    def _tally(self) -> str:
+        return f"against baseline {self.comparison.a.id}: {self.comparison.tally}"
 
     def exit_code(self, code: ExitCode) -> ExitCode:
         """Return the exit code of a run that had this one without its baseline."""
-        return ExitCode.FAILED if self._failing() and code == ExitCode.PASSED else code
+        return self.policy.exit_code(self.comparison) if code == ExitCode.PASSED else code
 
-    def tell(self, write: Callable[[str], None]) -> None:
-        """Print what differs from the baseline, and what could not be compared."""
-        for line in self._lines():
+    def tell(self, write: Callable[[str], None], *, quiet: bool = False) -> None:
+        """Print what differs from the baseline, and how many cases were judged.
+
+        With ``quiet`` cases are named only if the comparison fails.
+        """
+        passes = self.exit_code(ExitCode.PASSED) == ExitCode.PASSED
+        lines = [] if quiet and passes else list(self._case_lines())
+        lines += [f"error: {why}" for why in self.policy.failures(self.comparison)]
+        lines.append(self._tally)
+        for line in lines:
             write(clean(line))
-
-    def _lines(self) -> Iterator[str]:
-        comparison = self.comparison
-        name = comparison.a.id
-        for row in with_outcome(comparison, "worse", "better"):
-            yield f"{row.outcome}: {sentence_of(row, name)}"
-        if apart := with_outcome(comparison, "not comparable"):
-            count = f"{len(apart)} case{'s are' if len(apart) > 1 else ' is'}"
-            yield f"warning: {count} not comparable with {name}: {apart[0].reason}"
-        if not comparison.cases:
-            yield f"warning: baseline {name} has no case of this run"
-        yield f"against baseline {name}: {comparison.tally}"
 
     def document(self, report: dict[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""
         report = report | {"comparison": comparison_object(self.comparison)}
         run = report["run"]
-        if self.exit_code(ExitCode(run["exit_code"])) != run["exit_code"]:
-            report["run"] = run | {"verdict": "failed", "exit_code": int(ExitCode.FAILED)}
+        code = self.exit_code(ExitCode(run["exit_code"]))
+        if code != run["exit_code"]:
+            report["run"] = run | {"verdict": "failed", "exit_code": int(code)}
             report["errors"] = [*report["errors"], *self.failing]
         return report
+
+    def _failing_cases(self) -> dict[str, str]:
+        """Return why each failing case fails, by its id."""
+        if not self.policy.outcomes:
+            return {}
+        name = self.comparison.a.id
+        rows = with_outcome(self.comparison, *self.policy.outcomes)
+        broken = self.comparison.judged_as(Judgement.BROKEN)
+        return {
+            **{case.case: str(case.reason) for case in broken},
+            **{
+                case.case: f"not judged against {name}: {case.reason}"
+                for case in self.policy.unjudged(self.comparison)
+            },
+            **{row.case: sentence_of(row, name) for row in rows},
+        }
+
+    def _case_lines(self) -> Iterator[str]:
+        for row in with_outcome(self.comparison, "worse", "better"):
+            yield f"{row.outcome}: {row.case}: {sentence_of(row, self.comparison.a.id)}"
+        yield from undecided_lines(self.comparison)
+
+
+def _failed(case: CasePart, why: str) -> CasePart:
+    if case.status != "passed":
+        return case
+    return case.model_copy(update={"status": "failed", "reason": why})
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A baseline that a run is going to be held against; ``fails`` as in `Held`."""
+    """A baseline that a run is going to be held against, and the policy by which it may fail."""
 
     home: Path
     baseline: RecordedRun
-    fails: frozenset[str]
+    policy: GatePolicy
 
     def hold(self, run: RecordedRun) -> Held:
         """Return a run beside the baseline."""
-        return Held(run, comparison_of(self.home, self.baseline, run), self.fails)
+        return Held(run, comparison_of(self.home, self.baseline, run), self.policy)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from spbench.record.number_formatting import number
+from spbench.report.case_judgement import Judgement
 from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun
@@ -41,15 +42,35 @@ def comparison_rows(comparison: RunComparison) -> Iterator[tuple[str, ...]]:
             yield (pair.id, *blank, "; ".join(pair.remarks))
 
 
-def comparison_remarks(comparison: RunComparison) -> list[str]:
-    """Return the remarks below the table: the tally, all cases together, and unmatched ones."""
+def comparison_remarks(comparison: RunComparison, *, brief: bool = False) -> list[str]:
+    """Return the remarks below the table: the tally, unjudged and broken cases, the means.
+
+    With ``brief`` unjudged cases that have a row are left out, since the row has the reason.
+    """
     told = [f"b against a: {comparison.tally}."]
+    told += undecided_lines(comparison, {pair.id for pair in comparison.cases} if brief else set())
     if together := overall(comparison):
         told.append(together.sentence)
-    for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
-        if ids:
-            told.append(f"Only in {run}: {', '.join(ids)}.")
+    judged = {case.case for case in comparison.judgements}
+    if left_out := [id_ for id_ in comparison.only_a if id_ not in judged]:
+        told.append(f"Not selected in b: {', '.join(left_out)}.")
     return told
+
+
+def undecided_lines(
+    comparison: RunComparison, explained: Container[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the cases that are broken or unjudged, those with the same reason in one line.
+
+    Unjudged cases that are ``explained`` elsewhere are left out.
+    """
+    for judgement in (Judgement.BROKEN, Judgement.UNJUDGED):
+        by_reason: dict[str | None, list[str]] = {}
+        for case in comparison.judged_as(judgement):
+            if judgement is Judgement.BROKEN or case.case not in explained:
+                by_reason.setdefault(case.reason, []).append(case.case)
+        for reason, cases in by_reason.items():
+            yield f"{judgement}: {', '.join(cases)}: {reason}"
 
 
 def _cells(pair: CasePair, row: MetricRow) -> tuple[str, ...]:
@@ -67,7 +88,8 @@ def interval(row: MetricRow) -> str:
 def notes(pair: CasePair, row: MetricRow) -> list[str]:
     """Return the notes on a row: its reason, what widened its interval, and its case's remarks."""
     past = f"as wide as {row.past} earlier runs differ" if row.past else None
-    return [note for note in (row.reason, past, *pair.remarks) if note]
+    reason = row.reason or ""
+    return [note for note in (reason, past, *(r for r in pair.remarks if r not in reason)) if note]
 
 
 def _figure(value: float | None) -> str:

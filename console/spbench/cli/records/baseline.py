@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.completing import complete_baseline
+from spbench.cli.ending import complain
 from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
 
@@ -51,6 +52,7 @@ def set_(
     made, told = baseline_of(name_of(path), run_or_report(root, run))
     save_baseline(root, name, made)
     _say(f"baseline {name}: {_cases(made)} of run {made.run}, in {path}", *told)
+    _warn(made)
 
 
 @group.command("list")
@@ -109,7 +111,7 @@ def update(
         bool, typer.Option("--widen", help="Take in launches that are not better, too.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare although machines or versions differ.")
+        bool, typer.Option("--force", help="Compare although machines or parameters differ.")
     ] = False,
     home: HomeOption = None,
 ) -> None:
@@ -127,6 +129,14 @@ def update(
     if new != old:
         save_baseline(root, name, new)
     _say(*told, f"baseline {name}: {'updated' if new != old else 'as it was'}")
+    _warn(new)
+
+
+def _warn(baseline: BaselineFile) -> None:
+    from spbench.report.baselines.making import launch_warnings
+
+    for warning in launch_warnings(baseline):
+        complain(f"spbench: {warning}")
 
 
 def _cases(baseline: BaselineFile) -> str:

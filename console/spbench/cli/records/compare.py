@@ -4,46 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.completing import complete_side
+from spbench.cli.ending import complain
+from spbench.cli.records.held import FailOn, FailOnOption, MaxUnjudgedOption, policy_of
 from spbench.cli.request import HomeOption
-from spbench.errors import ExitCode, NothingSelected, UsageError
+from spbench.errors import NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from spbench.report.compare import Outcome, RunComparison
 
-TEXT = "text"
+TEXT, CSV = "text", "csv"
 MARKDOWN = {"markdown": "md"}
 """Another name of a format."""
-
-
-class FailOn(StrEnum):
-    """The outcomes that end the command with exit 1."""
-
-    WORSE = "worse"
-    ANY = "any"
-    NEVER = "never"
-
-    def fails(self, comparison: RunComparison) -> bool:
-        """Whether a comparison fails by it: by a time, or by a case that came to no results."""
-        found = not self.outcomes.isdisjoint(comparison.verdicts)
-        return found or (self is not FailOn.NEVER and bool(comparison.broken))
-
-    @property
-    def outcomes(self) -> frozenset[str]:
-        """The outcomes that it names."""
-        return _FAILING[self]
-
-
-_FAILING = {
-    FailOn.WORSE: frozenset({"worse"}),
-    FailOn.ANY: frozenset({"worse", "better"}),
-    FailOn.NEVER: frozenset[str](),
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -70,14 +46,11 @@ def compare(
     only: Annotated[
         str | None, typer.Option("--only", help="Only these rows: worse, better, same, ...")
     ] = None,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on", help="Exit 1 where a case's time is worse (or broken), or different."
-        ),
-    ] = FailOn.NEVER,
+    fail_on: FailOnOption = None,
+    max_unjudged: MaxUnjudgedOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare although machines or versions differ.")
+        bool,
+        typer.Option("--force", help="Compare although machines, versions or parameters differ."),
     ] = False,
 ) -> None:
     """Compare two runs over their launches: ratios, their intervals, and a verdict each."""
@@ -87,6 +60,7 @@ def compare(
     from spbench.report.export import export_comparison
     from spbench.report.judged import comparison_of
 
+    policy = policy_of(fail_on or FailOn.NEVER, max_unjudged)
     root = home_of(home, os.environ)
     comparison = comparison_of(root, side_of(root, a), side_of(root, b), force=force)
     shown = comparison if only is None else comparison.with_only(_outcome(only))
@@ -95,11 +69,15 @@ def compare(
             print(clean(line))
     else:
         print(export_comparison(shown, MARKDOWN.get(format_, format_)), end="")
-    if not comparison.cases:
+    if format_ == CSV:
+        complain(f"spbench: {comparison.tally}")
+    for why in policy.failures(comparison):
+        complain(f"spbench: error: {why}")
+    if not comparison.cases and not policy.outcomes:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
-    if fail_on.fails(comparison):
-        raise typer.Exit(ExitCode.FAILED)
+    if code := policy.exit_code(comparison):
+        raise typer.Exit(code)
 
 
 def _outcome(word: str) -> Outcome:

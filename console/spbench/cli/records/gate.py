@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.ending import complain
 from spbench.cli.request import HomeOption, RunOrReportArgument, print_progress
 from spbench.errors import ExitCode, NothingSelected
 
@@ -72,13 +73,16 @@ def check(
         raise NothingSelected(f"run {told.run} has no case with a time that can be compared")
     if told.missed_errors or not _found(told, must_find):
         raise typer.Exit(ExitCode.FAILED)
+    if all(case.smallest is None for case in told.cases):
+        complain("spbench: error: a comparison with this run finds no slowdown in any case")
+        raise typer.Exit(ExitCode.UNJUDGED)
 
 
 def _found(told: GateCheck, percent: float | None) -> bool:
-    """Say whether a slowdown of so many percent is found in each case that has a time."""
+    """Return whether a slowdown of so many percent is found in each case."""
     if percent is None:
         return True
-    smallest = [one.smallest for one in told.cases if one.launches]
+    smallest = [case.smallest for case in told.cases]
     return all(each is not None and 100 * each <= percent + 1e-9 for each in smallest)
 
 

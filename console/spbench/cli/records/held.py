@@ -1,20 +1,39 @@
-"""The options that hold a run against a baseline at its end."""
+"""The options that hold a run against a baseline at its end, and of comparisons that may fail."""
 
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.completing import complete_baseline
-from spbench.cli.records.compare import FailOn
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.judged import Against
+    from spbench.report.judged import Against, GatePolicy
 
+
+class FailOn(StrEnum):
+    """The outcomes of a case that end a command with exit 1."""
+
+    WORSE = "worse"
+    ANY = "any"
+    NEVER = "never"
+
+    @property
+    def outcomes(self) -> frozenset[str]:
+        """The outcomes that it names."""
+        return _FAILING[self]
+
+
+_FAILING = {
+    FailOn.WORSE: frozenset({"worse"}),
+    FailOn.ANY: frozenset({"worse", "better"}),
+    FailOn.NEVER: frozenset[str](),
+}
 BaselineOption = Annotated[
     str | None,
     typer.Option(
@@ -26,11 +45,39 @@ BaselineOption = Annotated[
 ]
 FailOnOption = Annotated[
     FailOn | None,
-    typer.Option("--fail-on", help="Exit 1 where a time is worse than the baseline's (default)."),
+    typer.Option(
+        "--fail-on",
+        help="Exit 1 if a case is worse or broken (worse), or also if better (any); or never. "
+        "Exit 6 if no case is judged.",
+    ),
+]
+MaxUnjudgedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-unjudged",
+        help="Unjudged cases that do not fail the comparison (0).",
+        metavar="N",
+        min=0,
+    ),
 ]
 
 
-def against(home: Path | None, name: str | None, fail_on: FailOn | None) -> Against | None:
+def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
+    """Return the policy that options ask for.
+
+    Raises:
+        UsageError: A number of unjudged cases is allowed where nothing fails.
+    """
+    from spbench.report.judged import GatePolicy
+
+    if fail_on is FailOn.NEVER and max_unjudged is not None:
+        raise UsageError("--max-unjudged limits what fails; add --fail-on worse or any")
+    return GatePolicy(fail_on.outcomes, max_unjudged or 0)
+
+
+def against(
+    home: Path | None, name: str | None, fail_on: FailOn | None, max_unjudged: int | None
+) -> Against | None:
     """Return the baseline that was asked for; None: none was.
 
     Raises:
@@ -42,9 +89,12 @@ def against(home: Path | None, name: str | None, fail_on: FailOn | None) -> Agai
     from spbench.report.judged import Against
 
     if name is None:
-        if fail_on is not None:
-            raise UsageError("--fail-on says what of a baseline fails the run; add --baseline NAME")
+        for option, value in (("--fail-on", fail_on), ("--max-unjudged", max_unjudged)):
+            if value is not None:
+                raise UsageError(
+                    f"{option} says what of a baseline fails the run; add --baseline NAME"
+                )
         return None
     root = home_of(home, os.environ)
     found = as_run(load_baseline(root, name), path_of(root, name))
-    return Against(root, found, (fail_on or FailOn.WORSE).outcomes)
+    return Against(root, found, policy_of(fail_on or FailOn.WORSE, max_unjudged))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spbench.cli.records.held import FailOnOption, MaxUnjudgedOption, against
 from spbench.cli.request import HomeOption, RunOrReportArgument, refuse_folder
 from spbench.errors import SpbenchError, UsageError
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from spbench.report.recorded import RecordedRun
 
 STDOUT = "-"
+_WITH_BASELINE = ("html", "md", "markdown", "junit", "annotations")
+"""The formats that show how a run compares with a baseline."""
 
 
 def register(app: typer.Typer) -> None:
@@ -42,8 +45,14 @@ def report(
     ] = STDOUT,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", help="Show the run beside a baseline (html).", metavar="NAME"),
+        typer.Option(
+            "--baseline",
+            help="Hold the run against a baseline (html, md, junit, annotations).",
+            metavar="NAME",
+        ),
     ] = None,
+    fail_on: FailOnOption = None,
+    max_unjudged: MaxUnjudgedOption = None,
     push: Annotated[
         str | None,
         typer.Option("--push", help="A push gateway (openmetrics).", metavar="URL"),
@@ -52,19 +61,20 @@ def report(
 ) -> None:
     """Report a run: as a page, for a test server, a job's summary, monitoring."""
     refuse_folder("--output", output)
-    from spbench.cli.records.held import against
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole
     from spbench.report.formats.writing import report_text
 
-    if baseline is not None and format_ != "html":
-        raise UsageError("--baseline is for --format html; spbench compare has other formats")
+    if baseline is not None and format_ not in _WITH_BASELINE:
+        formats = ", ".join(_WITH_BASELINE)
+        raise UsageError(f"--baseline is for {formats}; spbench compare has other formats")
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
-    beside = against(home, baseline, None)
+    beside = against(home, baseline, fail_on, max_unjudged)
     recorded = run_or_report(home_of(home, os.environ), run)
-    comparison = beside.hold(recorded).comparison if beside else None
-    text = report_text(recorded, format_, comparison)
+    held = beside.hold(recorded) if beside else None
+    shown, comparison = (held.shown, held.comparison) if held else (recorded, None)
+    text = report_text(shown, format_, comparison)
     if push is not None:
         _push(text, push, recorded)
     elif output == STDOUT:
@@ -124,8 +134,8 @@ class ReportFiles:
         unwritten = []
         for kind, path in self.wanted():
             try:
-                shown = held.shown if held and kind == "junit" else run
-                text = report_text(shown, kind, held.comparison if held else None)
+                shown, comparison = (held.shown, held.comparison) if held else (run, None)
+                text = report_text(shown, kind, comparison)
                 write_whole(Path(path), text)
             except SpbenchError as error:
                 unwritten.append(str(error))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-_DATA_ALONE = ("seed", "warmup")
+DATA_ALONE = ("seed", "warmup")
 """Parameters that change which numbers are computed with, or what is dropped, and no time."""
 _INJECT = "--inject"
 _LETTERS = 16
@@ -30,7 +30,7 @@ def work_of(
         params: The parameters of the case.
         argv: The words of the run, which tell a planted fault.
     """
-    same = {name: value for name, value in params.items() if name not in _DATA_ALONE}
+    same = {name: value for name, value in params.items() if name not in DATA_ALONE}
     told = [benchmark, version, np, same, _planted([str(word) for word in argv])]
     text = json.dumps(told, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_LETTERS]

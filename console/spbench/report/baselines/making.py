@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spbench.errors import UsageError
+from spbench.record.number_formatting import counted
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
-from spbench.report.compare import HEADLINE, Outcome, RunComparison, launches_of, unfit
-from spbench.report.model import CasePart, MetricPart
+from spbench.report.case_judgement import BASELINE, unfit
+from spbench.report.compare import HEADLINE, Outcome, RunComparison, launches_of
+from spbench.report.difference import least_launches
+from spbench.report.model import CasePart, CheckPart, MetricPart
 from spbench.report.recorded import RecordedRun
 
 _SEEN = {
@@ -58,6 +61,8 @@ def _case(case: CasePart, run: str) -> BaselineCase:
         params=dict(case.params),
         np=case.np,
         runs=[run],
+        noisy=case.noisy,
+        checks=[check.name for check in case.checks],
         metrics={
             name: BaselineMetric(
                 unit=metric.unit,
@@ -72,6 +77,23 @@ def _case(case: CasePart, run: str) -> BaselineCase:
             for name, metric in case.metrics.items()
         },
     )
+
+
+def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
+    """Yield a warning for cases with fewer launches than a comparison of all cases needs."""
+    counts = {
+        case.id: len(case.metrics[HEADLINE].launches)
+        for case in baseline.cases
+        if HEADLINE in case.metrics
+    }
+    needed = least_launches(len(counts)) if counts else 0
+    for count in sorted({count for count in counts.values() if count < needed}):
+        few = [id_ for id_, of_case in counts.items() if of_case == count]
+        yield (
+            f"warning: {counted(count, 'launch', 'launches')} of {', '.join(few)}; "
+            f"a comparison of {counted(len(counts), 'case')} needs {needed} per side: "
+            f"set `repeat: {needed}` in the suite"
+        )
 
 
 def updated(
@@ -134,7 +156,8 @@ def _merged(
         for name, of in old.metrics.items()
     }
     runs = [*old.runs, *new.runs]
-    return new.model_copy(update={"metrics": new.metrics | both, "runs": runs})
+    noisy = old.noisy or new.noisy
+    return new.model_copy(update={"metrics": new.metrics | both, "runs": runs, "noisy": noisy})
 
 
 def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
@@ -161,7 +184,7 @@ def as_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         file=None,
         started=None,
         finished=None,
-        verdict="baseline",
+        verdict=BASELINE,
         exit_code=None,
         argv=(),
         duration_s=None,
@@ -194,7 +217,8 @@ def _as_part(case: BaselineCase) -> CasePart:
         np=case.np,
         status="passed",
         reason=None,
-        checks=[],
+        noisy=case.noisy,
+        checks=[CheckPart.model_construct(name=name, status="passed") for name in case.checks],
         metrics=metrics,
         medians={name: of.launches for name, of in case.metrics.items()},
         fastest=case.metrics[HEADLINE].fastest if HEADLINE in case.metrics else [],

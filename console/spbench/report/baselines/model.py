@@ -41,6 +41,10 @@ class BaselineCase(_Part):
     params: dict[str, Any]
     np: int = Field(ge=1)
     runs: list[str] = Field(default=[], description="the runs whose launches these are")
+    noisy: str | None = Field(
+        default=None, description="why its times are not the hardware's alone; null: they are"
+    )
+    checks: list[str] = Field(default=[], description="the names of the checks that it passed")
     metrics: dict[str, BaselineMetric]
 
 

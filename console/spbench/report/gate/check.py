@@ -13,6 +13,7 @@ from random import Random
 from typing import TypeVar
 
 from spbench.launch.survey.progress import INTERVAL, Say, nobody
+from spbench.report.case_judgement import unfit
 from spbench.report.compare import (
     HEADLINE,
     CasePair,
@@ -24,7 +25,6 @@ from spbench.report.compare import (
     launches_of,
     nothing_past,
     pair_of,
-    unfit,
 )
 from spbench.report.difference import least_launches
 from spbench.report.gate.noise import Launches, Noise, noise_of

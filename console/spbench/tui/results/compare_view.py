@@ -110,7 +110,8 @@ class CompareView(Vertical):
 Two runs side by side: a was marked with space (else it is the run before of the same suite), b is
 the one under the cursor. b/a is the typical ratio of a launch of b to one of a, with its interval
 of 95 %. The same is what differs by less than 10 % for sure; where there are too few launches for a
-verdict, the note says how many would tell. Lower or higher is better as the metric has it."""
+verdict, the note says how many would tell. A case is judged if its time is better, worse or the
+same. Lower or higher is better as the metric has it."""
     DEFAULT_CSS = """
     CompareView #both { height: auto; max-height: 4; }
     CompareView #remarks { height: auto; max-height: 6; color: $text-muted; }
@@ -160,7 +161,7 @@ verdict, the note says how many would tell. Lower or higher is better as the met
 
     def _show_remarks(self) -> None:
         told = self.rows.told(self.table.cursor_key)
-        remarks = comparison_remarks(self.comparison) if self.comparison else []
+        remarks = comparison_remarks(self.comparison, brief=True) if self.comparison else []
         self.query_one("#remarks", Static).update("\n".join([*remarks, *told]))
 
 

@@ -14,7 +14,7 @@ from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
 from spbench.report.baselines.files import name_of, path_of, save_baseline
-from spbench.report.baselines.making import baseline_of
+from spbench.report.baselines.making import baseline_of, launch_warnings
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
@@ -108,7 +108,7 @@ class RunChanges:
 
 
 def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
-    """Return the number of cases of the baseline that was made, and which were left out."""
+    """Return the number of cases of the baseline that was made, and what is wrong with it."""
     made, told = baseline_of(name_of(path_of(home, name)), load_run(run.folder))
     save_baseline(home, name, made)
-    return counted(len(made.cases), "case"), told
+    return counted(len(made.cases), "case"), [*told, *launch_warnings(made)]

@@ -46,7 +46,7 @@ def test_a_page_shows_the_run_beside_it(spbench, main):
     assert "Comparison with the baseline" in page
     assert "Comparison with the baseline" not in spbench("report", "--format", "html").out
     refused = spbench("report", "--format", "csv", "--baseline", "main").refusal
-    assert "--baseline is for --format html" in refused
+    assert "--baseline is for html, md" in refused
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,36 @@ def test_a_page_shows_the_run_beside_it(spbench, main):
     [
         (["--baseline", "x"], "there is no baseline 'x'"),
         (["--fail-on", "any"], "--fail-on says what of a baseline fails the run"),
+        (["--max-unjudged", "1"], "--max-unjudged says what of a baseline fails the run"),
     ],
 )
 def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, words, told):
     done = spbench("run", HALO, *words)
     assert (done.status, told in done.refusal) == (2, True)
     assert not (home / "runs").exists()
+
+
+def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
+    recorded(home, whole_run(), verdict="passed")
+    done = spbench("baseline", "set", "main")
+    assert done.status == 0
+    assert done.err == (
+        "spbench: warning: 1 launch of a; a comparison of 1 case needs 4 per side: "
+        "set `repeat: 4` in the suite\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["--fail-on", "never"], "passed"), ([], "failed"), (["--fail-on", "any"], "failed")],
+)
+@pytest.mark.parametrize("kind", ["html", "md", "junit", "annotations"])
+def test_formats_show_a_run_that_fails_its_baseline_as_failed(spbench, main, kind, words, status):
+    shown = spbench("report", "--format", kind, "--baseline", "main", *words).out
+    assert ("judged against main" in shown) == (status == "failed")
+    assert ("0 of 1 case judged" in shown) == (kind != "annotations")
+    if kind == "junit":
+        assert f'name="verdict" value="{status}"' in shown
 
 
 def test_runs_that_a_baseline_was_made_of_stay(spbench, home, main):

@@ -64,6 +64,19 @@ def test_a_gate_that_must_find_more_fails(spbench, home, times, percent, status)
     assert spbench("gate", "check", "last", "--must-find", percent)[0] == status
 
 
+def test_a_case_in_which_nothing_can_be_planted_is_not_found_either(spbench, home):
+    record(home, a=STEADY, gone=None)
+    assert spbench("gate", "check", "last")[0] == 0
+    assert spbench("gate", "check", "last", "--must-find", "50")[0] == 1
+
+
+def test_a_run_in_which_no_slowdown_is_found_is_6(spbench, home):
+    record(home, a=[1.0], noisy=NOISY)
+    status, _, err = spbench("gate", "check", "last")
+    assert status == 6
+    assert "finds no slowdown in any case" in err
+
+
 def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
     record(home, a=STEADY)
     monkeypatch.setattr(gate, "tells_error", lambda case: False)

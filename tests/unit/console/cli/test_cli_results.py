@@ -194,7 +194,9 @@ def test_what_cannot_be_done_is_one_line(spbench, two_runs, words, status, named
 # compare
 
 
+WITHIN = "within a factor of 3 (fewer than 5 recorded launches)"
 TOO_FEW = "1 and 1 launches; 4 a side would tell"
+TOO_FEW_TIMES = f"1 and 1 launches; {WITHIN}; 4 a side would tell"
 
 
 def test_two_runs_are_compared(spbench, two_runs):
@@ -206,11 +208,12 @@ def test_two_runs_are_compared(spbench, two_runs):
     assert empty == ""
     assert table == [
         "case  metric   a  b  unit   b/a  95 %  outcome             note",
-        f"b     time_ms  2  1  ms    0.5x        not enough samples  {TOO_FEW}",
+        f"b     time_ms  2  1  ms    0.5x        not enough samples  {TOO_FEW_TIMES}",
         f"b     skew     1  1          1x        not enough samples  {TOO_FEW}",
-        "b against a: 2 not enough samples.",
-        "Only in a: a.",
-        "Only in b: c.",
+        "b against a: 0 of 3 cases judged, 3 unjudged.",
+        f"unjudged: b: {TOO_FEW_TIMES}",
+        f"unjudged: c: not in run {two_runs[0]}",
+        f"unjudged: a: only in run {two_runs[0]}",
     ]
 
 
@@ -227,7 +230,8 @@ def test_a_report_is_compared_as_its_run_is(spbench, home, two_runs, tmp_path):
     files = [str(tmp_path / f"{run}.json") for run in two_runs]
     for run, file in zip(two_runs, files, strict=True):
         assert spbench("results", "export", run, "--format", "json", "-o", file)[0] == 0
-    assert spbench("compare", *files, "--format", "csv") == (0, wanted, "")
+    tally = "spbench: 0 of 3 cases judged, 3 unjudged\n"
+    assert spbench("compare", *files, "--format", "csv") == (0, wanted, tally)
     (tmp_path / "x.json").write_text("{}")
     status, _, err = spbench("compare", str(tmp_path / "x.json"), "last")
     assert (status, "is no report of spbench" in err) == (2, True)
@@ -249,7 +253,8 @@ def test_a_worse_run_fails_where_that_was_asked_for(spbench, home, factor, words
         made(home, repeated(launches), f"2026010{number}-000000-x-000{number}")
     found, out, _ = spbench("compare", "last~1", "last", "--only", "same", *words)
     assert found == status
-    assert ("same" in out) == (factor == 1.0)
+    assert ("  same" in out) == (factor == 1.0)
+    assert "1 of 1 case judged" in out
     assert spbench("compare", "last~1", "last", "--only", "equal")[0] == 2
 
 
@@ -268,8 +273,45 @@ def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
     made(home, timed(1.0, "d"), "20260103-000000-x-0003")
     status, out, err = spbench("compare", "last~1", "last")
     assert status == 5
-    assert "Only in a: b, c.\nOnly in b: d.\n" in out
+    assert "0 of 3 cases judged, 3 unjudged" in out
     assert "have no case in common" in err
+    gated = spbench("compare", "last~1", "last", "--fail-on", "worse")
+    assert (gated.status, "no case was judged" in gated.err) == (6, True)
+
+
+def passing_twice(home, *launches, status="passed"):
+    """Two runs of the same cases: those of the second with these launches."""
+    for number, times in enumerate(launches, 1):
+        made(home, repeated(times), f"2026010{number}-000000-x-000{number}")
+
+
+@pytest.mark.parametrize(
+    ("factor", "words", "status"),
+    [
+        (1.0, [], 0),
+        (1.0, ["--fail-on", "never"], 0),
+        (1.0, ["--fail-on", "worse"], 6),
+        (1.0, ["--fail-on", "any"], 6),
+        (1.0, ["--fail-on", "worse", "--max-unjudged", "9"], 6),
+        (1089.0, ["--fail-on", "worse"], 1),
+        (1089.0, [], 0),
+        (1.0, ["--max-unjudged", "9"], 2),
+    ],
+)
+def test_one_launch_per_side_is_never_a_silent_pass(spbench, home, factor, words, status):
+    passing_twice(home, [1.0], [factor])
+    done = spbench("compare", "last~1", "last", *words)
+    assert done.status == status
+    assert ("no case was judged against" in done.err) == (status == 6)
+    if status != 2:
+        assert f"{int(factor > 1)} of 1 case judged" in done.out
+
+
+def test_a_comparison_as_json_has_the_judgements(spbench, home):
+    passing_twice(home, [1.0], [1089.0])
+    done = spbench("compare", "last~1", "last", "--format", "json", "--fail-on", "worse")
+    [judgement] = json.loads(done.out)["judgements"]
+    assert (judgement["judgement"], judgement["outcome"]) == ("judged", "worse")
 
 
 # results series

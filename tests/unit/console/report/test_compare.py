@@ -63,7 +63,42 @@ def test_one_slow_launch_hides_nothing_and_is_not_called_a_change():
 def test_too_few_launches_are_no_verdict():
     row = launched([1.0], [2.0])
     assert (row.outcome, row.interval, row.ratio) == ("not enough samples", None, 2.0)
-    assert row.reason == "1 and 1 launches; 4 a side would tell"
+    within = "within a factor of 3 (fewer than 5 recorded launches)"
+    assert row.reason == f"1 and 1 launches; {within}; 4 a side would tell"
+
+
+@pytest.mark.parametrize(
+    ("factor", "outcome"), [(3.1, "worse"), (1 / 3.1, "better"), (2.9, "not enough samples")]
+)
+def test_one_launch_is_judged_only_beyond_a_constant_without_a_history(factor, outcome):
+    row = launched([1.0], [factor])
+    assert (row.outcome, row.by_factor) == (outcome, outcome != "not enough samples")
+    assert "a factor of 3 (fewer than 5 recorded launches)" in row.reason
+
+
+def test_recorded_launches_that_differ_by_more_than_the_constant_raise_it():
+    past = [[1.0], [8.0]]
+    assert launched([1.0], [7.0], past=lambda case, metric: past).outcome == "not enough samples"
+    assert launched([1.0], [9.0], past=lambda case, metric: past).outcome == "worse"
+
+
+def test_a_noisy_case_is_never_judged_from_one_launch():
+    quiet, noisy = case("a"), case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
+    for sides in ((quiet, noisy), (noisy, quiet)):
+        [row] = compare(*map(run, sides)).rows
+        assert (row.outcome, row.factor) == ("not enough samples", None)
+        assert row.reason == "1 and 1 launches of a noisy case; 4 a side would tell"
+
+
+def test_a_factor_decides_where_too_many_cases_share_a_test():
+    def side(factor):
+        four = [1.0, 1.01, 1.02, 1.03]
+        slow = case("slow", medians={"time_ms": times(factor, four)})
+        return run(slow, *(case(f"c{n}", medians={"time_ms": four}) for n in range(11)))
+
+    [row, *others] = compare(side(1.0), side(4.0)).rows
+    assert (row.outcome, row.by_factor) == ("worse", True)
+    assert [other.by_factor for other in others] == [False] * 11
 
 
 def with_fastest(medians, fastest, n=150):
@@ -141,7 +176,8 @@ def test_what_is_known_of_earlier_runs_widens_the_interval():
     steady = [[1.0 + n / 1000] for n in range(10)]
     wide = [[0.8 + n / 20] for n in range(10)]
     told = {"steady": steady, "wide": wide}
-    assert launched([1.0], [1.1], past=lambda case, metric: told["steady"]).outcome == "worse"
+    assert launched([1.0], [1.6], past=lambda case, metric: told["steady"]).outcome == "worse"
+    assert launched([1.0], [1.6], past=lambda case, metric: told["wide"]).outcome != "worse"
     row = launched(FIVE, times(1.1), past=lambda case, metric: told["wide"])
     assert row.outcome == "not enough samples"
     assert row.interval[0] < 0.8
@@ -150,7 +186,10 @@ def test_what_is_known_of_earlier_runs_widens_the_interval():
 def test_a_difference_far_beyond_all_earlier_runs_is_found():
     steady = [[1.0 + n / 100_000] for n in range(10)]
     row = launched([1.0], [2.0], past=lambda case, metric: steady)
-    assert (row.outcome, row.chance) == ("worse", 0.0)
+    assert (row.outcome, row.reason) == (
+        "worse",
+        "beyond a factor of 1.5 (from 11 recorded launches)",
+    )
 
 
 def test_other_machines_are_not_compared():
@@ -231,8 +270,11 @@ def test_numbers_of_a_case_that_went_wrong_are_not_judged(changes, reason):
 
 
 def test_a_case_that_failed_an_expectation_alone_is_judged():
-    [row] = compare(run(case()), run(case("a", {"time_ms": 9.0}, status="failed"))).rows
+    failed = case("a", {"time_ms": 5.0}, status="failed", reason="time_ms is above 4")
+    comparison = compare(run(case()), run(failed))
+    [row] = comparison.rows
     assert row.outcome == "not enough samples"
+    assert judgements(comparison) == {"a": ("broken", "time_ms is above 4")}
 
 
 def test_both_runs_may_have_gone_wrong():
@@ -246,21 +288,101 @@ def test_outcomes_are_counted():
     of_a = {"worse": FIVE, "better": FIVE}
     of_b = {"worse": times(1.2), "better": times(0.8)}
     assert compare(run(case("a", a, medians=of_a)), run(case("a", b, medians=of_b))).tally == (
-        "1 better, 1 worse, 1 not judged"
+        "0 of 1 case judged, 1 unjudged"
     )
-    assert compare(run(), run()).tally == "nothing measured"
+    assert compare(run(), run()).tally == "0 of 0 cases judged"
+    slower, died = case("b", medians={"time_ms": times(1.3)}), case("c", status="error")
+    sides = run(case("b", medians={"time_ms": FIVE}), case("c")), run(slower, died, case("d"))
+    assert compare(*sides).tally == "1 of 3 cases judged (1 worse), 1 unjudged, 1 broken"
 
 
 def test_the_rows_of_one_outcome_can_be_taken_alone():
     sides = [run(case("a", medians={"time_ms": times(f)}), case("b")) for f in (1.0, 1.3)]
     comparison = compare(*sides)
-    assert list(comparison.verdicts) == ["worse", "not enough samples"]
-    assert [row.case for row in comparison.with_only("worse").rows] == ["a"]
+    assert [row.outcome for row in comparison.rows] == ["worse", "not enough samples"]
+    only = comparison.with_only("worse")
+    assert [row.case for row in only.rows] == ["a"]
+    assert only.tally == comparison.tally == "1 of 2 cases judged (1 worse), 1 unjudged"
 
 
-def test_a_case_that_came_to_no_results_is_broken():
-    a, wrong = case("a"), case("a", status="failed", checks=[wrong_check()])
-    assert compare(run(a), run(wrong)).broken == ("a",)
-    assert compare(run(wrong), run(a)).broken == ()
-    assert compare(run(wrong), run(wrong)).broken == ()
-    assert compare(run(a), run(case("a", status="error"))).broken == ("a",)
+# Judgements of cases
+
+
+def judgements(comparison):
+    """How each case came out, and why."""
+    return {case.case: (case.judgement, case.reason) for case in comparison.judgements}
+
+
+PASSED_CHECK = wrong_check().model_copy(
+    update={"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"status": "failed", "checks": [wrong_check()]}, "check halo failed"),
+        ({"status": "failed", "reason": "time_ms is above 1"}, "time_ms is above 1"),
+        ({"status": "error"}, "error"),
+        ({"status": "timeout"}, "timeout"),
+        ({"status": "cancelled"}, "cancelled"),
+        ({"status": "skipped"}, "skipped"),
+        ({"checks": []}, "check halo is missing"),
+    ],
+)
+def test_a_case_that_failed_lost_a_check_or_came_to_no_result_is_broken(changes, why):
+    checked = case("a", checks=[PASSED_CHECK])
+    later = checked.model_copy(update=changes)
+    assert judgements(compare(run(checked), run(later))) == {"a": ("broken", why)}
+
+
+def test_a_case_that_was_broken_before_is_broken_again():
+    wrong = case("a", status="failed", checks=[wrong_check()])
+    assert judgements(compare(run(wrong), run(wrong))) == {"a": ("broken", "check halo failed")}
+    assert judgements(compare(run(), run(wrong))) == {"a": ("broken", "check halo failed")}
+    assert judgements(compare(run(wrong), run(case("a", checks=[PASSED_CHECK])))) == {
+        "a": ("unjudged", "check halo failed in a")
+    }
+
+
+def test_a_case_of_one_side_alone_is_unjudged():
+    old, new = run(case("old"), id="1"), run(case("new"), id="2")
+    assert judgements(compare(old, new)) == {
+        "new": ("unjudged", "not in run 1"),
+        "old": ("unjudged", "only in run 1"),
+    }
+
+
+@pytest.mark.parametrize(
+    "option", [("-k", "new"), ("--case", "new"), ("--case=new",), ("--failed", "last")]
+)
+def test_cases_that_a_filter_left_out_are_not_selected(option):
+    later = run(case("new"), argv=("run", "made-up.yaml", *option))
+    assert judgements(compare(run(case("old"), case("new")), later)).keys() == {"new"}
+
+
+def test_a_case_without_a_time_is_unjudged():
+    sides = run(case("a", {"m": 1.0})), run(case("a", {"m": 1.0}))
+    assert judgements(compare(*sides)) == {"a": ("unjudged", "its time was not measured")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"params": {"halo_len": 7}}, "halo_len 1 in a, 7 in b"),
+        ({"params": {"halo_len": None}}, "halo_len 1 in a, not set in b"),
+        ({"np": 8}, "2 ranks in a, 8 in b"),
+        ({"benchmark": "other.one"}, "made.up in a, other.one in b"),
+    ],
+)
+def test_other_work_is_not_comparable_unless_forced(changes, why):
+    a, b = (run(case("a", medians={"time_ms": FIVE}, **of)) for of in ({}, changes))
+    comparison = compare(a, b)
+    assert judgements(comparison) == {"a": ("unjudged", why)}
+    assert [row.outcome for row in comparison.rows] == ["not comparable"]
+    assert judgements(compare(a, b, force=True)) == {"a": ("judged", None)}
+
+
+def test_another_seed_is_no_other_work():
+    a, b = (run(case("a", params={"seed": n}, medians={"time_ms": FIVE})) for n in (1, 2))
+    assert judgements(compare(a, b)) == {"a": ("judged", None)}

@@ -74,9 +74,17 @@ def test_the_interval_holds_the_ratio_in_95_of_100(launches: int) -> None:
 
 def test_a_spread_between_runs_is_the_least_that_the_interval_allows_for() -> None:
     past = [[1.0], [1.1], [0.9], [1.05], [0.95], [1.0]]
-    alone, widened = difference([1.0], [1.2]), difference([1.0], [1.2], past)
-    assert alone.low is None
+    b = [1.2 + n / 1000 for n in range(5)]
+    alone, widened = (difference([1.0 + n / 1000 for n in range(5)], b, of) for of in ((), past))
+    assert alone.low is not None
+    assert alone.low > 1.0
     assert widened.past == 6
     assert widened.low is not None
     assert widened.low < 1.0 < 1.2 < (widened.high or 0.0)
-    assert difference([1.0], [1.2], past[:4]).past == 0
+    assert difference(b, b, past[:4]).past == 0
+
+
+def test_too_few_launches_for_a_rank_test_have_no_interval() -> None:
+    past = [[1.0]] * 10
+    assert difference([1.0], [1.2], past).low is None
+    assert difference([1.0] * 9, [1.2], past).low is None

@@ -183,7 +183,7 @@ def comparison():
         id="A",
     )
     b = run(
-        case("a", {"m": 1.0}, np=4, medians={"m": [1.0] * 4}),
+        case("a", {"m": 1.0}, params={"halo_len": 1, "more": 4}, medians={"m": [1.0] * 4}),
         case("c"),
         case("lost", {}, status="error"),
         id="B",
@@ -193,29 +193,40 @@ def comparison():
 
 def test_a_comparison_is_a_table(comparison):
     assert list(comparison_rows(comparison)) == [
-        ("a", "m", "2", "1", "ms", "0.5x", "0.50 to 0.50", "better", "2 ranks in a, 4 in b"),
-        ("a", "gone", "1", "", "ms", "", "", "", "not measured in b; 2 ranks in a, 4 in b"),
+        ("a", "m", "2", "1", "ms", "0.5x", "0.50 to 0.50", "better", "only in b: more=4"),
+        ("a", "gone", "1", "", "ms", "", "", "", "not measured in b; only in b: more=4"),
         ("lost", "", "", "", "", "", "", "", "error in a, error in b"),
     ]
     assert comparison_remarks(comparison) == [
-        "b against a: 1 better, 1 not judged.",
-        "Only in a: b.",
-        "Only in b: c.",
+        "b against a: 0 of 4 cases judged, 3 unjudged, 1 broken.",
+        "broken: lost: error",
+        "unjudged: a: its time was not measured",
+        "unjudged: c: not in run A",
+        "unjudged: b: only in run A",
+    ]
+
+
+def test_brief_remarks_leave_out_what_rows_explain(comparison):
+    assert comparison_remarks(comparison, brief=True)[1:] == [
+        "broken: lost: error",
+        "unjudged: c: not in run A",
+        "unjudged: b: only in run A",
     ]
 
 
 def test_a_comparison_is_markdown(comparison):
     text = export_comparison(comparison, "md")
     assert text.startswith("a: A, passed, 1970-01-01T00:16:40Z on login; b: B, passed, ")
-    assert "| a | m | 2 | 1 | ms | 0.5x | 0.50 to 0.50 | better | 2 ranks in a, 4 in b |\n" in text
-    assert text.endswith("\n\nOnly in a: b.\n\nOnly in b: c.\n")
+    assert "| a | m | 2 | 1 | ms | 0.5x | 0.50 to 0.50 | better | only in b: more=4 |\n" in text
+    assert "\n\nb against a: 0 of 4 cases judged, 3 unjudged, 1 broken.\n" in text
+    assert text.endswith("\n\nunjudged: c: not in run A\n\nunjudged: b: only in run A\n")
 
 
 def test_a_comparison_is_csv(comparison):
     rows = records(export_comparison(comparison, "csv"))
     assert [(row["case"], row["metric"], row["note"]) for row in rows] == [
-        ("a", "m", "2 ranks in a, 4 in b"),
-        ("a", "gone", "not measured in b; 2 ranks in a, 4 in b"),
+        ("a", "m", "only in b: more=4"),
+        ("a", "gone", "not measured in b; only in b: more=4"),
         ("lost", "", "error in a, error in b"),
         ("b", "", "only in a"),
         ("c", "", "only in b"),
@@ -233,7 +244,10 @@ def test_a_comparison_is_json(comparison):
     assert (first["ratio"], first["outcome"], first["reason"]) == (0.5, "better", None)
     assert (first["interval"], first["launches"]) == ([0.5, 0.5], [4, 4])
     assert (second["ratio"], second["outcome"], second["b"]) == (None, None, None)
-    assert document["cases"][0]["differences"] == ["2 ranks in a, 4 in b"]
+    assert [case["judgement"] for case in document["judgements"]] == [
+        *("unjudged", "unjudged", "broken", "unjudged"),
+    ]
+    assert document["cases"][0]["differences"] == ["only in b: more=4"]
 
 
 @pytest.mark.parametrize("export", [export_text, export_comparison])

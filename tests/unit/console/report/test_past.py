@@ -79,8 +79,9 @@ def test_other_machines_have_no_past(home: Path, machines: tuple[str, str]) -> N
 
 
 def test_one_launch_a_side_is_judged_by_how_much_earlier_runs_differ(home: Path) -> None:
-    a, b = on("m1", "x", 1.0), on("m1", "y", 1.5)
+    a, b = on("m1", "x", 1.0), on("m1", "y", 1.6)
     [row] = compare(a, b, past_of(home, a, b)).rows
-    assert (row.outcome, row.past) == ("worse", 8)
+    assert (row.outcome, row.by_factor) == ("worse", True)
+    assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"
     [row] = compare(a, on("m1", "z", 1.05), past_of(home, a, b)).rows
     assert row.outcome == "not enough samples"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, UsageError
-from spbench.report.baselines.making import as_run, baseline_of, updated
+from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
 from spbench.report.compare import MetricRow, compare
-from spbench.report.judged import Against, comparison_of, sentence_of
+from spbench.report.judged import Against, GatePolicy, comparison_of, sentence_of
 from unit.results import case, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -132,8 +132,9 @@ def test_another_version_of_a_benchmark_is_not_comparable():
 # A run held against a baseline
 
 
-def held(later, fails=("worse",), machine="node01"):
-    against = Against(HOME, side(baseline(launched(), launched(name="b"))), frozenset(fails))
+def held(later, fails=("worse",), machine="node01", most_unjudged=0):
+    policy = GatePolicy(frozenset(fails), most_unjudged)
+    against = Against(HOME, side(baseline(launched(), launched(name="b"))), policy)
     held = against.hold(on(machine, later, launched(name="b"), id="later"))
     said = []
     held.tell(said.append)
@@ -146,18 +147,23 @@ def test_a_worse_time_fails_the_run_and_its_case():
     assert found.exit_code(ExitCode.MISSING) == ExitCode.MISSING
     [why] = found.failing
     assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
-    assert said == [f"worse: {why}", "against baseline main: 1 worse, 1 same"]
+    tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
+    assert said == [f"worse: {why}", tally]
+    quiet = []
+    found.tell(quiet.append, quiet=True)
+    assert quiet == said
     assert [case.status for case in found.shown.cases.values()] == ["failed", "passed"]
-    assert found.shown.cases["a"].reason == why
+    assert f"a: {found.shown.cases['a'].reason}" == why
+    assert (found.shown.summary.verdict, found.shown.summary.exit_code) == ("failed", 1)
 
 
 def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
     row = MetricRow("a", "time_ms", "ms", "lower", 1.0, 1.05, 1.05, (0.9, 1.4), (5, 5))
     assert sentence_of(row, "usual") == (
-        "a: time_ms is 1.05 times that of baseline usual (95 %: 0.90 to 1.40)"
+        "time_ms is 1.05 times that of baseline usual (95 %: 0.90 to 1.40)"
     )
     assert sentence_of(replace(row, fastest=1.1, by_fastest=True), "usual") == (
-        "a: the fastest iteration of each launch takes 1.1 times that of baseline usual, "
+        "the fastest iteration of each launch takes 1.1 times that of baseline usual, "
         "and the medians 1.05 times"
     )
 
@@ -171,17 +177,73 @@ def test_what_fails_a_run_is_chosen(factor, fails, code):
     assert found.exit_code(ExitCode.PASSED) == code
 
 
-def test_other_machines_only_warn():
-    found, said = held(launched(1.5), machine="node02")
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.PASSED
-    why = "hosts node01 in a, node02 in b"
-    assert said[0] == f"warning: 2 cases are not comparable with main: {why}"
+def test_other_machines_are_unjudged():
+    found, said = held(launched(1.5), machine="node02", most_unjudged=99)
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED == 6
+    assert said == [
+        "unjudged: a, b: hosts node01 in a, node02 in b",
+        "error: no case was judged against main",
+        "against baseline main: 0 of 2 cases judged, 2 unjudged",
+    ]
+    assert [case.status for case in found.shown.cases.values()] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(("most", "code"), [(0, 1), (1, 0)])
+def test_unjudged_cases_fail_beyond_a_number(most, code):
+    one_launch = case("a", {"time_ms": 1.0})
+    found, said = held(one_launch, most_unjudged=most)
+    assert found.exit_code(ExitCode.PASSED) == code
+    assert said[0].startswith("unjudged: a: 5 and 1 launches; within a factor of 1.5")
+    assert ("error: 1 case unjudged, and --max-unjudged allows 0" in said) == (code == 1)
+    assert found.shown.cases["a"].status == ("failed" if code else "passed")
+    quiet = []
+    found.tell(quiet.append, quiet=True)
+    tally = "against baseline main: 1 of 2 cases judged (1 same), 1 unjudged"
+    assert quiet == (said if code else [tally])
+
+
+def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
+    policy = GatePolicy(frozenset({"worse"}))
+    old = side(baseline(launched(), launched(name="b")))
+    found = Against(HOME, old, policy).hold(on("node01", launched(), id="later"))
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert found.failing[0] == "b: not judged against main: only in baseline main"
+    assert "b: not judged against main: only in baseline main" in found.shown.errors
+
+
+def test_a_lost_check_fails_a_run_that_passed():
+    passed = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
+    check = wrong_check().model_copy(update=passed)
+    old = side(baseline(launched(checks=[check])))
+    found = Against(HOME, old, GatePolicy(frozenset({"worse"}))).hold(on("node01", launched()))
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert found.shown.cases["a"].reason == "check halo is missing"
+    never = Against(HOME, old, GatePolicy(frozenset())).hold(on("node01", launched()))
+    assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
+    assert never.shown.cases == never.run.cases
+
+
+def test_a_baseline_of_a_noisy_case_is_not_held_against_one_launch():
+    one = case("a", {"time_ms": 1.0}, noisy="other work had its cores")
+    [row] = compare(side(baseline(one)), run(case("a", {"time_ms": 9.0}))).rows
+    assert row.outcome == "not enough samples"
+
+
+def test_few_launches_are_warned_of_with_the_repeat_to_set():
+    few, enough = case("a"), [launched(name=name) for name in "bcd"]
+    [warning] = launch_warnings(baseline(few, *enough))
+    assert warning == (
+        "warning: 1 launch of a; a comparison of 4 cases needs 5 per side: "
+        "set `repeat: 5` in the suite"
+    )
+    assert [*launch_warnings(baseline(*enough))] == []
 
 
 def test_names_of_a_file_make_no_lines_of_their_own():
     hostile = baseline(launched()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
     said = []
-    Against(HOME, side(hostile), frozenset()).hold(on("node01", launched(2.0))).tell(said.append)
+    held_by = Against(HOME, side(hostile), GatePolicy(frozenset()))
+    held_by.hold(on("node01", launched(2.0))).tell(said.append)
     assert len(said) == 2
     assert all(line.isprintable() for line in said)
 

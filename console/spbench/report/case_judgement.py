@@ -1,0 +1,114 @@
+"""How each case came out of a comparison: judged, unjudged or broken, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+
+if TYPE_CHECKING:
+    from spbench.report.compare import CasePair
+
+_DECIDED = ("better", "worse", "same")
+_GOING_ON = ("waiting", "running")
+_SELECTING = ("-k", "--case", "--failed")
+"""Options of ``spbench run`` that leave cases of a suite out."""
+BASELINE = "baseline"
+"""The verdict of a baseline that is compared as a run."""
+
+
+class Judgement(StrEnum):
+    """How a case came out of a comparison."""
+
+    JUDGED = "judged"
+    UNJUDGED = "unjudged"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseJudgement:
+    """How a case came out of a comparison.
+
+    Attributes:
+        outcome: The outcome of its primary metric, which a broken case may have, too; else None.
+        reason: Why it was not judged, or is broken; None if it was judged.
+    """
+
+    case: str
+    judgement: Judgement
+    outcome: str | None = None
+    reason: str | None = None
+
+
+def judge_cases(
+    a: RecordedRun, b: RecordedRun, pairs: Mapping[str, CasePair]
+) -> Iterator[CaseJudgement]:
+    """Yield the judgement of each case of run b, then of each that b should have and lacks."""
+    for id_, case in b.cases.items():
+        if why := broken_reason(a.cases.get(id_), case):
+            outcome = _outcome(pairs[id_]) if id_ in pairs else None
+            yield CaseJudgement(id_, Judgement.BROKEN, outcome, why)
+        elif id_ not in pairs:
+            yield CaseJudgement(id_, Judgement.UNJUDGED, reason=f"not in {_name(a)}")
+        else:
+            yield _judge_pair(pairs[id_])
+    if _selects_cases(b):
+        return
+    for id_ in a.cases:
+        if id_ not in b.cases:
+            yield CaseJudgement(id_, Judgement.UNJUDGED, reason=f"only in {_name(a)}")
+
+
+def _judge_pair(pair: CasePair) -> CaseJudgement:
+    if outcome := _outcome(pair):
+        return CaseJudgement(pair.id, Judgement.JUDGED, outcome)
+    row = pair.headline
+    reason = "its time was not measured" if row is None else row.reason
+    return CaseJudgement(pair.id, Judgement.UNJUDGED, reason=reason)
+
+
+def _outcome(pair: CasePair) -> str | None:
+    row = pair.headline
+    return row.outcome if row is not None and row.outcome in _DECIDED else None
+
+
+def _name(run: RecordedRun) -> str:
+    kind = "baseline" if run.summary.verdict == BASELINE else "run"
+    return f"{kind} {run.summary.id}"
+
+
+def _selects_cases(run: RecordedRun) -> bool:
+    """Return whether a run was asked for a part of its suite, so that cases may be missing."""
+    return any(word.startswith(_SELECTING) for word in run.summary.argv)
+
+
+def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
+    """Return why a case of run b is broken: it failed, lost a check, or came to no result.
+
+    Args:
+        a: The case in the run that b is compared with; None if it is not there.
+        b: The case that is judged.
+    """
+    if b.status in _GOING_ON:
+        return None
+    if why := unfit(b):
+        return why
+    if b.status != "passed":
+        return b.reason or b.status
+    if a is None or a.version != b.version:
+        return None
+    checks = {check.name for check in b.checks}
+    lost = [check.name for check in a.checks if check.name not in checks]
+    return f"check {lost[0]} is missing" if lost else None
+
+
+def unfit(case: CasePart) -> str | None:
+    """Return why a case's numbers are no results; those of a failed expectation are."""
+    failed = [check.name for check in case.checks if check.status == "failed"]
+    if failed:
+        return f"check {failed[0]} failed"
+    return None if case.status in ("passed", "failed") else case.status

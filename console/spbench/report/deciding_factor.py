@@ -1,0 +1,60 @@
+"""The factor beyond which two times differ where there are too few launches for a rank test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import stdev
+
+LEAST_RECORDED = 5
+"""With fewer recorded launches than this, their spread is not known well enough."""
+DEFAULT_FACTOR = 3.0
+"""The factor with fewer recorded launches."""
+LEAST_FACTOR = 1.5
+"""No recorded launches support less: those of one day do not show how days differ."""
+_QUANTILES = {
+    **{4: 8.610, 5: 6.869, 6: 5.959, 7: 5.408, 8: 5.041, 9: 4.781, 10: 4.587, 12: 4.318},
+    **{15: 4.073, 20: 3.850, 30: 3.646, 60: 3.460, 120: 3.373},
+}
+"""By degrees of freedom: Student's t is further from 0 with a probability of 0.1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingFactor:
+    """A ratio of two times that chance explains in at most about 1 of 1000 equal pairs.
+
+    Attributes:
+        value: The factor, above 1.
+        recorded: The number of recorded launches that it follows from.
+    """
+
+    value: float
+    recorded: int
+
+    @property
+    def source(self) -> str:
+        """Where the factor comes from, as a clause for a note."""
+        if self.recorded < LEAST_RECORDED:
+            return f"fewer than {LEAST_RECORDED} recorded launches"
+        return f"from {self.recorded} recorded launches"
+
+
+def deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
+    """Return the factor that recorded launches of a case support.
+
+    It is the 99.9 % prediction interval of the ratio of two further launches, if logarithms of
+    times are normally distributed. It is never below the ratio of the slowest to the fastest of
+    the recorded launches, which a heavy tail makes larger.
+
+    Args:
+        recorded: The times of launches of one case on one set of machines, all above 0.
+    """
+    known = max(recorded, default=1.0) / min(recorded, default=1.0)
+    count = len(recorded)
+    if count < LEAST_RECORDED:
+        return DecidingFactor(max(DEFAULT_FACTOR, known), count)
+    quantile = next(_QUANTILES[n] for n in reversed(_QUANTILES) if n < count)
+    spread = stdev(map(math.log, recorded))
+    predicted = math.exp(min(700.0, quantile * math.sqrt(2) * spread))
+    return DecidingFactor(max(LEAST_FACTOR, known, predicted), count)
