@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from places import DOCS, ROOT
 from spbench.cli.app import app
+from spbench.report.difference import least_launches
 from spbench.suites.loader import load
 from spbench.suites.yaml_nodes import compose
 
@@ -95,4 +96,7 @@ def test_the_command_of_a_job_file_is_one_that_spbench_takes(name: str) -> None:
     command = get_command(app).commands[verb]  # type: ignore[attr-defined]
     known = {option for param in command.params for option in param.opts}
     assert {word for word in words if word.startswith("-")} <= known
-    assert load(ROOT / suite).cases
+    cases = load(ROOT / suite).cases
+    needed = least_launches(len(cases))
+    assert [case.id for case in cases if case.repeat < needed] == []
+    assert len({case.np for case in cases}) == 1
