@@ -179,7 +179,7 @@ def test_what_fails_a_run_is_chosen(factor, fails, code):
 
 def test_other_machines_are_unjudged():
     found, said = held(launched(1.5), machine="node02", most_unjudged=99)
-    assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED == 6
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
     assert said == [
         "unjudged: a, b: hosts node01 in a, node02 in b",
         "error: no case was judged against main",
