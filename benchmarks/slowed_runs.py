@@ -1,6 +1,7 @@
 """Slowdowns that are really there: in how many trials compare finds them.
 
     python -m benchmarks.slowed_runs [--benchmark compute.gemm] [--factors 1.1] [--trials 100]
+    python -m benchmarks.slowed_runs --controls [--sample]
 
 Each trial launches a case as it is and the same case with the fault `slow=FACTOR`, whose iterations
 really take so many times as long, by turns: A B A B, each launch a job of its own, 5 a side. Then
@@ -8,17 +9,27 @@ compare judges B against A, without earlier runs. A factor of 1 plants nothing: 
 called better or worse? With several factors the smallest that is found in 80 % is named.
 Outcomes are kept in --log, so that a command that was cut short goes on; --again begins anew. A
 trial takes some 20 s on two cores, with --iterations 600 of compute.gemm some 50 s.
+
+`--controls` measures what `--fail-on worse` relies on, with two ranks of a ping-pong: a factor of
+10 with one launch per side, a factor of 2 with four, and pairs of one launch without a slowdown. No
+launch is in two pairs. Each pair is judged twice: without a history, and with the plain launches of
+the pairs before it as recorded runs. Pairs of a noisy case are repeated and counted, since one
+launch of a noisy case is never judged. Bounds are those of Clopper and Pearson (1934), one-sided,
+95 %. Ends with 1 if a slowdown is missed, or an unchanged pair is called worse. `--sample` takes a
+few short pairs, and passes over noisy ones.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -27,15 +38,48 @@ from benchmarks.trial_log import Line, TrialLog
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import list_runs
-from spbench.report.compare import HEADLINE, OUTCOMES, MetricRow, compare
+from spbench.report.compare import HEADLINE, OUTCOMES, MetricRow, Past, compare, nothing_past
+from spbench.report.deciding_factor import LEAST_RECORDED
 from spbench.report.gate.check import POWER
+from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 SIDES = ("plain", "slowed")
+CONFIDENCE = 0.95
 
 
-def main() -> None:
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Pairs of a known slowdown; a factor of 1 is none."""
+
+    factor: float
+    launches: int
+    pairs: int
+
+    @property
+    def name(self) -> str:
+        """The control in words."""
+        slowdown = "unchanged" if self.factor == 1 else f"{self.factor:g} times slower"
+        return f"{slowdown}, {self.launches} per side"
+
+    def met(self, worse: int, judged: int) -> bool:
+        """Return whether the number of pairs that were called worse is as it must be."""
+        return worse == (0 if self.factor == 1 else judged)
+
+
+CONTROLS = (Control(10, 1, 50), Control(2, 4, 50), Control(1, 1, 200))
+SAMPLE = (Control(10, 1, 2), Control(2, 4, 1), Control(1, 1, 2))
+MOST_NOISY = 2
+"""At most so many times the wanted pairs are measured; then the machine is too noisy."""
+LAUNCHES_PER_RUN = 20
+"""The launches per side of one run, which has several pairs: it starts more quickly than many."""
+PING_PONG: Line = {"benchmark": "link.pingpong", "ranks": 2, "iterations": 300, "sizes": ["64KiB"]}
+SHORT: Line = PING_PONG | {"iterations": 50}
+"""The ping-pong of a sample, whose slowed ranks may share their cores with other work."""
+
+
+def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--benchmark", default="compute.gemm")
     parser.add_argument("--factors", default="1.1", help="as 1,1.05,1.1,1.2")
@@ -43,10 +87,14 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=5, help="a side")
     parser.add_argument("--iterations", type=int, help="of a launch (default: the benchmark's)")
     parser.add_argument("--ranks", type=int, default=1, help="of which the last is slow")
+    parser.add_argument("--controls", action="store_true", help="check what a gate relies on")
+    parser.add_argument("--sample", action="store_true", help="only a few pairs of the controls")
     parser.add_argument("--log", type=Path, default=Path(".spbench/slowed-runs.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
     words = parser.parse_args()
     log = TrialLog(words.log, again=words.again)
+    if words.controls or words.sample:
+        return _check_controls(SAMPLE if words.sample else CONTROLS, log, sample=words.sample)
     factors = sorted(map(float, words.factors.split(",")))
     about = {"benchmark": words.benchmark, "launches": words.launches, "ranks": words.ranks}
     about["iterations"] = words.iterations
@@ -60,28 +108,36 @@ def main() -> None:
     print(f"\n{words.benchmark} on {words.ranks} ranks, {words.launches} launches{of} a side")
     print("\n".join(_table(found)))
     print(_smallest(found))
+    return 0
 
 
 def _tried(about: Line, factor: float) -> Line:
     """Launch both sides by turns, and judge the slowed one."""
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        run = _run(Path(place), about, factor)
-    a, b = (_side(run, name) for name in SIDES)
-    (row,) = (row for row in compare(a, b).rows if row.metric == HEADLINE)
-    return {**about, "factor": factor, **_told(row)}
-
-
-def _told(row: MetricRow) -> Line:
+    sides = _measure(about, factor, about["launches"])
+    row = _judge(*sides)
     if row.outcome is None:
         sys.exit(f"slowed_runs: the two sides cannot be judged: {row.reason}")
     by = "fastest" if row.by_fastest else "medians"
-    return {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval, "by": by}
+    told = {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval, "by": by}
+    return {**about, "factor": factor, **told}
 
 
-def _run(home: Path, about: Line, factor: float) -> RecordedRun:
-    of_each = {"benchmark": about["benchmark"], "np": about["ranks"], "repeat": about["launches"]}
-    if about["iterations"]:
-        of_each["params"] = {"iterations": about["iterations"]}
+def _judge(a: RecordedRun, b: RecordedRun, past: Past = nothing_past) -> MetricRow:
+    (row,) = (row for row in compare(a, b, past).rows if row.metric == HEADLINE)
+    return row
+
+
+def _measure(about: Line, factor: float, launches: int) -> tuple[RecordedRun, RecordedRun]:
+    """Return both sides, launched by turns, their case under one name."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
+        run = _run(Path(place), about, factor, launches)
+    a, b = (_side(run, name) for name in SIDES)
+    return a, b
+
+
+def _run(home: Path, about: Line, factor: float, launches: int) -> RecordedRun:
+    of_each = {"benchmark": about["benchmark"], "np": about["ranks"], "repeat": launches}
+    of_each["params"] = {name: about[name] for name in ("iterations", "sizes") if about.get(name)}
     # Cases of other launch settings are jobs of their own.
     cases = [{"name": name, **of_each, "launch": {"env": {"SIDE": name}}} for name in SIDES]
     suite = home / "slowed.yaml"
@@ -90,8 +146,11 @@ def _run(home: Path, about: Line, factor: float) -> RecordedRun:
     if factor > 1:
         words += ["--inject", f"slow={factor:g}@{SIDES[1]}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != int(factor > 1):  # no check notices that a rank is slow
-        sys.exit(f"slowed_runs: {' '.join(words)}: exit {done.returncode}\n{done.stderr}")
+    # A run with a planted fault fails unless something notices it.
+    if done.returncode not in ((0, 1) if factor > 1 else (0,)):
+        sys.exit(
+            f"slowed_runs: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        )
     (folder,) = list_runs(home)
     return load_run(folder)
 
@@ -99,6 +158,104 @@ def _run(home: Path, about: Line, factor: float) -> RecordedRun:
 def _side(run: RecordedRun, name: str) -> RecordedRun:
     """Return a run of one side alone, its case under the name of both."""
     return replace(run, cases={"both": run.cases[name].model_copy(update={"id": "both"})})
+
+
+# Controls
+
+
+def _check_controls(controls: Sequence[Control], log: TrialLog, *, sample: bool) -> int:
+    """Measure what the log lacks, print a table, and return the exit code."""
+    about, most = (SHORT, 1) if sample else (PING_PONG, MOST_NOISY)
+    rows = [("control", "history", "pairs", "noisy", "worse", "better", "95 % bound", "")]
+    failed = False
+    for control in controls:
+        lines = _control_pairs(control, log, about, most * control.pairs)
+        quiet = [line for line in lines if not line["noisy"]][: control.pairs]
+        enough = sample or len(quiet) == control.pairs
+        for history in ("without", "with"):
+            outcomes = [line[history] for line in quiet if line[history] is not None]
+            counts = Counter(outcomes)
+            met = enough and control.met(counts["worse"], len(outcomes))
+            failed |= not met
+            result = "met" if met else "NOT met"
+            rows.append(
+                (
+                    *(control.name, history, str(len(outcomes)), str(len(lines) - len(quiet))),
+                    *(str(counts["worse"]), str(counts["better"])),
+                    _bound_in_words(control, counts["worse"], len(outcomes)),
+                    result if outcomes else "nothing judged",
+                )
+            )
+    print("\n".join(aligned(rows, {2, 3, 4, 5})))
+    return int(failed)
+
+
+def _control_pairs(control: Control, log: TrialLog, about: Line, most: int) -> list[Line]:
+    """Return the pairs of a control, after measuring those that the log lacks; at most so many."""
+    key = {**about, "control": control.name}
+    while True:
+        lines = log.of(**key)
+        quiet = sum(not line["noisy"] for line in lines)
+        if quiet >= control.pairs or len(lines) >= most:
+            return lines
+        pairs = min(control.pairs - quiet, LAUNCHES_PER_RUN // control.launches)
+        started = time.monotonic()
+        sides = _measure(about, control.factor, pairs * control.launches)
+        for a, b in zip(*(_parts(side, control.launches) for side in sides), strict=True):
+            log.add(key | _judged_pair(a, b, [line["plain"] for line in lines]))
+        each = (time.monotonic() - started) / (2 * pairs * control.launches)
+        print(f"{control.name}: {len(log.of(**key))} pairs, {each:.2f} s per launch", flush=True)
+
+
+def _parts(side: RecordedRun, launches: int) -> Iterator[RecordedRun]:
+    """Yield the launches of a side in parts of so many, each as a run."""
+    case = side.cases["both"]
+    medians = case.medians[HEADLINE]
+    for start in range(0, len(medians), launches):
+        part = slice(start, start + launches)
+        yield replace(side, cases={"both": _part(case, medians[part], case.fastest[part])})
+
+
+def _part(case: CasePart, medians: list[float], fastest: list[float]) -> CasePart:
+    changes = {"medians": {HEADLINE: medians}, "fastest": fastest}
+    metrics = {HEADLINE: case.metrics[HEADLINE].model_copy(update={"value": median(medians)})}
+    return case.model_copy(update=changes | {"metrics": metrics})
+
+
+def _judged_pair(a: RecordedRun, b: RecordedRun, before: list[list[float]]) -> Line:
+    """Return a pair as the log has it: judged without a history, and with the runs before."""
+    noisy = any(side.cases["both"].noisy for side in (a, b))
+    without = _judge(a, b)
+    known = None
+    if sum(map(len, before)) >= LEAST_RECORDED:
+        known = _judge(a, b, lambda case, metric: before).outcome
+    plain = a.cases["both"].medians[HEADLINE]
+    told = {"noisy": noisy, "ratio": without.ratio, "plain": plain}
+    return told | {"without": without.outcome, "with": known}
+
+
+def _bound_in_words(control: Control, worse: int, pairs: int) -> str:
+    if control.factor == 1:
+        return f"called worse: at most {100 * upper_bound(worse, pairs):.2f} %"
+    return f"found: at least {100 * (1 - upper_bound(pairs - worse, pairs)):.2f} %"
+
+
+def upper_bound(count: int, trials: int) -> float:
+    """Return the one-sided upper 95 % bound of a rate, by Clopper and Pearson."""
+    if count >= trials:
+        return 1.0
+    low, high = count / trials, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        chance = sum(
+            math.comb(trials, k) * middle**k * (1 - middle) ** (trials - k)
+            for k in range(count + 1)
+        )
+        low, high = (middle, high) if chance > 1 - CONFIDENCE else (low, middle)
+    return high
+
+
+# Tables
 
 
 def _tell(line: Line, turn: int) -> None:
@@ -128,4 +285,4 @@ def _share(lines: Sequence[Line]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
