@@ -8,8 +8,9 @@ times and of all other metrics, and then for each case the smallest slowdown tha
 would find among the runs that were made (as `spbench gate check`). A pair is judged by what the
 runs before it tell. Runs stay in --home, and their ids in --log, so that a command that was cut
 short goes on, and one that is through judges them again; --again forgets them. Ends with 1 where
-more than 5 % of the times are called better or worse. The suite `network` runs over two hosts made
-of network namespaces, whose links are slowed to --rate (root, sshd, iproute2).
+more than 5 % of the times are called better or worse, or no pair was judged. The suite `network`
+runs over two hosts made of network namespaces, whose links are slowed to --rate (root, sshd,
+iproute2).
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def main() -> int:
         print("\n".join(_found(words.home, name, judged)))
     times = Counter(outcome for line in judged for outcome in line["times"].values())
     wrong = times["better"] + times["worse"]
-    return int(wrong > MOST_WRONG * max(1, times.total()))
+    judged_times = wrong + times["same"]
+    return int(not judged_times or wrong > MOST_WRONG * times.total())
 
 
 def _runs(log: TrialLog, suite: str, launches: int) -> list[Line]:

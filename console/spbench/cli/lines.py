@@ -12,7 +12,7 @@ from spbench.record.judge import not_judged
 from spbench.record.limit_share import share_of_limit
 from spbench.record.machine.cores import crowded, fold_numbers
 from spbench.record.noise import noise_of
-from spbench.record.number_formatting import GLYPHS, clean, number, printable
+from spbench.record.number_formatting import GLYPHS, clean, counted, number, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import repeats_told
@@ -242,6 +242,8 @@ def counts(state: RunState) -> str:
     told = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
     flaky = sum(case.verdict.word == "flaky" for case in state.cases.values())
     told += [f"{flaky} of them only on retry"] if flaky else []
+    unjudged = sum(1 for case in state.cases.values() for _ in not_judged(case))
+    told += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
     return ", ".join(told) or "no case"
 
 

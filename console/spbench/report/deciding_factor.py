@@ -50,11 +50,15 @@ def deciding_factor(recorded: Sequence[float]) -> DecidingFactor:
     Args:
         recorded: The times of launches of one case on one set of machines, all above 0.
     """
-    known = max(recorded, default=1.0) / min(recorded, default=1.0)
-    count = len(recorded)
+    logs = list(map(math.log, recorded))
+    count = len(logs)
+    known = max(logs, default=0.0) - min(logs, default=0.0)
     if count < LEAST_RECORDED:
-        return DecidingFactor(max(DEFAULT_FACTOR, known), count)
+        return DecidingFactor(max(DEFAULT_FACTOR, _exp(known)), count)
     quantile = next(_QUANTILES[n] for n in reversed(_QUANTILES) if n < count)
-    spread = stdev(map(math.log, recorded))
-    predicted = math.exp(min(700.0, quantile * math.sqrt(2) * spread))
-    return DecidingFactor(max(LEAST_FACTOR, known, predicted), count)
+    predicted = quantile * math.sqrt(2) * stdev(logs)
+    return DecidingFactor(max(LEAST_FACTOR, _exp(max(known, predicted))), count)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(min(logarithm, 700.0))  # beyond is no finite number

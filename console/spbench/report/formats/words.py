@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.record.number_formatting import number, printable
+from spbench.record.number_formatting import counted, number, printable
 from spbench.report.compare import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -41,9 +41,16 @@ def sentence(case: CasePart) -> str:
 
 
 def tally(run: RecordedRun) -> str:
-    """Return the number of cases of each status: ``11 passed, 1 failed``."""
+    """Return the number of cases of each status, and of expectations that were left open."""
     counts = Counter(case.word for case in run.cases.values())
-    return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "no cases"
+    told = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
+    unjudged = sum(
+        expectation.status == "skipped"
+        for case in run.cases.values()
+        for expectation in case.expectations
+    )
+    told += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
+    return ", ".join(told)
 
 
 def unexplained(run: RecordedRun) -> Sequence[str]:

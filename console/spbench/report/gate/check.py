@@ -151,7 +151,7 @@ def tells_error(case: CasePart) -> bool:
     pair = pair_of(case, planted, nothing_past)
     rows = judged(pair, found_among(chances([pair]))).rows
     told = f"check {planted.checks[0].name} failed in b"
-    return all(row.outcome is None and row.reason == told for row in rows)
+    return pair.broken and all(row.outcome is None and row.reason == told for row in rows)
 
 
 def _with_failed_check(case: CasePart) -> CasePart:

@@ -319,3 +319,18 @@ def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
         left_out == f"{folder.events}:4: this is no event of a run; what it reported was left out"
     )
     assert end.startswith("unfinished")
+
+
+def test_the_last_line_counts_expectations_that_the_run_left_open():
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, -1)
+    left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
+    left_open |= {"expression": "case(b).time_ms", "status": "skipped", "reason": "b is left out"}
+    events = of_job_1()
+    for event in events:
+        if event["event"] == "case_judged":
+            event["expectations"] = [left_open]
+        state.apply(event)
+        lines(event)
+    lines.finish("report: x")
+    assert "passed, 1 expectation not judged in" in printed[-1]

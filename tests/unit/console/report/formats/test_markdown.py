@@ -2,7 +2,7 @@ import pytest
 
 from spbench.report.formats import markdown as module
 from spbench.report.formats.markdown import markdown
-from spbench.report.model import LimitPart
+from spbench.report.model import ExpectationPart, LimitPart
 from unit.results import case, figure, run
 
 
@@ -50,3 +50,12 @@ def test_a_long_run_is_cut_below_githubs_limit_and_says_so(monkeypatch):
     assert len(told.encode()) < 20_000
     assert told.count("left out here for their length") == 3
     assert told.count("- **error**") + int(told.split("... and ")[1].split()[0]) == 200
+
+
+def test_expectations_that_were_left_open_are_counted():
+    open_ = ExpectationPart(
+        metric="time_ms", op="max", limit=None, value=1.0, status="skipped", reason="b is left out"
+    )
+    assert "1 passed, 2 expectations not judged: run" in markdown(
+        run(case("a", expectations=[open_, open_]))
+    )
