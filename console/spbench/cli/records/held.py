@@ -48,7 +48,7 @@ FailOnOption = Annotated[
     typer.Option(
         "--fail-on",
         help="Exit 1 if a case is worse or broken (worse), or also if better (any); or never. "
-        "Exit 6 if no case is judged.",
+        "Exit 6 if no case is judged. Default: worse with --baseline, else never.",
     ),
 ]
 MaxUnjudgedOption = Annotated[
