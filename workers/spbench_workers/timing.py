@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from types import MappingProxyType
@@ -22,6 +22,8 @@ SAMPLE_SECONDS = 100e-6
 MAX_CALLS = 10_000
 PATIENCE = 1.0
 """Seconds of warming up after which a call's end is told: fast calls are left alone."""
+WAITED = "waited_ms"
+"""The metric of the time that a rank waits for others within an iteration."""
 NO_PAUSES: Mapping[int, Callable[[], object]] = MappingProxyType({})
 
 
@@ -34,6 +36,7 @@ def measure(
     iterations: int | None = None,
     pauses: Mapping[int, Callable[[], object]] = NO_PAUSES,
     tell: Callable[[int, float], object] | None = None,
+    waits: list[float] | None = None,
 ) -> array[float]:
     """Run warm-up and timed iterations of ``body``; return this rank's times in ms.
 
@@ -49,6 +52,8 @@ def measure(
         pauses: Functions that are called, untimed, after a number of iterations, by that number.
         tell: Called, untimed, after each batch with the iterations so far and the seconds of one of
             the batch's, on the slowest rank.
+        waits: A list to which ``body`` appends the seconds of each of its waits for other ranks,
+            equally many in each iteration. They are sent as samples of `WAITED`.
     """
     if iterations is None:
         iterations = context.params["iterations"]
@@ -60,8 +65,12 @@ def measure(
     while done < iterations:
         batch = min(_batch_size(seconds), _to_next(pauses, done, iterations))
         context.world.comm.Barrier()
+        if waits is not None:
+            waits.clear()
         time_batch(body, times, done, batch, 1000.0 / divide)
         context.samples(metric, times[done : done + batch])
+        if waits is not None:
+            context.samples(WAITED, _per_iteration(waits, batch))
         seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
         context.progress("timing", done, iterations)
@@ -70,6 +79,12 @@ def measure(
         if done in pauses:
             pauses[done]()
     return times
+
+
+def _per_iteration(waits: Sequence[float], iterations: int) -> list[float]:
+    """Return the waits of each iteration together, in ms."""
+    each = len(waits) // iterations
+    return [1000.0 * sum(waits[at : at + each]) for at in range(0, iterations * each, each or 1)]
 
 
 def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:

@@ -98,6 +98,7 @@ def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
                 "better": m.better,
                 "fold": m.fold,
                 "part_of": m.part_of,
+                "waits": m.waits,
             }
             for m in entry.metrics_of(dict(case.params))
         ],

@@ -36,7 +36,8 @@ FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
 class MetricInfo:
     """A metric as the catalog described it when the run started.
 
-    ``part_of`` names the metric of which it is a share; an older run tells of none.
+    ``part_of`` names the metric of which it is a share, and ``waits`` marks a part in which a rank
+    may wait for others; the logs of older runs have neither.
     """
 
     name: str
@@ -44,6 +45,7 @@ class MetricInfo:
     better: str
     fold: str
     part_of: str | None = None
+    waits: bool = False
 
 
 (SKEW,) = (MetricInfo(m.name, m.unit, m.better, m.fold) for m in DERIVED_METRICS)

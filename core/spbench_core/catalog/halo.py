@@ -53,6 +53,14 @@ _FUSED_LAYERS = Param(
 
 _PACK_MS = Metric("pack_ms", "ms", "lower", "until a rank's pieces are packed and under way")
 _WAIT_MS = Metric("wait_ms", "ms", "lower", "from then until all pieces have come")
+_WAITED_MS = Metric(
+    "waited_ms",
+    "ms",
+    "none",
+    "of an iteration, until pieces of other ranks have come; not on GPUs",
+    part_of=TIME_MS.name,
+    waits=True,
+)
 _EXCHANGE_MS = Metric("exchange_ms", "ms", "lower", "the exchange alone, nothing computed")
 _BANDWIDTH = Metric("bandwidth_gb_s", "GB/s", "higher", "bytes sent a rank over time", "min")
 _BYTES = Metric("bytes_sent", "B", "none", "bytes that a rank sends in one exchange", "max")
@@ -63,7 +71,7 @@ _EFFICIENCY = Metric(
     "higher",
     "ping-pong of the same bytes and copies of the same pixels, over the exchange's time",
 )
-_EXCHANGE = (_PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
+_EXCHANGE = (_WAITED_MS, _PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
 _HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
 _OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
 _OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
@@ -160,6 +168,7 @@ BENCHMARKS = (
         ),
         metrics=(
             TIME_MS,
+            _WAITED_MS,
             Metric("unfused_ms", "ms", "lower", "the same layers with an exchange each"),
             Metric("speedup", "1", "higher", "unfused_ms over time_ms"),
             Metric("redundant_share", "1", "none", "pixels computed twice, of those computed once"),

@@ -130,6 +130,8 @@ METRIC: Fields = {
     "better": fields.TEXT,
     "fold": fields.TEXT,
     "part_of": _TEXT_OR_NONE | fields.LEFT_OUT,
+    # Whether a rank may wait for others in that part.
+    "waits": fields.FLAG | fields.LEFT_OUT,
 }
 """A metric of a case in ``run_start``."""
 EXPECTATION: Fields = {

@@ -35,7 +35,7 @@ from spbench_workers.halo.operator_checks import (
     tile_of,
     tiling_of,
 )
-from spbench_workers.halo.report import give_choice
+from spbench_workers.halo.report import give_choice, waits_of
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pixels import WholeImage
 from spbench_workers.spatial.tiling import Tiling
@@ -58,8 +58,9 @@ def run(context: Context) -> None:
         tolerances = _tolerances(context, case)
         case.warm_up()
         worst = case.check([1, 2], tolerances)
-        with torch.no_grad():
-            times = measure(context, convolution.forward)
+        exchanges = [convolution.gather.forward]
+        with torch.no_grad(), waits_of(exchanges, convolution.place) as waits:
+            times = measure(context, convolution.forward, waits=waits)
         case.give_checks(worst, [3, 4], tolerances)
         with torch.no_grad():
             give_parts(context, convolution)

@@ -24,7 +24,7 @@ from spbench_workers.halo.operator_checks import (
     tile_of,
     tiling_of,
 )
-from spbench_workers.halo.report import give_choice
+from spbench_workers.halo.report import give_choice, waits_of
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import Exchange, Traffic
 from spbench_workers.spatial.fused.blocks import FusedSequential, fuse
@@ -52,7 +52,9 @@ def run(context: Context) -> None:
         worst = case.check([1], tolerances)
         convs = [layer for layer in fused if isinstance(layer, SpatialConv2d)]
         with torch.no_grad():
-            times = measure(context, _forward(fused, case.like))
+            exchanges = [gather.forward for gather in fused.gathers]
+            with waits_of(exchanges, case.like.device) as waits:
+                times = measure(context, _forward(fused, case.like), waits=waits)
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
         worst["conv"] = worst["conv"].worse(_difference(fused, unfused, case, tolerances))

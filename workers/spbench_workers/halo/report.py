@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -194,11 +194,19 @@ def _timed(body: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+CALLS = ("start", "progress", "wait", "release")
+
+
 @contextmanager
-def clocked(exchange: Exchange) -> Iterator[list[float]]:
-    """Yield the seconds of each call of the exchange within the block, as they come."""
-    seconds: list[float] = []
-    calls = {name: getattr(exchange, name) for name in ("start", "progress", "wait", "release")}
+def clocked(
+    exchange: Exchange, names: Sequence[str] = CALLS, into: list[float] | None = None
+) -> Iterator[list[float]]:
+    """Yield the seconds of each of these calls of the exchange within the block, as they come.
+
+    They are appended to ``into``, if it is given.
+    """
+    seconds: list[float] = [] if into is None else into
+    calls = {name: getattr(exchange, name) for name in names}
     for name, call in calls.items():
         setattr(exchange, name, lambda call=call: seconds.append(_timed(call)))
     try:
@@ -206,3 +214,19 @@ def clocked(exchange: Exchange) -> Iterator[list[float]]:
     finally:
         for name, call in calls.items():
             setattr(exchange, name, call)
+
+
+@contextmanager
+def waits_of(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[list[float] | None]:
+    """Yield the seconds of each wait of these exchanges within the block, as they come.
+
+    Yield None on a GPU: there the host's calls return before the pieces have come.
+    """
+    if is_gpu(place):
+        yield None
+        return
+    seconds: list[float] = []
+    with ExitStack() as stack:
+        for exchange in exchanges:
+            stack.enter_context(clocked(exchange, ("wait",), seconds))
+        yield seconds

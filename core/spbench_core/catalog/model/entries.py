@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from spbench_core.layout.stages import ModelLayout
 
 
-def _phase(name: str, what: str) -> Metric:
+def _phase(name: str, what: str, *, waits: bool = False) -> Metric:
     """Return the metric of a phase of a rank's step."""
-    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name)
+    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name, waits=waits)
 
 
 _METRICS = (
@@ -35,11 +35,11 @@ _METRICS = (
     ),
     _phase("forward", "forward work of a rank in a step, images made or read"),
     _phase("backward", "backward work of a rank in a step"),
-    _phase("exchange", "halo exchange of a rank in a step"),
+    _phase("exchange", "halo exchange of a rank in a step", waits=True),
     _phase("join", "what passes from stage to stage, waits left out"),
-    _phase("allreduce", "sums of gradients and statistics over ranks"),
+    _phase("allreduce", "sums of gradients and statistics over ranks", waits=True),
     _phase("optimizer", "the update of the weights"),
-    _phase("bubble", "a rank's wait for other stages, and for the next step"),
+    _phase("bubble", "a rank's wait for other stages, and for the next step", waits=True),
     Metric(
         "gathered_ms",
         "ms",
