@@ -116,15 +116,23 @@ async def test_the_selected_rank_stays_selected_at_another_size():
         assert strip.cursor is None
 
 
+async def test_ranks_that_are_alike_have_no_worst():
+    strip = RankStrip()
+    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+        strip.update([1.0, 1.2, None], set(), None)
+        await pilot.pause()
+        assert words(strip) == "3 ranks, none slow"
+
+
 async def test_before_any_time_no_rank_is_called_the_worst():
     strip = RankStrip()
     async with Shown(strip).run_test(size=(80, 24)) as pilot:
         strip.update([None, None], set(), None)
         await pilot.pause()
-        assert words(strip) == "2 ranks, no time yet"
+        assert words(strip) == "2 ranks, not compared"
         strip.update([None, None], {1}, None)
         await pilot.pause()
-        assert words(strip) == "2 ranks, worst: rank 1, failed, no time yet, 1 failed"
+        assert words(strip) == "2 ranks, worst: rank 1, failed, not compared, 1 failed"
 
 
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))

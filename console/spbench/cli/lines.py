@@ -10,6 +10,7 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.judge import not_judged
 from spbench.record.limit_share import share_of_limit
+from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.cores import crowded, fold_numbers
 from spbench.record.noise import noise_of
 from spbench.record.number_formatting import GLYPHS, clean, counted, number, printable
@@ -18,7 +19,6 @@ from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import repeats_told
 from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState
-from spbench.record.stragglers import Stragglers
 
 MOST_WIDTH = 48
 """Columns that ids may take before lines stop standing below each other."""
@@ -47,7 +47,7 @@ class Lines:
         self._verbosity = verbosity
         self._columns = columns
         self.rows = RankRows(state)
-        self._stragglers = Stragglers(self.rows, state)
+        self._stragglers = LiveStragglers(self.rows, state)
         self._told: set[tuple[str, str | int]] = set()
         self._look_at = 0.0
         self._now = self._tell_at = 0.0
@@ -93,7 +93,7 @@ class Lines:
         case = self.rows.case
         if case is None:
             return
-        for straggler in self._stragglers.found(LAGGED):
+        for straggler in self._stragglers.find(LAGGED):
             who = straggler.host if straggler.rank is None else straggler.rank
             if (case.id, who) not in self._told:
                 self._told.add((case.id, who))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from spbench.cli.lines import Lines
 from spbench.record.case_figures import is_open
-from spbench.record.findings import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import clean, number
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow

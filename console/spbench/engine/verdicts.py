@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from spbench.engine.faults.fault import Fault
@@ -10,6 +12,7 @@ from spbench.engine.recorder import Recorder
 from spbench.errors import SpbenchError
 from spbench.record.case_figures import ready
 from spbench.record.judge import judge
+from spbench.record.stragglers import Straggler, stragglers_of
 
 
 def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
@@ -21,14 +24,22 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
     cases, referring = recorder.state.cases, recorder.state.referring
     ended = [case_id] if case_id is not None and case_id not in referring else []
     for case in [*ready(cases, [*ended, *referring])]:
-        verdict = judge(case, cases)
+        stragglers = stragglers_of(case)
+        verdict = judge(case, cases, stragglers)
         recorder.say(
             "case_judged",
             case=case.id,
             status=verdict.status,
             reason=verdict.reason,
             expectations=verdict.expectations,
+            **_slow(stragglers),
         )
+
+
+def _slow(stragglers: Iterable[Straggler]) -> dict[str, Any]:
+    """Return the field of a verdict that has the stragglers; nothing if there is none."""
+    told = [asdict(straggler) for straggler in stragglers]
+    return {"stragglers": told} if told else {}
 
 
 def judge_case(
@@ -46,6 +57,7 @@ def judge_case(
         "reason": fault.sentence,
         "traceback": fault.traceback,
         "expectations": [],
+        **_slow(stragglers_of(recorder.state.cases[case_id])),
     } | ({} if job is None else {"job": job})
     try:
         recorder.say("case_judged", **fields)

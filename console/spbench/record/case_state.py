@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from spbench.record.statistics import Summary, median, summarize, typical, within_floats
+from spbench.record.comparison import RankComparison, RankTime, own_times
+from spbench.record.statistics import Summary, median, summarize, within_floats
+from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
 
 Place = tuple[int, int]
@@ -167,6 +169,7 @@ class CaseMeasurements:
         limits: Value and origin, by metric.
         choices: Value and reason of what the parameters left open, by name.
         repeats_end: The end of repeats that go on ``until`` something.
+        timing: When the first rank began to time each repeat, in seconds since the epoch.
     """
 
     ended: set[Place] = field(default_factory=set)
@@ -180,6 +183,7 @@ class CaseMeasurements:
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
+    timing: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ class CaseVerdict:
 
     ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
     ``job`` is the number of its launch, the last one where there were several. ``earlier`` are the
-    outcomes of the tries before this one.
+    outcomes of the tries before this one. ``stragglers`` are the ranks and hosts that were slow.
     """
 
     status: str = "waiting"
@@ -208,6 +212,7 @@ class CaseVerdict:
     job: int | None = None
     expectations: list[dict[str, Any]] = field(default_factory=list)
     earlier: tuple[TriedBefore, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
 
     @property
     def word(self) -> str:
@@ -329,7 +334,18 @@ class CaseState:
         return {rank: median(values) for rank, values in times.items() if values}
 
     def skew(self) -> float | None:
-        """The slowest rank's median time over the typical rank's; None below two ranks."""
-        medians = self.rank_medians()
-        middle = typical(medians.values()) if len(medians) > 1 else 0.0
-        return within_floats(max(medians.values()) / middle) if middle > 0 else None
+        """The slowest rank's median over that of the typical rank with the same work.
+
+        Waits for other ranks are left out, if they are measured. None if no two ranks do the same.
+        """
+        comparison = RankComparison(self.identity)
+        times = {rank: RankTime(whole) for rank, whole in self.rank_medians().items()}
+        for rank, time in times.items():
+            own = self._own_times(comparison.waits, rank)
+            times[rank] = RankTime(time.whole, median(own) if own else None)
+        return max(comparison.compare(times).ratios.values(), default=None)
+
+    def _own_times(self, waits: Sequence[str], rank: int) -> list[float]:
+        repeats = sorted(self.measured.samples["time_ms"][rank])
+        each = (own_times(self, waits, rank, repeat) for repeat in repeats)
+        return [value for values in each if values for value in values]

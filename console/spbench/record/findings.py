@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.machine.misplaced import misplaced
 from spbench.record.noise import noisy_cases
 from spbench.record.outliers.generalised_esd import FEWEST
@@ -19,8 +20,8 @@ from spbench.record.outliers.rank_kinds import rank_kinds
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
 
-NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
-"""Of a few, the one this many times slower than the median of its kind is named."""
+NOTABLE_LINK = 1.5
+"""Of a few links, the one this many times slower than the median of its kind is named."""
 MOST = 12
 """Sentences on what is out of line; of more, their number is told."""
 
@@ -28,7 +29,8 @@ MOST = 12
 def findings(state: RunState) -> list[str]:
     """Return what a run says of its cluster: bindings that did not take, noise, what is slow."""
     cases = state.cases.values()
-    return [*misplaced(cases, state.jobs), *noisy_cases(state), *_slowest(cases)]
+    slow = _stragglers(cases)
+    return [*misplaced(cases, state.jobs), *noisy_cases(state), *slow, *_slowest(cases)]
 
 
 def found_or_defect(state: RunState) -> list[str]:
@@ -51,32 +53,43 @@ def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
     return out_of_line([*rank_kinds(of["rank"]), *link_kinds(of["link"])])
 
 
+def _stragglers(cases: Iterable[CaseState]) -> list[str]:
+    """Return a sentence for each rank and host that was slow for long, case by case."""
+    found = [slow.finding(case.id) for case in cases for slow in case.verdict.stragglers]
+    more = [f"Slow: {len(found) - MOST} more."] if len(found) > MOST else []
+    return [*found[:MOST], *more]
+
+
 def _slowest(cases: Iterable[CaseState]) -> list[str]:
     """Return sentences over all cases that measure ranks or links; none where none does.
 
-    What is out of line by the test of many is named, each; of a few, the slowest alone.
+    What is out of line by the test of many is named, each, but for stragglers, which are named
+    already; of a few links, the slowest alone.
     """
     measured = [case for case in cases if case.status in ("passed", "failed")]
     by_rank = [case for case in measured if case.identity.measures == "rank"]
     by_link = [case for case in measured if case.identity.measures == "link"]
-    if named := slow_of(measured):
+    stragglers = [slow for case in measured for slow in case.verdict.stragglers]
+    known = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
+    if named := [slow for slow in slow_of(measured) if slow.what not in known]:
         more = [f"Out of line: {len(named) - MOST} more."] if len(named) > MOST else []
         return [*(slow.sentence for slow in named[:MOST]), *more]
-    return _slowest_of_few(measured, by_rank, by_link)
+    return [] if stragglers else _slowest_of_few(measured, by_rank, by_link)
 
 
 def _slowest_of_few(
     measured: list[CaseState], by_rank: list[CaseState], by_link: list[CaseState]
 ) -> list[str]:
-    """Return the slowest of what is too little for the test; else that all are alike."""
+    """Return the slowest of links too few for the test; else that all are alike, if they are."""
     ranks = [slow for case in by_rank for slow in _ranks(case)]
     links = [slow for case in by_link for slow in _links(case)]
     if not ranks and not links:
         return []
-    notable = [slow for slow in ranks if slow.few and slow.ratio >= NOTABLE_RANK]
-    notable += [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
+    notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
+    if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in ranks):
+        return []  # slow, but not for long enough to be named
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
     chance = ", no more than chance makes of so many" if worst.ratio >= NOTABLE_RANK else ""
     return [
@@ -104,32 +117,10 @@ def _extent(cases: list[CaseState]) -> str:
     return ", ".join(parts)
 
 
-def _ranks(case: CaseState) -> list[_Slowest]:
-    """The slowest host where there are several, else the slowest rank, each against the usual."""
-    medians = case.rank_medians()
-    if len(medians) < 2 or min(medians.values()) <= 0:
-        return []
-    by_host = defaultdict(list)
-    for rank, value in medians.items():
-        by_host[case.measured.ranks[rank].host].append(value)
-    hosts = {host: typical(values) for host, values in by_host.items()}
-    found = []
-    if len(hosts) > 1:
-        host = max(hosts, key=lambda name: hosts[name])
-        ratio = hosts[host] / typical(hosts.values())
-        found.append(_slow_rank(ratio, f"host: {host}", "host", case, len(hosts)))
-        if ratio >= NOTABLE_RANK:  # a whole slow host says more than the slowest of its ranks
-            return found
-    rank = max(medians, key=lambda number: medians[number])
-    ratio = medians[rank] / typical(medians.values())
-    who = f"rank: {rank} on {case.measured.ranks[rank].host}"
-    found.append(_slow_rank(ratio, who, "rank", case, len(medians)))
-    return found
-
-
-def _slow_rank(ratio: float, who: str, kind: str, case: CaseState, count: int) -> _Slowest:
-    told = f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}."
-    return _Slowest(ratio, told, count < FEWEST)
+def _ranks(case: CaseState) -> Iterator[_Slowest]:
+    """Yield the slowest rank, compared with the typical one."""
+    if (skew := case.skew()) is not None:
+        yield _Slowest(skew, "", len(case.measured.ranks) < FEWEST)
 
 
 def _links(case: CaseState) -> list[_Slowest]:

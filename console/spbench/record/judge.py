@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.case_figures import NotReachedError, figure_of, limit_of
 from spbench.record.case_state import CaseState
+from spbench.record.stragglers import Straggler
 from spbench.suites.expression import ExpressionError
+from spbench_core.catalog import FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,19 @@ class Judgement:
     expectations: list[dict[str, Any]]
 
 
-def judge(case: CaseState, cases: Mapping[str, CaseState] = MappingProxyType({})) -> Judgement:
+def judge(
+    case: CaseState,
+    cases: Mapping[str, CaseState] = MappingProxyType({}),
+    stragglers: Sequence[Straggler] = (),
+) -> Judgement:
     """Judge a case whose ranks have all ended: its checks first, then its expectations.
 
-    A planted fault that neither of them has found fails the case as well.
+    A planted fault fails the case as well, whether or not anything has noticed it.
 
     Args:
         case: The case.
         cases: All cases of the run, whose figures its expectations may depend on.
+        stragglers: The ranks and hosts that were slow in the case.
     """
     for name in case.identity.declared_checks:
         silent = _silent_ranks(case, name)
@@ -45,9 +53,19 @@ def judge(case: CaseState, cases: Mapping[str, CaseState] = MappingProxyType({})
         return Judgement("failed", _expectation_sentence(broken[0]), expectations)
     fault = case.identity.inject
     if fault is not None:
-        unseen = f"nothing noticed the planted fault {fault}; for slow, expect a skew"
-        return Judgement("failed", unseen, expectations)
+        return Judgement("failed", _fault_sentence(case, fault, stragglers), expectations)
     return Judgement("passed", None, expectations)
+
+
+def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
+    """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
+    ends = accumulate(case.identity.shares or (case.identity.np,))
+    planted = {end - 1 for end in ends}
+    hosts = {case.measured.ranks[rank].host for rank in planted & case.measured.ranks.keys()}
+    for straggler in stragglers if fault.partition("=")[0] == FACTOR else ():
+        if straggler.rank in planted or (straggler.rank is None and straggler.host in hosts):
+            return f"fault noticed: {straggler.sentence}"
+    return f"nothing noticed the planted fault {fault}; for slow, expect a skew"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:

@@ -2,13 +2,15 @@
 
 A rank that spins while it waits for a message keeps its core: where it nevertheless waited for one,
 something else ran there. Where ranks share CPUs they wait for each other, as much as the CPUs that
-they may run on say; only what is beyond that is other work's.
+they may run on say; only what is beyond that is other work's. A rank that waits for a straggler has
+time to lose: that it waited for a core as well does not make the times noisy.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain
 from statistics import fmean
 
 from spbench.record.case_state import CaseRank, CaseState
@@ -28,7 +30,8 @@ _Ranks = Mapping[int, CaseRank]
 def noise_of(case: CaseState) -> str | None:
     """Return why a case's times are noisy, in one sentence without its stop; None: they are not."""
     ranks = case.measured.ranks
-    return next((told for rule in _RULES for told in rule(ranks)), None)
+    sentences = chain(_waited(ranks, _waiting(case)), *(rule(ranks) for rule in _RULES))
+    return next(sentences, None)
 
 
 def noisy_cases(state: RunState) -> list[str]:
@@ -43,12 +46,26 @@ def noisy_cases(state: RunState) -> list[str]:
     return told
 
 
-def _waited(ranks: _Ranks) -> Iterator[str]:
-    """Ranks that waited for a core longer than they do for each other."""
+def _waiting(case: CaseState) -> set[int]:
+    """Return the ranks that wait for stragglers: all others, if these are known as the cause."""
+    causes = [straggler for straggler in case.verdict.stragglers if straggler.cause]
+    slow_ranks = {straggler.rank for straggler in causes}
+    slow_hosts = {straggler.host for straggler in causes if straggler.rank is None}
+    ranks = case.measured.ranks.items() if causes else ()
+    return {rank for rank, part in ranks if rank not in slow_ranks and part.host not in slow_hosts}
+
+
+def _waited(ranks: _Ranks, waiting: Container[int]) -> Iterator[str]:
+    """Ranks that waited for a core longer than they do for each other.
+
+    Ranks that are ``waiting`` for a straggler are left out.
+    """
     expected = _expected(ranks)
     by_host: dict[str, list[float]] = defaultdict(list)
     alone: list[tuple[float, int]] = []
     for rank, part in ranks.items():
+        if rank in waiting:
+            continue
         waited = part.disturbed.get("waited", 0.0)
         if expected[rank] > 0:
             by_host[part.host].append(waited - expected[rank])
@@ -97,7 +114,7 @@ def _slowed(ranks: _Ranks) -> Iterator[str]:
         yield f"a CPU of {host} ran {share:.0%} below its base clock rate"
 
 
-_RULES = (_waited, _stolen, _throttled, _hot, _slowed)
+_RULES = (_stolen, _throttled, _hot, _slowed)
 
 
 def _worst(ranks: _Ranks, name: str) -> tuple[float, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import count
 
 from spbench.record.case_state import CaseState
+from spbench.record.comparison import Compared, RankComparison, RankTime, own_times
 from spbench.record.ordered import Ordered
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
@@ -26,19 +27,28 @@ class RankFigures:
         place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
         times: Its times in ms.
         p50: Their median; None where there are none.
+        own: Its times in ms without its waits for other ranks; empty if these are not measured.
     """
 
-    __slots__ = ("_known", "_rate", "_taken", "case", "p50", "place", "rank", "times")
+    __slots__ = (
+        *("_known", "_own_taken", "_rate", "_taken", "_waits"),
+        *("case", "own", "p50", "place", "rank", "times"),
+    )
 
-    def __init__(self, rank: int, case: CaseState | None) -> None:
+    def __init__(
+        self, rank: int, case: CaseState | None, comparison: RankComparison | None = None
+    ) -> None:
         self.rank = rank
         self.case = case
         part = case.measured.ranks.get(rank) if case else None
         self.place = short_place(part.place) if part else {}
         self.times = Ordered() if case else _NO_TIMES
         self.p50: float | None = None
+        self.own = Ordered()
         self._known: dict[float, float] = {}
         self._taken: dict[int, int] = {}
+        self._own_taken: dict[int, int] = {}
+        self._waits = comparison.waits if comparison is not None else ()
         metrics = case.identity.metrics.values() if case else ()
         self._rate = next((info.name for info in metrics if info.unit == "GB/s"), None)
 
@@ -53,11 +63,32 @@ class RankFigures:
             if len(values) > taken:
                 self.times.add(values[taken:])
                 self._taken[repeat] = len(values)
+        waited = self._take_own(given[self.rank])
         if len(self.times) == before:
-            return None
+            return self.p50 if waited else None
         self._known.clear()
         self.p50 = self.times.percentile(0.50)
         return self.p50
+
+    def _take_own(self, repeats: Iterable[int]) -> bool:
+        """Take in the times without waits that have come since; return whether any came."""
+        before = len(self.own)
+        if self.case is None or not self._waits:
+            return False
+        for repeat in repeats:
+            taken = self._own_taken.get(repeat, 0)
+            values = own_times(self.case, self._waits, self.rank, repeat, taken)
+            if values:
+                self.own.add(values)
+                self._own_taken[repeat] = taken + len(values)
+        return len(self.own) > before
+
+    @property
+    def time(self) -> RankTime | None:
+        """Its medians; None where there are no times."""
+        if self.p50 is None:
+            return None
+        return RankTime(self.p50, self.own.percentile(0.50) if self.own else None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the times; None where there are none."""
@@ -102,7 +133,7 @@ class RankRow:
         phase: What it does, and how far it is: ``timing 40/100``.
         iterations: The number of its times.
         last: Its last time in ms; p50, p95 and p99 are its times' percentiles, in ms.
-        skew: Its p50 over the typical rank's.
+        skew: Its own time over that of the typical rank with the same work.
         recent: Its newest times in ms, `RECENT` of them at most.
         gb_s: Its last value of the case's first metric in GB/s.
         check: ``passed``, ``failed`` or nothing yet: all its checks taken together.
@@ -143,6 +174,9 @@ class RankRows:
         self._case: CaseState | None = None
         self._medians: dict[int, float] = {}
         self._typical: float | None = None
+        self._comparison: RankComparison | None = None
+        self._times: dict[int, RankTime] = {}
+        self._compared = Compared()
         self._stale = False
         self._moved = 0
         self._names: tuple[PlaceName, ...] | None = None
@@ -212,10 +246,21 @@ class RankRows:
         self._compare()
         return self._typical
 
+    def skews(self) -> Mapping[int, float]:
+        """Return each rank's own time over that of the typical rank with the same work."""
+        self._compare()
+        return self._compared.ratios
+
+    @property
+    def separates(self) -> bool:
+        """Whether a slow rank is told from the ranks that wait for it."""
+        self._compare()
+        return self._comparison is not None and self._comparison.separates(self._times)
+
     def slowest(self, most: int) -> list[RankRow]:
         """Return the rows of the slowest ranks, the slowest first; less than ``most`` if fewer."""
-        medians = self.medians()
-        ranks = nlargest(most, medians, key=medians.__getitem__)
+        medians, skews = self.medians(), self.skews()
+        ranks = nlargest(most, medians, key=lambda rank: (skews.get(rank, 1.0), medians[rank]))
         if len(ranks) < most:
             ranks += [rank for rank in self.ranks() if rank not in medians][: most - len(ranks)]
         return [self.row(rank) for rank in ranks]
@@ -232,7 +277,9 @@ class RankRows:
         if case is not None:
             self._begun.add(case.id)
         self._case, self._names = case, None
+        self._comparison = RankComparison(case.identity) if case is not None else None
         self._medians, self._typical, self._stale = {}, None, False
+        self._times, self._compared = {}, Compared()
         self._moved = next(self._versions)
 
     def _catch_up(self) -> None:
@@ -249,29 +296,30 @@ class RankRows:
         case = self._state.cases.get(rank.case) if rank.case else None
         figures = self._figures.get(number)
         if figures is None or figures.case is not case:
-            figures = self._figures[number] = RankFigures(number, case)
+            comparison = self._comparison if case is self._case else None
+            figures = self._figures[number] = RankFigures(number, case, comparison)
             timed = True
         median = figures.take_times() if timed else None
         if median is not None and case is self._case:
             self._medians[number] = median
+            if figures.time is not None:
+                self._times[number] = figures.time
             self._stale = True
         self._changes[number] = next(self._versions)
 
     def _compare(self) -> None:
-        """Find the typical p50 again where a median has changed."""
+        """Find the typical ranks again where a median has changed."""
         self._catch_up()
-        if self._stale:
+        if self._stale and self._comparison is not None:
             medians = self._medians.values()
-            middle = typical(medians) if len(medians) > 1 else None
-            if middle != self._typical:
-                self._typical = middle
+            self._typical = typical(medians) if len(medians) > 1 else None
+            before, self._compared = self._compared, self._comparison.compare(self._times)
+            if self._compared.scales != before.scales:
                 self._moved = next(self._versions)
             self._stale = False
 
     def _skew(self, figures: RankFigures) -> float | None:
-        if figures.p50 is None or figures.case is not self._case or not self._typical:
-            return None
-        return figures.p50 / self._typical
+        return self._compared.ratios.get(figures.rank) if figures.case is self._case else None
 
 
 def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:

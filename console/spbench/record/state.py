@@ -20,6 +20,7 @@ from spbench.record.case_state import (
 )
 from spbench.record.host_loads import HostLoads
 from spbench.record.machine.fingerprint import MachinesSeen
+from spbench.record.stragglers import Straggler
 
 Event = Mapping[str, Any]
 
@@ -205,6 +206,7 @@ class RunState:
         verdict.status = event["status"]
         verdict.reason = event["reason"]
         verdict.expectations = event["expectations"]
+        verdict.stragglers = tuple(Straggler(**item) for item in event.get("stragglers", ()))
         verdict.job = event.get("job", verdict.job)
         verdict.finished = event["time"] if verdict.started is not None else None
         if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
@@ -288,6 +290,9 @@ class RunState:
         if event["phase"] != rank.phase or event["done"] < rank.done:
             rank.phase_since = event["time"]
         rank.phase, rank.done, rank.total = event["phase"], event["done"], event["total"]
+        if rank.phase == "timing" and event["case"] in self.cases:
+            timing = self.cases[event["case"]].measured.timing
+            timing.setdefault(event["repeat"], event["time"])
 
     def _on_samples(self, event: Event) -> None:
         rank = self._rank(event)

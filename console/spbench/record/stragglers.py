@@ -1,106 +1,191 @@
-"""Stragglers: ranks and hosts that lag behind while a case runs, and for how long."""
+"""Stragglers of a case: ranks and hosts that were slow for long, and not only for a moment."""
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from spbench.record.findings import NOTABLE_RANK
-from spbench.record.rank_rows import RankRows
-from spbench.record.state import RunState
-from spbench.record.statistics import typical
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
+from spbench.record.statistics import median, typical, within_floats
 
-LEAST_SAMPLES, LEAST_SECONDS = 5, 2.0
-"""A rank is not named before it has given so many times and has lagged so long."""
+if TYPE_CHECKING:
+    from spbench.record.case_state import CaseState
+
+BLOCKS = 20
+"""The blocks of consecutive iterations in which ranks are compared."""
+FEWEST_BLOCKS = 8
+"""A straggler lags in at least so many blocks in a row. In a row of 8 the same one of two equal
+ranks is slower with a chance of 1 in 128, and far less often `NOTABLE_RANK` times as slow."""
+SHARE = 0.9
+"""The share of these blocks in which it lags: one block in ten may be an exception."""
+LEAST_LASTED = 0.02
+"""Seconds of lagging from which on a rank is named: a scheduler's slice is shorter."""
+MOST_IN_BLOCK = 200
+"""Iterations of a block that are looked at, evenly spread: enough for its median."""
 MINUTES_FROM = 120.0
-"""Seconds from which on a time is told in minutes."""
+"""Seconds from which on a time is in minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A rank, or a host with all its ranks (``rank`` is None), that lags behind.
+    """A rank that lags behind, or a host with all its ranks.
 
-    ``ratio`` is its median time over the typical rank's; it has been notable for ``seconds``.
+    Attributes:
+        rank: The rank; None: all ranks of the host.
+        ratio: Its time over that of the typical rank with the same work.
+        seconds: How long it lagged.
+        since: When that began, in seconds since the epoch.
+        cause: Whether it is slow itself; False: it may also wait for a rank that is.
     """
 
     rank: int | None
     host: str
     ratio: float
     seconds: float
+    since: float
+    cause: bool = True
 
     @property
     def sentence(self) -> str:
-        """The straggler in a sentence: ``rank 7 on node03 is 1.8x the median for 40 s``."""
-        who = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
-        long = self.seconds >= MINUTES_FROM
-        time = f"{self.seconds / 60:.0f} min" if long else f"{self.seconds:.0f} s"
-        return f"{who} is {self.ratio:.1f}x the median for {time}"
+        """Return ``rank 7 on node03 is 1.8x the median for 40 s``."""
+        name = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        doubt = "" if self.cause else ", or waits for a rank that is"
+        return f"{name} is {self.ratio:.1f}x the median for {_duration(self.seconds)}{doubt}"
+
+    def finding(self, case: str) -> str:
+        """Return the same as a finding of a run, with the case and the time of day."""
+        name = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        since = datetime.fromtimestamp(self.since, UTC).strftime("%H:%M:%S")
+        doubt = "" if self.cause else "; cause and waiting cannot be separated in this benchmark"
+        return (
+            f"Slow: {name}, {self.ratio:.1f}x the median of ranks with the same work in {case}, "
+            f"for {_duration(self.seconds)} since {since} UTC{doubt}."
+        )
 
 
-class Stragglers:
-    """Knows since when each rank of the running case has been NOTABLE_RANK times the typical one.
+def _duration(seconds: float) -> str:
+    if seconds >= MINUTES_FROM:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
-    Times are those at which a rank's samples came, by its own clock: hosts' clocks may differ, and
-    a rank whose samples have ended lags no longer. A benchmark of links is left out: how long a
-    rank takes there depends on who its partner is.
+
+def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> list[Straggler]:
+    """Return the stragglers, the worst first; a host replaces its ranks if all of them lag.
+
+    Args:
+        stragglers: The ranks that lag.
+        hosts: The host of each rank of the job.
     """
+    by_host = defaultdict(list)
+    for straggler in stragglers:
+        by_host[straggler.host].append(straggler)
+    sizes: dict[str, int] = defaultdict(int)
+    for host in hosts.values():
+        sizes[host] += 1
+    joined: list[Straggler] = []
+    for host, ranks in by_host.items():
+        if 1 < len(ranks) == sizes[host]:
+            ratio = typical(straggler.ratio for straggler in ranks)
+            last = max(ranks, key=lambda straggler: straggler.since)
+            seconds = min(straggler.seconds for straggler in ranks)
+            joined.append(Straggler(None, host, ratio, seconds, last.since, last.cause))
+        else:
+            joined += ranks
+    return sorted(joined, key=lambda straggler: -straggler.ratio)
 
-    def __init__(self, rows: RankRows, state: RunState) -> None:
-        self._rows = rows
-        self._state = state
-        self._since: dict[int, float] = {}
-        self._of: tuple[str, int | None] | None = None
 
-    def update(self) -> None:
-        """Find the ranks that lag now; call it about once a second, or more often."""
-        case = self._rows.case
-        of = (case.id, case.verdict.job) if case is not None else None
-        before = self._since if of == self._of else {}
-        self._of, self._since = of, {}
-        middle = self._rows.typical()
-        if not middle or case is None or case.identity.measures == "link":
-            return
-        ranks = self._state.ranks
-        for rank, median in self._rows.medians().items():
-            if median / middle >= NOTABLE_RANK:
-                self._since[rank] = before.get(rank, ranks[rank].timed)
+def stragglers_of(case: CaseState) -> list[Straggler]:
+    """Return the ranks and hosts that lagged for long in a case, the worst first.
 
-    def found(self, least: float = LEAST_SECONDS) -> list[Straggler]:
-        """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
+    Iterations are cut into `BLOCKS` of consecutive ones. In each block the medians of ranks with
+    the same work are compared, without waits for other ranks if these are measured. A rank is a
+    straggler if it is `NOTABLE_RANK` times as slow as the typical one in `FEWEST_BLOCKS` in a row,
+    or more. A benchmark of links is left out: a rank's time there depends on its partner.
+    """
+    if case.identity.measures == "link":
+        return []
+    comparison = RankComparison(case.identity)
+    blocks = list(_blocks(case))
+    if len(blocks) < FEWEST_BLOCKS:
+        return []
+    times = [_times_in(case, comparison.waits, block) for block in blocks]
+    ratios = [comparison.compare(of_block).ratios for of_block in times]
+    cause = all(comparison.separates(of_block) for of_block in times)
+    found = []
+    for rank, part in case.measured.ranks.items():
+        lags = [of_block.get(rank, 0.0) >= NOTABLE_RANK for of_block in ratios]
+        span = _longest(lags)
+        seconds = sum(_seconds(case, rank, block) for block in blocks[span.start : span.stop])
+        if len(span) < FEWEST_BLOCKS or seconds < LEAST_LASTED:
+            continue
+        ratio = median(ratios[at][rank] for at in span if rank in ratios[at])
+        since = _started(case, rank, blocks[span.start])
+        found.append(Straggler(rank, part.host, ratio, seconds, since, cause))
+    hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
+    return join_hosts(found, hosts)
 
-        A host of which every rank does, of two or more, stands for its ranks.
-        """
-        self.update()
-        lasting = {
-            rank: seconds for rank in self._since if (seconds := self._lasted(rank)) >= least
-        }
-        if not lasting:
-            return []
-        slow, all_of = self._by_host(lasting), self._by_host(self._state.ranks)
-        found = []
-        for host, ranks in slow.items():
-            if len(ranks) > 1 and len(ranks) == len(all_of[host]):
-                ratio = typical(map(self._ratio, ranks))
-                found.append(Straggler(None, host, ratio, min(lasting[rank] for rank in ranks)))
-            else:
-                found += [Straggler(rank, host, self._ratio(rank), lasting[rank]) for rank in ranks]
-        return sorted(found, key=lambda straggler: -straggler.ratio)
 
-    def sentences(self) -> list[str]:
-        """Return a sentence for each that lags, the worst first."""
-        return [straggler.sentence for straggler in self.found()]
+@dataclass(frozen=True, slots=True)
+class _Block:
+    repeat: int
+    first: int
+    end: int
 
-    def _lasted(self, rank: int) -> float:
-        if self._rows.iterations(rank) < LEAST_SAMPLES:
-            return -1.0
-        return self._state.ranks[rank].timed - self._since[rank]
 
-    def _ratio(self, rank: int) -> float:
-        return self._rows.medians()[rank] / (self._rows.typical() or 1.0)
+def _blocks(case: CaseState) -> Iterator[_Block]:
+    """Yield blocks of about equal length, none of which spans two repeats."""
+    samples = case.measured.samples.get("time_ms", {}).values()
+    counts: dict[int, int] = {}
+    for repeats in samples:
+        for repeat, values in repeats.items():
+            counts[repeat] = min(len(values), counts.get(repeat, len(values)))
+    length = max(1, -(-sum(counts.values()) // BLOCKS))
+    for repeat, count in sorted(counts.items()):
+        pieces = max(1, round(count / length)) if count else 0
+        for at in range(pieces):
+            yield _Block(repeat, at * count // pieces, (at + 1) * count // pieces)
 
-    def _by_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
-        by_host = defaultdict(list)
-        for rank in ranks:
-            by_host[self._state.ranks[rank].host].append(rank)
-        return by_host
+
+def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int, RankTime]:
+    samples = case.measured.samples
+    step = max(1, (block.end - block.first) // MOST_IN_BLOCK)
+    indices = range(block.first, block.end, step)
+    found = {}
+    for rank, repeats in samples["time_ms"].items():
+        if block.repeat not in repeats:
+            continue
+        whole = repeats[block.repeat]
+        parts = [samples.get(name, {}).get(rank, {}).get(block.repeat, ()) for name in waits]
+        own = None
+        if any(parts) and all(len(part) >= block.end for part in parts):
+            own = median(whole[at] - sum(part[at] for part in parts) for at in indices)
+        found[rank] = RankTime(median(whole[at] for at in indices), own)
+    return found
+
+
+def _longest(lags: Sequence[bool]) -> range:
+    """Return the longest run of blocks that begins and ends with a lag and has few exceptions."""
+    best = range(0)
+    for first, lag in enumerate(lags):
+        count = 0
+        for at in range(first, len(lags)) if lag else ():
+            count += lags[at]
+            length = at + 1 - first
+            if lags[at] and count >= SHARE * length and length > len(best):
+                best = range(first, at + 1)
+    return best
+
+
+def _seconds(case: CaseState, rank: int, block: _Block) -> float:
+    values = case.measured.samples["time_ms"].get(rank, {}).get(block.repeat, array("d"))
+    return within_floats(sum(values[block.first : block.end])) / 1000.0
+
+
+def _started(case: CaseState, rank: int, block: _Block) -> float:
+    """Return when a rank began a block: the start of timing and its iterations until then."""
+    start = case.measured.timing.get(block.repeat, case.verdict.started or 0.0)
+    return start + _seconds(case, rank, _Block(block.repeat, 0, block.first))

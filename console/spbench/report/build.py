@@ -14,6 +14,7 @@ from spbench.record.noise import noise_of
 from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import median, summarize
+from spbench.record.stragglers import Straggler
 from spbench.report.model import (
     SCHEMA,
     CasePart,
@@ -28,6 +29,7 @@ from spbench.report.model import (
     RepeatsPart,
     Report,
     ScaledPart,
+    StragglerPart,
     TimePart,
 )
 from spbench.report.times import timestamp
@@ -233,6 +235,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
             for tried in verdict.earlier
         ],
         noisy=noise_of(case),
+        stragglers=[_straggler(slow) for slow in verdict.stragglers],
         warmup=about.params.get("warmup"),
         until=_until(case),
         scaled=ScaledPart.model_construct(**about.scaled) if about.scaled else None,
@@ -256,6 +259,18 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         fastest=_fastest(case),
         expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
         ranks=_ranks(case),
+    )
+
+
+def _straggler(slow: Straggler) -> StragglerPart:
+    return StragglerPart.model_construct(
+        rank=slow.rank,
+        host=slow.host,
+        ratio=slow.ratio,
+        since=timestamp(slow.since),
+        duration_s=slow.seconds,
+        cause=slow.cause,
+        sentence=slow.sentence,
     )
 
 

@@ -145,6 +145,18 @@ class RankPart(_Part):
     time_ms: TimePart | None
 
 
+class StragglerPart(_Part):
+    """A rank that was slow for long, or a host with all its ranks."""
+
+    rank: int | None = Field(description="null: all ranks of the host")
+    host: str
+    ratio: float = Field(description="its time over that of the median rank with the same work")
+    since: str | None = Field(description="when that began")
+    duration_s: float
+    cause: bool = Field(description="whether it is slow itself; false: it may wait for one that is")
+    sentence: str
+
+
 class EarlierPart(_Part):
     """The outcome of a case that was tried again."""
 
@@ -196,6 +208,9 @@ class CasePart(_Part):
     warmup: int | None
     noisy: str | None = Field(
         default=None, description="why its times are not the hardware's alone; null: they are"
+    )
+    stragglers: list[StragglerPart] = Field(
+        default=[], description="ranks and hosts that were slow for long, the worst first"
     )
     until: RepeatsPart | None = Field(
         default=None, description="what its repeats went on for, and what ended them"

@@ -11,12 +11,12 @@ from typing import Protocol
 
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
+from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import EventTail, RecordedEvents
 from spbench.record.runs.playback import Playback
 from spbench.record.state import Event, RunState
-from spbench.record.stragglers import Stragglers
 
 INTERVAL = 0.1
 """Seconds between two looks at the log, and the least between two batches of a replay."""
@@ -145,7 +145,7 @@ class Feed:
         self.source = source
         self.state = RunState()
         self.rows = RankRows(self.state)
-        self.stragglers = Stragglers(self.rows, self.state)
+        self.stragglers = LiveStragglers(self.rows, self.state)
         self.logs: deque[LogLine] = deque(maxlen=MOST_LOGS)
         self.said = 0
         self.version = 0

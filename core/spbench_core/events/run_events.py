@@ -80,6 +80,8 @@ FIELDS: Mapping[str, Fields] = {
         "reason": _TEXT_OR_NONE,
         "expectations": fields.LIST,
         "traceback": _TEXT_OR_NONE | fields.LEFT_OUT,
+        # The ranks and hosts that were slow for long.
+        "stragglers": fields.LIST | fields.LEFT_OUT,
     },
     "job_end": {
         "time": fields.NUMBER,
@@ -150,6 +152,18 @@ OUTCOME: Fields = {
 
 A limit is null until its ``expression``, of figures of cases of the run, is worked out.
 """
+STRAGGLER: Fields = {
+    "rank": _INTEGER_OR_NONE,
+    "host": fields.TEXT,
+    "ratio": fields.NUMBER,
+    "seconds": fields.NUMBER,
+    "since": fields.NUMBER,
+    "cause": fields.FLAG,
+}
+"""A rank that was slow, or a host (``rank`` is null), in ``case_judged``.
+
+``cause`` is false where it may only have waited for a rank that was.
+"""
 UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """How narrow the interval of a case's median is to be, and the seconds that this may take."""
 ENOUGH = {"interval", "max_time", "repeats", "check"}
@@ -201,6 +215,7 @@ def check_run_event(event: Mapping[str, Any]) -> None:
     elif kind == "case_judged":
         _check_word(kind, event["status"], VERDICTS)
         _check_each(kind, event["expectations"], OUTCOME)
+        _check_each(kind, event.get("stragglers", ()), STRAGGLER)
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
             _check_word(kind, outcome["status"], {"passed", "failed", "skipped"})

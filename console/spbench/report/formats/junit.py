@@ -65,6 +65,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         },
     )
     told = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
+    told += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
     told += [("noisy", printable(case.noisy))] if case.noisy else []
     flaky = case.word == "flaky"
     _add_properties(test, [("flaky", sentence(case)), *told] if flaky else told)

@@ -156,7 +156,8 @@ show."""
     def _tell_case(self) -> None:
         case = self.chosen()
         noise = f"noisy: {case.noisy}" if case and case.noisy else None
-        words = [word for word in (case.id, case.reason, noise) if word] if case else []
+        slow = [f"slow: {straggler.sentence}" for straggler in case.stragglers] if case else []
+        words = [word for word in (case.id, case.reason, *slow, noise) if word] if case else []
         self.query_one("#case-words", Static).update("\n".join(words))
 
 

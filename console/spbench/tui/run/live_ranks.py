@@ -52,5 +52,5 @@ class LiveRanks(RankSource):
     def medians(self) -> Mapping[int, float]:
         return self._rows.medians()
 
-    def typical(self) -> float | None:
-        return self._rows.typical()
+    def skews(self) -> Mapping[int, float]:
+        return self._rows.skews()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spbench.record.findings import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import number
 from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RECENT, RankRow

@@ -111,17 +111,13 @@ class RankSource(ABC):
         """Return the p50 of each rank that has times, in ms."""
 
     @abstractmethod
-    def typical(self) -> float | None:
-        """Return the typical rank's p50 in ms."""
+    def skews(self) -> Mapping[int, float]:
+        """Return each rank's own time over that of the typical rank with the same work."""
 
     def ratios(self) -> list[float | None]:
-        """Return each rank's p50 over the typical one, at the rank's number."""
-        ranks, middle = self.ranks(), self.typical()
-        numbers = range(ranks[-1] + 1 if ranks else 0)
-        if not middle:
-            return [None] * len(numbers)
-        medians = map(self.medians().get, numbers)
-        return [None if median is None else median / middle for median in medians]
+        """Return the same at the rank's number; None for a rank that is not compared."""
+        ranks = self.ranks()
+        return list(map(self.skews().get, range(ranks[-1] + 1 if ranks else 0)))
 
     def failed(self) -> set[int]:
         """Return the ranks that failed a check, ended in error or were lost."""
@@ -161,7 +157,8 @@ class RankSource(ABC):
         if column == "rank":
             return key
         if column in ("p50", "skew"):
-            return self.medians().get(_rank(key))
+            values = self.medians() if column == "p50" else self.skews()
+            return values.get(_rank(key))
         row = self._kept_row(_rank(key))
         if row is None:
             return None

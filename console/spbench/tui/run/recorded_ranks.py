@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from spbench.record.case_state import CaseState
+from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.places import PlaceName, place_names
 from spbench.record.rank_rows import RankFigures, RankRow
-from spbench.record.statistics import typical
 from spbench.tui.run.rank_source import SLICE, RankSource
 
 _ENDED = {"ok": "done", "running": "unfinished"}
@@ -24,7 +24,9 @@ class RecordedRanks(RankSource):
         self._place_names = place_names(case.identity.places)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
-        self._typical: float | None = None
+        self._comparison = RankComparison(case.identity)
+        self._times: dict[int, RankTime] = {}
+        self._skews: Mapping[int, float] = {}
         self._waiting: Iterator[int] = iter(self._ranks)
         self._looks = 0
 
@@ -37,7 +39,7 @@ class RecordedRanks(RankSource):
         return not self._looks
 
     def look(self) -> None:
-        """Count a few more ranks; the typical one is known when all are counted."""
+        """Count a few more ranks; they are compared when all are counted."""
         super().look()
         until = time.monotonic() + SLICE
         for rank in self._waiting:
@@ -46,13 +48,14 @@ class RecordedRanks(RankSource):
                 return
         if not self._looks:
             self._looks = 1
-            self._typical = typical(self._medians.values()) if len(self._medians) > 1 else None
+            self._skews = self._comparison.compare(self._times).ratios
 
     def _count(self, rank: int) -> None:
-        figures = self._figures[rank] = RankFigures(rank, self._case)
+        figures = self._figures[rank] = RankFigures(rank, self._case, self._comparison)
         median = figures.take_times()
-        if median is not None:
+        if median is not None and figures.time is not None:
             self._medians[rank] = median
+            self._times[rank] = figures.time
 
     def place_names(self) -> tuple[PlaceName, ...]:
         return self._place_names
@@ -78,7 +81,7 @@ class RecordedRanks(RankSource):
             p50=figures.p50,
             p95=figures.percentile(0.95),
             p99=figures.percentile(0.99),
-            skew=figures.p50 / self._typical if figures.p50 and self._typical else None,
+            skew=self._skews.get(rank),
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
             recent=figures.recent(),
@@ -92,5 +95,5 @@ class RecordedRanks(RankSource):
     def medians(self) -> Mapping[int, float]:
         return self._medians
 
-    def typical(self) -> float | None:
-        return self._typical
+    def skews(self) -> Mapping[int, float]:
+        return self._skews

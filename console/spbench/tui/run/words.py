@@ -83,9 +83,15 @@ class Words:
             *self._of_run(),
             *self._stragglers(),
             *(word for case in self._feed.state.cases.values() for word in self._of_case(case)),
-            *(Word("note", "", sentence) for sentence in self._feed.state.findings),
+            *(Word("note", "", sentence) for sentence in self._findings()),
             *self._notes(),
         ]
+
+    def _findings(self) -> list[str]:
+        """The findings of the run, but for the stragglers: these are among the words of cases."""
+        cases = self._feed.state.cases.values()
+        known = {slow.finding(case.id) for case in cases for slow in case.verdict.stragglers}
+        return [finding for finding in self._feed.state.findings if finding not in known]
 
     def _of_run(self) -> Iterator[Word]:
         feed = self._feed
@@ -99,8 +105,9 @@ class Words:
             yield Word("error", "", feed.state.left_out)
 
     def _stragglers(self) -> Iterator[Word]:
-        if self._feed.ended:
-            return
+        case = self._feed.rows.case
+        if self._feed.ended or case is None or case.status != "running":
+            return  # a judged case has its own
         found = self._feed.stragglers.sentences()
         for sentence in found[:MOST_STRAGGLERS]:
             yield Word("slow", "", sentence)
@@ -152,6 +159,8 @@ def _judged(case: CaseState) -> tuple[Word, ...]:
     """The reason of a case that has not passed, each check that failed, and noise."""
     why = noise_of(case)
     noise = (Word("noisy", case.id, why),) if why else ()
+    slow = tuple(Word("slow", case.id, slow.sentence) for slow in case.verdict.stragglers)
+    noise = (*slow[:MOST_STRAGGLERS], *noise)
     if case.status == "passed":
         return noise
     words = _failed(case)

@@ -11,7 +11,7 @@ from textual.events import MouseMove
 from textual.geometry import Offset
 from textual.message import Message
 
-from spbench.record.findings import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
@@ -55,7 +55,7 @@ class RankStrip(Chart):
 
     HELP: ClassVar[str] = (
         "All ranks in order: ░ near the median, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
-        "· not measured yet, ◆ chosen. Where there are many, a cell shows the worst of several.\n"
+        "· not compared, ◆ chosen. Where there are many, a cell shows the worst of several.\n"
         "Arrows, home, end or a click choose a rank; the last line describes it."
     )
     HEIGHT: ClassVar[int] = 2
@@ -181,9 +181,13 @@ class RankStrip(Chart):
         failed = sum(rank in self._failed for rank in ranks)
         if self.cursor is not None:
             return [self._about(cells.of(self.cursor))]
-        nothing = not failed and all(ratio is None for ratio in self._ratios)
-        told = "no time yet" if nothing else f"worst: {self._about(ranks)}"
-        return [f"{len(ranks)} ranks, {told}", f"{failed} failed" * bool(failed)]
+        return [f"{len(ranks)} ranks, {self._summary(failed)}", f"{failed} failed" * bool(failed)]
+
+    def _summary(self, failed: int) -> str:
+        ratios = [ratio for ratio in self._ratios if ratio is not None]
+        if failed or max(ratios, default=0.0) >= NOTABLE_RANK:
+            return f"worst: {self._about(range(len(self._ratios)))}"
+        return "none slow" if ratios else "not compared"
 
     def _about(self, ranks: range) -> str:
         chosen = self._selected
@@ -191,7 +195,7 @@ class RankStrip(Chart):
         ratio, words = self._ratios[rank], [f"rank {rank}"]
         if rank in self._failed:
             words.append("failed")
-        words.append("no time yet" if ratio is None else usual(ratio))
+        words.append("not compared" if ratio is None else usual(ratio))
         if 1 < len(ranks) < len(self._ratios):
             words.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
         return ", ".join(words)

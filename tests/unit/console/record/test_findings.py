@@ -1,11 +1,15 @@
 import pytest
 
 from spbench.record.findings import findings
+from spbench.record.stragglers import stragglers_of
 from unit.events import described, judged, measured, rank_event, started, state_of, timed
 
 
 def found(events):
-    return findings(state_of(events))
+    state = state_of(events)
+    for case in state.cases.values():
+        case.verdict.stragglers = tuple(stragglers_of(case))
+    return findings(state)
 
 
 ALIKE = [10.0, 10.2, 9.9, 10.1]
@@ -13,30 +17,32 @@ TWO_HOSTS = ["node01", "node01", "node02", "node02"]
 
 
 def times(*values):
-    return [[value] * 3 for value in values]
+    return [[value] * 10 for value in values]
 
 
 def test_a_slow_rank_is_named_with_its_host():
     assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
-        "Slowest rank: 3 on node02, 2.00x the median rank's time in a."
+        "Slow: rank 3 on node02, 2.0x the median of ranks with the same work in a, "
+        "for 0.2 s since 00:16:41 UTC."
     ]
 
 
 def test_the_slow_one_of_two_ranks_is_named():
     [sentence] = found(timed(times(20, 10), ["node01", "node01"]))
-    assert sentence.startswith("Slowest rank: 0 on node01, 2.00x ")
+    assert sentence.startswith("Slow: rank 0 on node01, 2.0x ")
 
 
 def test_a_slow_host_is_named_rather_than_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
     assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
-        "Slowest host: node02, 2.00x the median host's time in a."
+        "Slow: host node02, 2.0x the median of ranks with the same work in a, "
+        "for 0.2 s since 00:16:41 UTC."
     ]
 
 
 def test_a_host_with_one_slow_rank_of_two_is_not_called_slow():
     [sentence] = found(timed(times(10, 10, 30, 10), TWO_HOSTS))
-    assert sentence.startswith("Slowest rank: 2 on node02, 3.00x ")
+    assert sentence.startswith("Slow: rank 2 on node02, 3.0x ")
 
 
 def test_one_rank_is_compared_with_none():
@@ -49,7 +55,7 @@ def test_ranks_that_are_alike_are_called_so():
     ]
 
 
-@pytest.mark.parametrize(("slowest", "start"), [(12.9, "All alike"), (13.1, "Slowest rank: 3")])
+@pytest.mark.parametrize(("slowest", "start"), [(12.9, "All alike"), (13.1, "Slow: rank 3")])
 def test_a_rank_is_named_from_1_3_times_on(slowest, start):
     assert found(timed(times(10, 10, 10, slowest), TWO_HOSTS))[0].startswith(start)
 
@@ -132,13 +138,24 @@ def test_the_slowest_of_ranks_and_links_is_the_one_that_is_told():
 
 @pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "skipped"])
 def test_a_case_that_did_not_end_says_nothing(status):
-    events = timed(times(10, 10, 10, 20), TWO_HOSTS)
+    events = timed(times(*ALIKE), TWO_HOSTS)
     assert found([*events, judged("a", status, "why")]) == []
+
+
+def test_a_case_that_timed_out_still_has_its_slow_rank():
+    events = timed(times(10, 10, 10, 20), TWO_HOSTS)
+    [sentence] = found([*events, judged("a", "timeout", "why")])
+    assert sentence.startswith("Slow: rank 3 on node02, 2.0x")
+
+
+def test_a_rank_that_was_slow_for_a_moment_is_not_named():
+    moment = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
+    assert found(timed(moment, TWO_HOSTS))[0].startswith("All alike")
 
 
 def test_a_failed_case_still_has_its_times():
     events = timed(times(10, 10, 10, 20), TWO_HOSTS)
-    assert "rank: 3" in found([*events, judged("a", "failed", "why")])[0]
+    assert "rank 3" in found([*events, judged("a", "failed", "why")])[0]
 
 
 def test_links_without_a_figure_are_left_out():

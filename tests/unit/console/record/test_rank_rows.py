@@ -38,7 +38,7 @@ def times(rank, *values, **fields):
 def test_a_row_tells_a_rank_in_its_case():
     what = described(
         metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
-        places=[{"tile": "0,0"}, {"tile": "0,1", "stage": 1}],
+        places=[{"tile": "0,0"}, {"tile": "0,1", "member": 1}],
     )
     watched = Watched(
         *started(what, hosts=("node01", "node02")),
@@ -51,7 +51,7 @@ def test_a_row_tells_a_rank_in_its_case():
     assert watched.row(1) == RankRow(
         rank=1,
         host="node02",
-        place={"tile": "0,1", "stage": "1"},
+        place={"tile": "0,1", "member": "1"},
         phase="timing 2/4",
         iterations=2,
         last=8.0,

@@ -1,150 +1,188 @@
+"""The ranks that a judged case names as slow."""
+
+import random
+
 import pytest
 
-from spbench.record.rank_rows import RankRows
-from spbench.record.state import RunState
-from spbench.record.stragglers import Straggler, Stragglers
-from unit.events import described, job_start, rank_event, started
+from spbench.record.comparison import RankComparison, RankTime
+from spbench.record.judge import judge
+from spbench.record.noise import noise_of
+from spbench.record.stragglers import Straggler, stragglers_of
+from unit.events import TIME, described, metric, rank_event, started, state_of
 
-FOUR = ("node01", "node01", "node02", "node02")
-
-
-class Running:
-    """A run of some ranks whose times come second by second."""
-
-    def __init__(self, hosts=FOUR, cases=(), **changes):
-        self.state = RunState()
-        self.rows = RankRows(self.state)
-        self.stragglers = Stragglers(self.rows, self.state)
-        self.now = 1000.0
-        self.offsets = {}
-        self.take(*started(*(cases or [described(np=len(hosts), **changes)]), hosts=hosts))
-
-    def take(self, *events):
-        for event in events:
-            self.state.apply(event)
-            self.rows.take(event)
-
-    def go_on(self, seconds, *times, samples=5, case="a"):
-        """Let each rank give samples a second that take so long; None gives none."""
-        for _ in range(seconds):
-            self.now += 1.0
-            for rank, time in enumerate(times):
-                if time is not None:
-                    event = rank_event("samples", rank, case=case, values=[time] * samples)
-                    self.take(event | {"time": self.now + self.offsets.get(rank, 0.0)})
-            self.stragglers.update()
-
-    @property
-    def said(self):
-        return self.stragglers.sentences()
+WAITED = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+ONE_HOST = ["node01"] * 4
 
 
-def test_a_slow_rank_is_named_with_how_much_and_how_long():
-    run = Running()
-    run.go_on(41, 10, 10, 10, 18)
-    assert run.said == ["rank 3 on node02 is 1.8x the median for 40 s"]
-    assert run.stragglers.found() == [Straggler(3, "node02", 1.8, 40.0)]
-
-
-def test_ranks_that_are_alike_are_not_named():
-    run = Running()
-    run.go_on(10, 10, 10.5, 9.8, 12.9)
-    assert run.said == []
-
-
-def test_the_worst_comes_first():
-    run = Running(hosts=("node01",) * 6)
-    run.go_on(5, 10, 14, 10, 30, 10, 10)
-    assert [sentence[:6] for sentence in run.said] == ["rank 3", "rank 1"]
-
-
-def test_it_speaks_after_two_seconds_and_five_samples():
-    run = Running()
-    run.go_on(2, 10, 10, 10, 20)
-    assert run.said == []
-    run.go_on(1, 10, 10, 10, 20)
-    assert run.said == ["rank 3 on node02 is 2.0x the median for 2 s"]
-    few = Running()
-    few.go_on(4, 10, 10, 10, 20, samples=1)
-    assert few.said == []
-    few.go_on(1, 10, 10, 10, 20, samples=1)
-    assert len(few.said) == 1
-
-
-def test_a_rank_that_catches_up_is_named_no_more_and_begins_anew():
-    run = Running()
-    run.go_on(10, 10, 10, 10, 20)
-    run.go_on(11, 10, 10, 10, 10)
-    assert run.said == []
-    run.go_on(30, 10, 10, 10, 20)
-    [sentence] = run.said
-    assert float(sentence.split()[-2]) < 30
-
-
-def test_a_rank_that_gives_no_more_times_lags_no_longer_than_it_did():
-    run = Running()
-    run.go_on(5, 10, 10, 10, 20)
-    run.go_on(60, 10, 10, 10, None)
-    assert run.said == ["rank 3 on node02 is 2.0x the median for 4 s"]
-
-
-def test_a_host_whose_clock_is_wrong_does_not_matter():
-    run = Running()
-    run.offsets = {2: -3600.0, 3: -3600.0}
-    run.go_on(11, 10, 10, 10, 20)
-    assert run.said == ["rank 3 on node02 is 2.0x the median for 10 s"]
-
-
-def test_long_times_are_in_minutes():
-    run = Running()
-    run.go_on(301, 10, 10, 10, 20, samples=1)
-    assert run.said == ["rank 3 on node02 is 2.0x the median for 5 min"]
-
-
-def test_a_host_that_is_slow_as_a_whole_is_named_once():
-    run = Running(hosts=("node01", "node01", "node01", "node02", "node02", "node03"))
-    run.go_on(3, 10, 10, 10, 20, 10, 30)
-    assert run.said == [
-        "rank 5 on node03 is 3.0x the median for 2 s",
-        "rank 3 on node02 is 2.0x the median for 2 s",
+def case_of(times, hosts=None, waits=(), more=(), **changes):
+    """A case that has these times on each rank, and these waits within them."""
+    hosts = hosts or ["node01"] * len(times)
+    changes = {"metrics": [TIME, WAITED], "checks": [], **changes}
+    fields = {"phase": "timing", "done": 0, "total": len(times[0])}
+    samples = [("time_ms", times), ("waited_ms", waits)]
+    events = [
+        *started(described(np=len(hosts), **changes), hosts=hosts),
+        rank_event("progress", 0, **fields) | {"time": 2000.0},
+        *(
+            rank_event("samples", rank, metric=name, values=list(values))
+            for name, series in samples
+            for rank, values in enumerate(series)
+        ),
+        *more,
     ]
-    run.go_on(6, 10, 10, 10, 20, 16, 30)
-    assert run.said == [
-        "rank 5 on node03 is 3.0x the median for 8 s",
-        "host node02 is 1.6x the median for 3 s",
+    return state_of(events).cases["a"]
+
+
+def named(*args, **fields):
+    return [slow.rank for slow in stragglers_of(case_of(*args, **fields))]
+
+
+def alike(count=40, ms=10.0):
+    return [ms] * count
+
+
+def test_a_slow_rank_has_its_host_factor_and_beginning():
+    slow = [*alike(20), *alike(20, 18.0)]
+    case = case_of([alike(), alike(), slow], ["node01", "node01", "node02"])
+    assert stragglers_of(case) == [
+        Straggler(2, "node02", pytest.approx(1.8), pytest.approx(0.36), pytest.approx(2000.2))
     ]
 
 
-@pytest.mark.parametrize("measures", ["job", "rank"])
-def test_ranks_are_named_in_any_case_that_times_them(measures):
-    run = Running(measures=measures)
-    run.go_on(5, 10, 10, 10, 20)
-    assert len(run.said) == 1
+def test_the_slower_one_of_two_ranks_is_named():
+    assert named([alike(ms=20.0), alike()]) == [0]
 
 
-def test_ranks_of_a_link_benchmark_are_not_compared():
-    run = Running(measures="link")
-    run.go_on(5, 10, 10, 10, 20)
-    assert run.said == []
+@pytest.mark.parametrize(("ratio", "ranks"), [(1.25, []), (1.35, [1])])
+def test_a_rank_is_named_from_1_3_times_on(ratio, ranks):
+    assert named([alike(), alike(ms=10.0 * ratio)]) == ranks
 
 
-def test_the_next_case_begins_anew():
-    run = Running(cases=(described("a", 4), described("b", 4)))
-    run.go_on(10, 10, 10, 10, 20)
-    run.take(*(rank_event("case_start", rank, case="b") for rank in range(4)))
-    assert run.said == []
-    run.go_on(4, 10, 10, 10, 20, case="b")
-    assert run.said == ["rank 3 on node02 is 2.0x the median for 3 s"]
+def test_a_rank_that_is_slow_for_a_moment_is_not_named():
+    spikes = alike()
+    spikes[10:16] = [500.0] * 6
+    assert named([alike(), spikes]) == []
 
 
-def test_the_next_job_begins_anew():
-    run = Running(cases=(described("a", 4), described("b", 4)))
-    run.go_on(10, 10, 10, 10, 20)
-    run.take(job_start("b", np=4))
-    assert run.said == []
+def test_a_rank_that_is_slow_in_some_blocks_only_is_not_named():
+    now_and_then = [20.0 if index // 4 % 2 else 10.0 for index in range(40)]
+    assert named([alike(), now_and_then]) == []
 
 
-def test_one_rank_is_compared_with_none():
-    run = Running(hosts=("node01",))
-    run.go_on(5, 10)
-    assert run.said == []
+def test_few_or_short_iterations_name_nobody():
+    assert named([alike(7), alike(7, 100.0)]) == []
+    assert named([alike(40, 0.01), alike(40, 0.1)]) == []
+
+
+def test_equal_ranks_with_noise_are_hardly_ever_named():
+    drawn = random.Random(7)
+    runs = [
+        [[drawn.lognormvariate(2.0, 0.5) for _ in range(60)] for _ in range(2)] for _ in range(500)
+    ]
+    assert sum(bool(named(times)) for times in runs) <= 1
+
+
+def test_the_cause_is_named_and_not_the_ranks_that_wait_for_it():
+    times = [alike(ms=100.0)] * 4
+    waits = [alike(ms=92.0), alike(ms=92.0), alike(ms=92.0), alike(ms=2.0)]
+    case = case_of(times, waits=waits, measures="job")
+    [slow] = stragglers_of(case)
+    assert (slow.rank, slow.ratio, slow.cause) == (3, pytest.approx(10.0), True)
+    assert case.skew() == pytest.approx(10.0)
+
+
+def test_cause_and_waiting_are_not_separated_without_waits():
+    [slow, other] = stragglers_of(
+        case_of([alike(), alike(), alike(ms=30.0), alike(ms=31.0)], measures="job")
+    )
+    assert (slow.rank, other.rank, slow.cause, other.cause) == (3, 2, False, False)
+    assert "cause and waiting cannot be separated" in slow.finding("a")
+    assert slow.sentence.endswith(", or waits for a rank that is")
+
+
+def test_stages_of_a_pipeline_are_not_compared():
+    places = [{"stage": 0}, {"stage": 1}]
+    case = case_of([alike(), alike(ms=30.0)], places=places, measures="job")
+    assert stragglers_of(case) == []
+    assert case.skew() is None
+
+
+def test_replicas_of_a_stage_are_compared():
+    places = [{"stage": rank % 2, "replica": rank // 2} for rank in range(4)]
+    times = [alike(), alike(ms=30.0), alike(ms=20.0), alike(ms=30.0)]
+    assert named(times, places=places, measures="job") == [2]
+
+
+def test_tiles_with_more_neighbours_have_more_work_of_their_own():
+    strip = [{"tile": f"0,{rank}"} for rank in range(4)]
+    waits = [[2.0] * 40] * 4
+    inner = [alike(), alike(ms=20.0), alike(ms=20.0), alike()]
+    assert named(inner, waits=waits, places=strip, measures="job") == []
+    slow = [alike(), alike(ms=20.0), alike(ms=20.0), alike(ms=20.0)]
+    assert named(slow, waits=waits, places=strip, measures="job") == [3]
+
+
+def test_ranks_of_other_programs_are_not_compared():
+    params = {"by_rank": {"1": ["server"]}}
+    assert named([alike(), alike(ms=30.0), alike()], params=params, measures="job") == []
+
+
+def test_links_are_not_compared():
+    assert named([alike(), alike(ms=30.0)], measures="link") == []
+
+
+def test_a_host_stands_for_its_ranks_if_all_are_slow():
+    hosts = ["node01", "node01", "node01", "node02", "node02"]
+    times = [alike(), alike(), alike(), alike(ms=20.0), alike(ms=22.0)]
+    [slow] = stragglers_of(case_of(times, hosts))
+    assert (slow.rank, slow.host, slow.ratio) == (None, "node02", pytest.approx(2.0))
+
+
+def test_blocks_never_span_two_repeats():
+    first = [rank_event("samples", rank, repeat=1, values=alike(20, 10.0)) for rank in (0, 1)]
+    case = case_of([alike(20), alike(20, 30.0)], more=first, repeat=2)
+    [slow] = stragglers_of(case)
+    assert (slow.rank, slow.seconds) == (1, pytest.approx(0.6))
+
+
+# What follows from a straggler
+
+
+def judged_slow(factor, inject="slow=2", **changes):
+    case = case_of([alike(), alike(ms=10.0 * factor)], inject=inject, **changes)
+    return judge(case, stragglers=stragglers_of(case))
+
+
+def test_a_planted_rank_that_is_named_is_noticed():
+    verdict = judged_slow(2)
+    assert verdict.status == "failed"
+    assert verdict.reason == "fault noticed: rank 1 on node01 is 2.0x the median for 0.8 s"
+
+
+def test_a_slow_rank_that_is_not_the_planted_one_is_not_noticed():
+    assert judged_slow(0.5).reason.startswith("nothing noticed the planted fault slow=2")
+    assert judged_slow(2, "corrupt-halo").reason.startswith("nothing noticed the planted fault")
+
+
+def test_each_job_of_a_case_has_its_planted_rank():
+    case = case_of([alike(), alike(ms=20.0), alike(), alike()], inject="slow", shares=[2, 2])
+    verdict = judge(case, stragglers=stragglers_of(case))
+    assert verdict.reason.startswith("fault noticed: rank 1")
+
+
+def test_a_rank_that_waits_for_a_straggler_is_not_noisy():
+    ends = [
+        rank_event("case_end", rank, disturbed={"waited": share})
+        for rank, share in enumerate((0.9, 0.0))
+    ]
+    case = case_of([alike(), alike(ms=20.0)], more=ends)
+    case.measured.ranks[0].cpus, case.measured.ranks[1].cpus = (0,), (1,)
+    assert noise_of(case) == "rank 0 on node01 waited 90% of its time for a core: other work had it"
+    case.verdict.stragglers = tuple(stragglers_of(case))
+    assert noise_of(case) is None
+
+
+def test_ratios_are_those_of_whole_iterations():
+    case = case_of([alike(), alike()])
+    times = {0: RankTime(10.0, 2.0), 1: RankTime(18.0, 10.0)}
+    assert RankComparison(case.identity).compare(times).ratios == {0: 1.0, 1: pytest.approx(1.8)}

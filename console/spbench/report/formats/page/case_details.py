@@ -47,6 +47,8 @@ def _about(case: CasePart) -> str:
 def _why(case: CasePart) -> Iterator[Markup]:
     if case.word != "passed":
         yield tag("p", sentence(case), class_="note error")
+    for straggler in case.stragglers:
+        yield tag("p", f"slow: {straggler.sentence}", class_="note")
     if case.noisy:
         yield tag("p", f"noisy: {case.noisy}", class_="note")
     if case.traceback:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench.record.findings import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import number
 from spbench.record.statistics import typical
 from spbench.report.formats.page.charts.frame import Frame, label

@@ -1,0 +1,62 @@
+"""Stragglers of the running case: ranks and hosts that lag behind now, and for how long."""
+
+from __future__ import annotations
+
+from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.rank_rows import RankRows
+from spbench.record.state import RunState
+from spbench.record.stragglers import Straggler, join_hosts
+
+LEAST_SAMPLES, LEAST_SECONDS = 5, 2.0
+"""A rank is not named before it has given so many times and has lagged so long."""
+
+
+class LiveStragglers:
+    """Knows since when each rank of the running case has been NOTABLE_RANK times the typical one.
+
+    Times are those at which a rank's samples came, by its own clock: hosts' clocks may differ, and
+    a rank whose samples have ended lags no longer. A benchmark of links is left out: how long a
+    rank takes there depends on who its partner is.
+    """
+
+    def __init__(self, rows: RankRows, state: RunState) -> None:
+        self._rows = rows
+        self._state = state
+        self._since: dict[int, float] = {}
+        self._of: tuple[str, int | None] | None = None
+
+    def update(self) -> None:
+        """Find the ranks that lag now; call it about once a second, or more often."""
+        case = self._rows.case
+        of = (case.id, case.verdict.job) if case is not None else None
+        before = self._since if of == self._of else {}
+        self._of, self._since = of, {}
+        if case is None or case.identity.measures == "link":
+            return
+        ranks = self._state.ranks
+        for rank, ratio in self._rows.skews().items():
+            if ratio >= NOTABLE_RANK:
+                self._since[rank] = before.get(rank, ranks[rank].timed)
+
+    def find(self, least: float = LEAST_SECONDS) -> list[Straggler]:
+        """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
+
+        A host of which every rank does, of two or more, stands for its ranks.
+        """
+        self.update()
+        skews, cause = self._rows.skews(), self._rows.separates
+        lasting = [
+            Straggler(rank, self._state.ranks[rank].host, skews[rank], seconds, since, cause)
+            for rank, since in self._since.items()
+            if (seconds := self._lasted(rank)) >= least
+        ]
+        return join_hosts(lasting, {rank: of.host for rank, of in self._state.ranks.items()})
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each that lags, the worst first."""
+        return [straggler.sentence for straggler in self.find()]
+
+    def _lasted(self, rank: int) -> float:
+        if self._rows.iterations(rank) < LEAST_SAMPLES:
+            return -1.0
+        return self._state.ranks[rank].timed - self._since[rank]
