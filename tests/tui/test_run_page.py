@@ -12,6 +12,7 @@ import pytest
 from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
+from spbench.record.stragglers import Straggler
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, LiveSource, ReplaySource
 from spbench.tui.run.details import DetailsScreen
@@ -240,6 +241,17 @@ async def test_a_slow_rank_is_named_with_how_long(opened):
         await run.focus("words")
         await run.press("y")
         assert "rank 3 on node03 is 2.0x the median" in run.app.clipboard
+
+
+async def test_a_slow_rank_is_still_named_when_the_run_has_ended(opened):
+    slow = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
+    finding = Straggler(**slow).finding("warp")
+    events = [*going_on(), *ended_case(stragglers=[slow])]
+    async with opened(WIDE, [*events, make.run_end("failed", 1, findings=[finding])]) as run:
+        run.source.end()
+        await run.until(lambda: run.app.context.feed.ended)
+        await run.sees("▲ slow warp: rank 3 on node03 is 3.0x the median for 6 s")
+        assert finding not in shown(run.app)
 
 
 async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened):

@@ -334,16 +334,20 @@ class CaseState:
         return {rank: median(values) for rank, values in times.items() if values}
 
     def skew(self) -> float | None:
-        """The slowest rank's median over that of the typical rank with the same work.
+        """The skew of the slowest rank; None if no two ranks do the same work."""
+        return max(self.rank_skews().values(), default=None)
 
-        Waits for other ranks are left out, if they are measured. None if no two ranks do the same.
+    def rank_skews(self) -> Mapping[int, float]:
+        """Each rank's median over that of the typical rank with the same work.
+
+        Waits for other ranks are left out, if they are measured.
         """
         comparison = RankComparison(self.identity)
         times = {rank: RankTime(whole) for rank, whole in self.rank_medians().items()}
         for rank, time in times.items():
             own = self._own_times(comparison.waits, rank)
             times[rank] = RankTime(time.whole, median(own) if own else None)
-        return max(comparison.compare(times).ratios.values(), default=None)
+        return comparison.compare(times).ratios
 
     def _own_times(self, waits: Sequence[str], rank: int) -> list[float]:
         repeats = sorted(self.measured.samples["time_ms"][rank])

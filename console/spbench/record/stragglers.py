@@ -26,6 +26,8 @@ LEAST_LASTED = 0.02
 """Seconds of lagging from which on a rank is named: a scheduler's slice is shorter."""
 MOST_IN_BLOCK = 200
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
+YEAR_10000 = 253402300800.0
+"""Seconds since the epoch at which calendars end."""
 MINUTES_FROM = 120.0
 """Seconds from which on a time is in minutes."""
 
@@ -59,12 +61,18 @@ class Straggler:
     def finding(self, case: str) -> str:
         """Return the same as a finding of a run, with the case and the time of day."""
         name = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
-        since = datetime.fromtimestamp(self.since, UTC).strftime("%H:%M:%S")
         doubt = "" if self.cause else "; cause and waiting cannot be separated in this benchmark"
         return (
             f"Slow: {name}, {self.ratio:.1f}x the median of ranks with the same work in {case}, "
-            f"for {_duration(self.seconds)} since {since} UTC{doubt}."
+            f"for {_duration(self.seconds)}{_since(self.since)}{doubt}."
         )
+
+
+def _since(seconds: float) -> str:
+    """Return the time of day in words; nothing if the clock was so wrong that there is none."""
+    if not 0 <= seconds < YEAR_10000:
+        return ""
+    return f" since {datetime.fromtimestamp(seconds, UTC):%H:%M:%S} UTC"
 
 
 def _duration(seconds: float) -> str:

@@ -343,10 +343,13 @@ def _launch(job: JobState) -> LaunchPart:
 def _ranks(case: CaseState) -> list[RankPart]:
     parts = case.measured.ranks.values()
     crowd = Counter((part.host, cpu) for part in parts for cpu in part.cpus)
-    return [_rank(case, rank, crowd) for rank in sorted(case.measured.ranks)]
+    skews = case.rank_skews()
+    return [_rank(case, rank, crowd, skews.get(rank)) for rank in sorted(case.measured.ranks)]
 
 
-def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> RankPart:
+def _rank(
+    case: CaseState, rank: int, crowd: Counter[tuple[str, int]], skew: float | None
+) -> RankPart:
     part = case.measured.ranks[rank]
     summary = summarize(case.rank_times(rank))
     return RankPart.model_construct(
@@ -362,4 +365,5 @@ def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> RankPa
         place=dict(part.place),
         status=part.status,
         time_ms=TimePart.model_construct(**asdict(summary)) if summary else None,
+        skew=skew,
     )

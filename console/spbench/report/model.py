@@ -143,6 +143,10 @@ class RankPart(_Part):
     place: dict[str, Any] = {}
     status: str
     time_ms: TimePart | None
+    skew: float | None = Field(
+        default=None,
+        description="its own time over that of the median rank with the same work; null: none has",
+    )
 
 
 class StragglerPart(_Part):

@@ -87,7 +87,8 @@ def test_the_cause_is_named_and_not_the_ranks_that_wait_for_it():
     waits = [alike(ms=92.0), alike(ms=92.0), alike(ms=92.0), alike(ms=2.0)]
     case = case_of(times, waits=waits, measures="job")
     [slow] = stragglers_of(case)
-    assert (slow.rank, slow.ratio, slow.cause) == (3, pytest.approx(10.0), True)
+    assert (slow.rank, slow.cause) == (3, True)
+    assert slow.ratio == pytest.approx(10.0)
     assert case.skew() == pytest.approx(10.0)
 
 
@@ -135,14 +136,21 @@ def test_a_host_stands_for_its_ranks_if_all_are_slow():
     hosts = ["node01", "node01", "node01", "node02", "node02"]
     times = [alike(), alike(), alike(), alike(ms=20.0), alike(ms=22.0)]
     [slow] = stragglers_of(case_of(times, hosts))
-    assert (slow.rank, slow.host, slow.ratio) == (None, "node02", pytest.approx(2.0))
+    assert (slow.rank, slow.host) == (None, "node02")
+    assert slow.ratio == pytest.approx(2.0)
 
 
 def test_blocks_never_span_two_repeats():
     first = [rank_event("samples", rank, repeat=1, values=alike(20, 10.0)) for rank in (0, 1)]
     case = case_of([alike(20), alike(20, 30.0)], more=first, repeat=2)
     [slow] = stragglers_of(case)
-    assert (slow.rank, slow.seconds) == (1, pytest.approx(0.6))
+    assert slow.rank == 1
+    assert slow.seconds == pytest.approx(0.6)
+
+
+def test_a_wrong_clock_leaves_the_time_of_day_out():
+    slow = Straggler(1, "node01", 2.0, 3.0, since=1e300)
+    assert slow.finding("a").endswith("in a, for 3 s.")
 
 
 # What follows from a straggler

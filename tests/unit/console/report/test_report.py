@@ -7,8 +7,13 @@ import pytest
 from spbench.errors import ExitCode
 from spbench.record.state import RunState
 from spbench.report.build import build_report, refused_report, without_samples
+from spbench.report.formats.junit import junit
+from spbench.report.formats.page.document import html_page
 from spbench.report.model import report_schema
+from spbench.report.recorded import load_run
 from spbench.report.times import timestamp
+from spbench_core.events.fields import EventError
+from spbench_core.events.run_events import check_run_event
 from unit.events import (
     TIME,
     console_event,
@@ -17,10 +22,12 @@ from unit.events import (
     judged,
     metric,
     rank_event,
+    recorded,
     run_end,
     run_start,
     started,
     state_of,
+    timed,
     whole_run,
 )
 
@@ -359,3 +366,24 @@ def test_samples_can_be_left_out(report, case):
 )
 def test_times_are_utc(seconds, text):
     assert timestamp(seconds) == text
+
+
+SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
+
+
+def test_a_straggler_stays_in_the_report_its_page_and_junit(tmp_path):
+    events = timed([[1.0], [3.0]], ["node01", "node01"])[:-1]
+    folder = recorded(tmp_path, [*events, judged("a", "passed", stragglers=[SLOW]), run_end()])
+    run = load_run(folder)
+    (part,) = run.cases["a"].stragglers
+    assert part.sentence == "rank 1 on node01 is 3.0x the median for 6 s"
+    assert (part.rank, part.ratio, part.duration_s, part.cause) == (1, 3.0, 6.0, True)
+    assert part.since == "2001-09-09T01:46:40.000+00:00"
+    assert part.sentence in html_page(run)
+    assert part.sentence in junit(run)
+
+
+@pytest.mark.parametrize(("field", "value"), [("rank", "1"), ("ratio", None), ("more", 1)])
+def test_a_straggler_of_another_form_is_no_event(field, value):
+    with pytest.raises(EventError):
+        check_run_event(judged("a", "passed", stragglers=[{**SLOW, field: value}]))

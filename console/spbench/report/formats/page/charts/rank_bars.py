@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import number
@@ -20,27 +20,36 @@ _WORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class RankBar:
-    """The times of a rank, or of a host's slowest rank, in ms."""
+    """The times of a rank, or of a host's slowest rank, in ms.
+
+    ``slow``: it is slow itself, compared with ranks that do the same work.
+    """
 
     name: str
     least: float
     middle: float
     most: float
+    slow: bool = False
 
 
 def bars_of(ranks: Sequence[RankPart]) -> list[RankBar]:
     """Return a bar a rank; of very many ranks one a host, the slowest hosts first."""
-    timed = [(rank, rank.time_ms) for rank in ranks if rank.time_ms is not None]
     bars = [
-        (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95)) for rank, time in timed
+        (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95, _is_slow(rank)))
+        for rank in ranks
+        if (time := rank.time_ms) is not None
     ]
     if len(bars) <= MOST_BARS:
         return [bar for _, bar in bars]
     slowest: dict[str, RankBar] = {}
     for host, bar in bars:
         if host not in slowest or bar.middle > slowest[host].middle:
-            slowest[host] = RankBar(f"{host} ({bar.name})", bar.least, bar.middle, bar.most)
+            slowest[host] = replace(bar, name=f"{host} ({bar.name})")
     return sorted(slowest.values(), key=lambda bar: -bar.middle)[:MOST_BARS]
+
+
+def _is_slow(rank: RankPart) -> bool:
+    return rank.skew is not None and rank.skew >= NOTABLE_RANK
 
 
 def rank_bars(ranks: Sequence[RankPart]) -> Markup:
@@ -61,16 +70,15 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
         f"Times of {len(bars)} ranks",
         frame.y_axis("ms"),
         frame.x_axis(name, [(float(at), bars[at].name) for at in shown]),
-        *_drawn(frame, bars, usual, step),
+        *_drawn(frame, bars, step),
         _line(frame, usual),
     )
 
 
-def _drawn(frame: Frame, bars: Iterable[RankBar], usual: float, step: float) -> Iterable[Markup]:
+def _drawn(frame: Frame, bars: Iterable[RankBar], step: float) -> Iterable[Markup]:
     wide = max(1.0, min(26.0, step * 0.7))
     for at, bar in enumerate(bars):
         middle, floor = frame.at_x(at), frame.floor
-        slow = bar.middle >= NOTABLE_RANK * usual
         top = frame.at_y(bar.middle)
         times = f"{bar.name}: {number(bar.middle)} ms ({number(bar.least)} to {number(bar.most)})"
         yield tag(
@@ -82,7 +90,7 @@ def _drawn(frame: Frame, bars: Iterable[RankBar], usual: float, step: float) -> 
                 y=top,
                 width=wide,
                 height=max(0.5, floor - top),
-                class_="slow" if slow else "bars",
+                class_="slow" if bar.slow else "bars",
             ),
             tag(
                 "line",

@@ -70,6 +70,7 @@ def ranks(*medians, hosts=1):
             device="cpu",
             status="ok",
             time_ms=TimePart(n=3, min=of / 2, p50=of, p95=of * 2, p99=of, max=of, mean=of),
+            skew=of,
         )
         for at, of in enumerate(medians)
     ]
@@ -83,6 +84,12 @@ def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
     assert float(slow["height"]) == pytest.approx(2 * float(others[0]["height"]), rel=0.02)
     assert "median 1 ms" in drawn
     assert "2: 2 ms (1 to 4)" in drawn
+
+
+def test_a_rank_that_waits_for_a_slow_one_is_not_marked():
+    waiting, slow = ranks(2.0, 2.0)
+    drawn = rank_bars([waiting.model_copy(update={"skew": 1.0}), slow])
+    assert len(attributes(drawn, "rect", "slow")) == 1
 
 
 def test_very_many_ranks_are_hosts_by_their_slowest_rank():

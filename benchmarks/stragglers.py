@@ -1,0 +1,179 @@
+"""Slow ranks that are really there: in how many runs the right rank is named.
+
+    python -m benchmarks.stragglers [--trials 20] [--quiet-trials 50] [--sample]
+
+Each trial runs `halo.exchange` once. In some trials the last rank really takes 1.5, 2 or 10 times
+as long (`--inject slow=FACTOR`), in others nothing is planted. Two ranks have a core each on a
+machine of two cores. Printed is for each setting how many runs named the right rank alone, another
+rank, or none, and the upper 95 % bound of the rate of runs that named a wrong rank (exact, after
+Clopper and Pearson, 1934).
+
+The settings are interleaved, so that drift of the machine affects all of them. Outcomes are kept in
+--log: a command that was cut short goes on, and --again begins anew. All trials take about 12
+minutes on two quiet cores. `--sample` tries each setting once, with fewer iterations and without a
+log. The command ends with 1 if a run named a wrong rank, or missed a planted one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.goals import argument_parser
+from benchmarks.trial_log import TrialLog
+
+from spbench.cli.tables import aligned
+
+SPBENCH = (sys.executable, "-m", "spbench")
+OUTCOMES = ("right", "wrong", "none")
+CONFIDENCE = 0.95
+ITERATIONS, OF_SAMPLE = 1000, 100
+HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Trials of one kind; ``factor`` 1: nothing is planted."""
+
+    ranks: int
+    factor: float
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no rank may be named."""
+        return self.factor == 1
+
+    @property
+    def expected(self) -> str:
+        """The outcome that every trial must have."""
+        return "none" if self.quiet else "right"
+
+
+SETTINGS = (
+    *(Setting(2, factor) for factor in (1, 1.5, 2, 10)),
+    *(Setting(4, factor) for factor in (1, 10)),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the trials and print the table."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--trials", type=int, default=20, help="per setting with a slow rank")
+    parser.add_argument("--quiet-trials", type=int, default=50, help="on 2 ranks; half of it on 4")
+    parser.add_argument("--log", type=Path, default=Path(".spbench/stragglers.jsonl"))
+    parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
+    parser.add_argument("--sample", action="store_true", help="try each setting once")
+    options = parser.parse_args(arguments)
+    if options.sample:
+        with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+            log = TrialLog(Path(folder) / "log.jsonl")
+            return _run_trials(log, dict.fromkeys(SETTINGS, 1), OF_SAMPLE)
+    counts = {
+        setting: options.quiet_trials // (setting.ranks // 2) if setting.quiet else options.trials
+        for setting in SETTINGS
+    }
+    return _run_trials(TrialLog(options.log, again=options.again), counts, ITERATIONS)
+
+
+def _run_trials(log: TrialLog, counts: dict[Setting, int], iterations: int) -> int:
+    for turn in range(max(counts.values())):
+        for setting, count in counts.items():
+            fields = {"ranks": setting.ranks, "factor": setting.factor}
+            if turn < count and len(log.of(**fields)) <= turn:
+                outcome = try_setting(setting, iterations)
+                log.add({**fields, "outcome": outcome})
+                print(f"{turn + 1:3}  {_name(setting)}: {outcome}", flush=True)
+    outcomes = {
+        setting: [line["outcome"] for line in log.of(ranks=setting.ranks, factor=setting.factor)]
+        for setting in SETTINGS
+    }
+    print("\n".join(render_table(outcomes)))
+    missed = any(set(found) - {setting.expected} for setting, found in outcomes.items())
+    return int(missed)
+
+
+def try_setting(setting: Setting, iterations: int) -> str:
+    """Run the benchmark once; return which rank the report names: one of `OUTCOMES`."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        return judge_case(run_case(setting, iterations, Path(folder)), setting)
+
+
+def write_suite(setting: Setting, iterations: int, folder: Path) -> Path:
+    """Write the suite of a setting; return its path."""
+    params = {
+        "num_spatial_parts": setting.ranks,
+        "image_size": 1024,
+        "in_channels": 16,
+        "halo_len": 3,
+        "iterations": iterations,
+        **({"slice_method": "vertical"} if setting.ranks == 2 else {}),
+    }
+    case = {"name": "exchange", "benchmark": "halo.exchange", "params": params}
+    suite = folder / "stragglers.yaml"
+    content = {"schema": "spbench.suite/1", "name": "stragglers", "cases": [case]}
+    suite.write_text(json.dumps(content))
+    return suite
+
+
+def run_case(setting: Setting, iterations: int, home: Path) -> dict[str, Any]:
+    """Run the benchmark once; return its case as report.json has it."""
+    suite = write_suite(setting, iterations, home)
+    command = [*SPBENCH, "run", str(suite), "--headless", "--quiet", "--json", "-"]
+    command += ["--home", str(home)]
+    if not setting.quiet:
+        command += ["--inject", f"slow={setting.factor:g}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != int(not setting.quiet):  # a planted fault always fails the run
+        sys.exit(f"stragglers: {' '.join(command)}: exit {done.returncode}\n{done.stderr}")
+    (found,) = json.loads(done.stdout)["cases"]
+    assert isinstance(found, dict)
+    return found
+
+
+def judge_case(case: dict[str, Any], setting: Setting) -> str:
+    """Return whether a case of a report names the planted rank alone, another rank, or none."""
+    named = [straggler["rank"] for straggler in case["stragglers"]]
+    if not named:
+        return "none"
+    right = not setting.quiet and named == [setting.ranks - 1] and case["stragglers"][0]["cause"]
+    noticed = str(case["reason"]).startswith("fault noticed")
+    return "right" if right and noticed else "wrong"
+
+
+def render_table(outcomes: dict[Setting, list[str]]) -> list[str]:
+    """Return a row per setting: trials, outcomes, and the bound of the rate of wrong names."""
+    rows: list[tuple[str, ...]] = [("setting", "trials", *OUTCOMES, "wrong at most")]
+    for setting, found in outcomes.items():
+        counts = [found.count(outcome) for outcome in OUTCOMES]
+        bound = f"{100 * upper_bound(counts[1], len(found)):.1f} %" if found else "-"
+        rows.append((_name(setting), str(len(found)), *map(str, counts), bound))
+    return aligned(rows, range(1, len(rows[0])))
+
+
+def upper_bound(count: int, trials: int) -> float:
+    """Return the exact upper bound of a rate at `CONFIDENCE`, from ``count`` of ``trials``."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS if count < trials else 0):
+        rate = (low + high) / 2
+        below = sum(
+            math.comb(trials, hits) * rate**hits * (1 - rate) ** (trials - hits)
+            for hits in range(count + 1)
+        )
+        low, high = (rate, high) if below > 1 - CONFIDENCE else (low, rate)
+    return high
+
+
+def _name(setting: Setting) -> str:
+    planted = "quiet" if setting.quiet else f"slow={setting.factor:g}"
+    return f"{planted} on {setting.ranks} ranks"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
