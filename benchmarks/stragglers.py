@@ -35,6 +35,8 @@ SPBENCH = (sys.executable, "-m", "spbench")
 OUTCOMES = ("right", "wrong", "none")
 CONFIDENCE = 0.95
 ITERATIONS, OF_SAMPLE = 1000, 100
+TIMEOUT = 600
+"""Seconds of a case: next to other work ten times as long is very long."""
 HALVINGS = 60
 
 
@@ -115,7 +117,8 @@ def write_suite(setting: Setting, iterations: int, folder: Path) -> Path:
         "iterations": iterations,
         **({"slice_method": "vertical"} if setting.ranks == 2 else {}),
     }
-    case = {"name": "exchange", "benchmark": "halo.exchange", "params": params}
+    launch = {"timeout": TIMEOUT}
+    case = {"name": "exchange", "benchmark": "halo.exchange", "params": params, "launch": launch}
     suite = folder / "stragglers.yaml"
     content = {"schema": "spbench.suite/1", "name": "stragglers", "cases": [case]}
     suite.write_text(json.dumps(content))

@@ -62,10 +62,15 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
     ends = accumulate(case.identity.shares or (case.identity.np,))
     planted = {end - 1 for end in ends}
     hosts = {case.measured.ranks[rank].host for rank in planted & case.measured.ranks.keys()}
-    for straggler in stragglers if fault.partition("=")[0] == FACTOR else ():
+    unseen = f"nothing noticed the planted fault {fault}"
+    if fault.partition("=")[0] != FACTOR:
+        return unseen
+    for straggler in stragglers:
         if straggler.rank in planted or (straggler.rank is None and straggler.host in hosts):
             return f"fault noticed: {straggler.sentence}"
-    return f"nothing noticed the planted fault {fault}; for slow, expect a skew"
+    if planted.isdisjoint(case.rank_skews()):
+        return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
+    return f"{unseen}; take more iterations, or expect a skew"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:
