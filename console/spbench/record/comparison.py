@@ -8,8 +8,9 @@ is added again, so that a ratio is one of whole iterations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from spbench.record.places import MIRRORED
@@ -39,25 +40,17 @@ class Scale:
     Attributes:
         middle: Its own time, or its whole time if waits are not measured.
         floor: The shortest wait of any of the ranks.
-        separates: Whether a slow rank is told from the ranks that wait for it.
     """
 
     middle: float
     floor: float
-    separates: bool
-
-    def ratio(self, time: RankTime) -> float | None:
-        """Return how many times as long a rank takes; None if the typical rank takes no time."""
-        value = time.own if self.separates and time.own is not None else time.whole
-        whole = self.middle + self.floor
-        return within_floats((value + self.floor) / whole) if whole > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """The scale of each kind of work, and the ratio of each rank to the typical one of its kind."""
 
-    scales: Mapping[Hashable, Scale] = field(default_factory=dict)
+    scales: Mapping[int, Scale] = field(default_factory=dict)
     ratios: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -75,28 +68,34 @@ class RankComparison:
             if metric.waits and metric.part_of == "time_ms"
         )
         self._independent = identity.measures == "rank"
-        self._programs = {str(rank) for rank in identity.params.get("by_rank") or ()}
         stages = [_stage(place) for place in identity.places]
-        self._stages: list[Hashable] = [*stages]
-        tiles = _tile_kinds(identity.places, stages)
-        self._tiles: list[Hashable] = [*zip(stages, tiles, strict=True)]
+        tiles = zip(stages, _tile_kinds(identity.places, stages), strict=True)
+        by_rank = identity.params.get("by_rank")
+        programs = {str(rank) for rank in by_rank} if isinstance(by_rank, Mapping) else set()
+        self._stages = _number_kinds(stages, identity.np, programs)
+        self._tiles = _number_kinds([*tiles], identity.np, programs)
 
     def compare(self, times: Mapping[int, RankTime]) -> Compared:
         """Compare ranks; one that alone does its work has no ratio."""
         separates = self._separates(times)
-        kinds = defaultdict(list)
+        numbers = self._tiles if separates else self._stages
+        kinds: dict[int, list[int]] = defaultdict(list)
         for rank in times:
-            kinds[self._kind(rank, separates=separates)].append(rank)
-        scales, ratios = {}, {}
+            kinds[numbers.get(rank, 0)].append(rank)
+        scales: dict[int, Scale] = {}
+        ratios: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
                 continue
-            scale = _scale([times[rank] for rank in ranks], separates=separates)
+            wholes = [times[rank].whole for rank in ranks]
+            owns = [own for rank in ranks if (own := times[rank].own) is not None]
+            values = owns if separates else wholes
+            scale = Scale(typical(values), max(0.0, min(map(sub, wholes, values))))
             scales[kind] = scale
-            for rank in ranks:
-                ratio = scale.ratio(times[rank])
-                if ratio is not None:
-                    ratios[rank] = ratio
+            whole = scale.middle + scale.floor
+            if whole > 0:
+                shares = (within_floats((value + scale.floor) / whole) for value in values)
+                ratios |= zip(ranks, shares, strict=True)
         return Compared(scales, ratios)
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
@@ -106,20 +105,17 @@ class RankComparison:
     def _separates(self, times: Mapping[int, RankTime]) -> bool:
         return all(time.own is not None for time in times.values())
 
-    def _kind(self, rank: int, *, separates: bool) -> Hashable:
-        """Return what a rank does; tiles with other neighbours pack more or less of their own."""
-        if str(rank) in self._programs:
-            return rank
-        kinds = self._tiles if separates else self._stages
-        return kinds[rank] if rank < len(kinds) else None
 
-
-def _scale(times: Sequence[RankTime], *, separates: bool) -> Scale:
-    owns = [time.own for time in times if time.own is not None]
-    if not separates:
-        return Scale(typical(time.whole for time in times), 0.0, separates=False)
-    waits = (time.whole - own for time, own in zip(times, owns, strict=True))
-    return Scale(typical(owns), max(0.0, min(waits)), separates=True)
+def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
+    """Return the number of each rank's kind of work; a rank with its own program is a kind."""
+    numbers: dict[Hashable, int] = {}
+    found = {}
+    for rank in range(np):
+        kind = kinds[rank] if rank < len(kinds) else None
+        if str(rank) in programs:
+            kind = ("program", rank)
+        found[rank] = numbers.setdefault(kind, len(numbers))
+    return found
 
 
 def own_times(

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import sub
 from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
@@ -24,7 +25,7 @@ SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 LEAST_LASTED = 0.02
 """Seconds of lagging from which on a rank is named: a scheduler's slice is shorter."""
-MOST_IN_BLOCK = 200
+MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
 YEAR_10000 = 253402300800.0
 """Seconds since the epoch at which calendars end."""
@@ -160,8 +161,8 @@ def _blocks(case: CaseState) -> Iterator[_Block]:
 
 def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int, RankTime]:
     samples = case.measured.samples
-    step = max(1, (block.end - block.first) // MOST_IN_BLOCK)
-    indices = range(block.first, block.end, step)
+    step = -(-(block.end - block.first) // MOST_IN_BLOCK)
+    chosen = slice(block.first, block.end, step)
     found = {}
     for rank, repeats in samples["time_ms"].items():
         if block.repeat not in repeats:
@@ -170,8 +171,9 @@ def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int,
         parts = [samples.get(name, {}).get(rank, {}).get(block.repeat, ()) for name in waits]
         own = None
         if any(parts) and all(len(part) >= block.end for part in parts):
-            own = median(whole[at] - sum(part[at] for part in parts) for at in indices)
-        found[rank] = RankTime(median(whole[at] for at in indices), own)
+            waited = map(sum, zip(*(part[chosen] for part in parts), strict=True))
+            own = median(map(sub, whole[chosen], waited))
+        found[rank] = RankTime(median(whole[chosen]), own)
     return found
 
 
