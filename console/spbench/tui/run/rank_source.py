@@ -157,7 +157,8 @@ class RankSource(ABC):
         if column == "rank":
             return key
         if column in ("p50", "skew"):
-            values = self.medians() if column == "p50" else self.skews()
+            # If no ranks do the same work, those with the longest times come first.
+            values = (self.skews() if column == "skew" else {}) or self.medians()
             return values.get(_rank(key))
         row = self._kept_row(_rank(key))
         if row is None:
