@@ -11,6 +11,7 @@ from typing import Any
 from spbench.errors import ExitCode
 from spbench.record.case_figures import NotReachedError, figure_of, limit_of
 from spbench.record.case_state import CaseState
+from spbench.record.findings import slow_of
 from spbench.record.stragglers import Straggler
 from spbench.suites.expression import ExpressionError
 from spbench_core.catalog import FACTOR
@@ -68,6 +69,10 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
     for straggler in stragglers:
         if straggler.rank in planted or (straggler.rank is None and straggler.host in hosts):
             return f"fault noticed: {straggler.sentence}"
+    named = {(part.host, rank) for rank, part in case.measured.ranks.items() if rank in planted}
+    for slow in slow_of([case]):
+        if slow.what in named or slow.what in hosts:
+            return f"fault noticed: {slow.sentence.rstrip('.')}"
     if planted.isdisjoint(case.rank_skews()):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
     return f"{unseen}; take more iterations, or expect a skew"

@@ -177,6 +177,17 @@ def test_a_slow_rank_that_is_not_the_planted_one_is_not_noticed():
     )
 
 
+@pytest.mark.parametrize("ranks_a_host", [1, 4])
+def test_a_planted_rank_that_is_out_of_line_with_many_is_noticed(ranks_a_host):
+    times = [alike(6, 10.0 + rank / 100) for rank in range(15)] + [alike(6, 12.0)]
+    hosts = [f"node{rank // ranks_a_host:02}" for rank in range(16)]
+    case = case_of(times, hosts, inject="slow=1.2")
+    assert stragglers_of(case) == []
+    reason = judge(case).reason
+    assert reason.startswith("fault noticed: Out of line: ")
+    assert reason.endswith("in a")
+
+
 def test_a_planted_rank_that_is_compared_with_none_is_told_so():
     verdict = judged_slow(2, places=[{"stage": 0}, {"stage": 1}], measures="job")
     assert verdict.reason == (
