@@ -1,24 +1,25 @@
 """Mode ``best``: the plan with the shortest step that fits the devices' memory.
 
-`seeds` gives HPGO's shapes; `bounded` finds good ones at each micro-batch size, first among few
-groups, then among all of them near the best bounds; `rounds` gives the groups of good ones several
-stages each; `improve` changes the best of them as long as that helps; and of a small problem every
-shape is looked at. What counts is always the simulated step time.
+`alternatives` are the ways that a plan is listed with; `seeds` gives HPGO's shapes; `bounded` finds
+good ones at each micro-batch size, first among few groups, then among all of them near the best
+bounds; `rounds` gives the groups of good ones several stages each; `improve` changes the best of
+them as long as that helps; and of a small problem every shape is looked at. What counts is always
+the simulated step time.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import Placements
 from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
-from spbench.planner.errors import NoPlanError, PlannerError
-from spbench.planner.hpgo.baselines import baselines
-from spbench.planner.plans import Baseline, Plan
+from spbench.planner.errors import NoPlanError
+from spbench.planner.plans import Plan
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.states import States
+from spbench.planner.search.alternatives import Alternative, alternatives, priced
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.exhaustive import shape_count, shapes
 from spbench.planner.search.fitting import fitting
@@ -66,9 +67,12 @@ def search_best(
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
         sizes = _divisors(training.global_batch_size)
-    scores = find(cost_model, sizes)
+    ways = alternatives(cost_model, sizes)
+    scores = find(cost_model, sizes, others=ways)
     assert scores.best is not None  # else there was an error
-    candidate, single_s = scores.best, cost_model.single_s(sizes)
+    candidate = scores.best
+    pieces_s = cost_model.one_by_one_s(candidate.shape.spans, candidate.micro_batch)
+    single_s = min(cost_model.single_s(sizes), pieces_s)
     return Plan(
         mode="best",
         profile=states.profile.name,
@@ -82,21 +86,8 @@ def search_best(
         step_s=scores.step_s,
         single_s=single_s,
         stages=stages_of(cost_model, candidate, scores.times),
-        baselines=_baselines(states, cluster, training, single_s),
+        baselines=tuple(priced(cost_model, way, single_s) for way in ways),
         skips=skips(cost_model, candidate.shape, candidate.micro_batch),
-    )
-
-
-def _baselines(
-    states: States, cluster: Cluster, training: Training, single_s: float
-) -> tuple[Baseline, ...]:
-    """Return HPGO's other ways, with speed-ups over the same single device as the plan's."""
-    try:
-        found = baselines(states, cluster, training)
-    except PlannerError:
-        return ()  # HPGO knows one kind of devices and links
-    return tuple(
-        replace(each, speedup=single_s / each.step_s) if each.step_s else each for each in found
     )
 
 
@@ -104,18 +95,27 @@ def _divisors(count: int) -> list[int]:
     return [size for size in range(1, count + 1) if not count % size]
 
 
-def find(cost_model: CostModel, sizes: list[int], small: int = SMALL) -> Scores:
+def find(
+    cost_model: CostModel,
+    sizes: list[int],
+    small: int = SMALL,
+    others: Iterable[Alternative] = (),
+) -> Scores:
     """Return the best candidate.
 
     Args:
         cost_model: The costs.
         sizes: The micro-batch sizes that are allowed, rising.
         small: Shapes of a problem that is solved by looking at all of them.
+        others: The ways that the plan is listed with: it is never slower than they are.
 
     Raises:
         NoPlanError: No candidate fits.
     """
     scores = Scores(cost_model)
+    for way in others:
+        if way.shape is not None:
+            scores.offer_all((way.shape, size) for size in way.sizes)
     placements = Placements(cost_model.cluster.sizes)
     everything = build_placement_graph(placements, ALL_GROUPS, len(cost_model.states))
     seeds = hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)

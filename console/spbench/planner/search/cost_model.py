@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,6 +96,7 @@ class CostModel:
     def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
         self.states, self.cluster, self.training = states, cluster, training
         self.links = Links(cluster)
+        self._fastest = max(kind.speed for kind in cluster.kinds)
         self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
         self._kinds: dict[DeviceGroup, Kinds] = {}
@@ -105,13 +106,51 @@ class CostModel:
         self._ways_past: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
-        """Return the seconds of the whole batch on a device of the profile, whatever its memory.
+        """Return the seconds of the whole batch on the fastest device, whatever its memory.
 
         Args:
             sizes: The micro-batch sizes that are allowed; the one with the shortest step counts.
         """
         batch = self.training.global_batch_size
-        return min(self.work(size).total * (batch // size) for size in sizes)
+        return min(self.work(size).total * (batch // size) for size in sizes) / self._fastest
+
+    def one_by_one_s(
+        self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
+    ) -> float:
+        """Return the seconds of the whole batch on the fastest device, in a plan's own pieces.
+
+        Each device's share of each micro-batch is run by itself, one after another. Small shares
+        can take less time than their part of a micro-batch, so without this reference a plan
+        could seem more times as fast as it has devices.
+
+        Args:
+            spans: The plan's stages: first state, the state after the last, and devices.
+            micro_batch: Samples that go through the stages at once.
+        """
+        seconds = 0.0
+        for start, end, group in spans:
+            for samples, count in self._pieces(group, micro_batch):
+                work = self.work(samples)
+                forward = work.forward[end] - work.forward[start]
+                backward = work.backward[end] - work.backward[start]
+                data = work.data[end] - work.data[start]
+                weights = work.weights[end] - work.weights[start]
+                seconds += count * (forward + min(backward, data + weights))
+        return seconds * (self.training.global_batch_size // micro_batch) / self._fastest
+
+    def _pieces(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
+        """Yield the sizes of the shares of a micro-batch, and how many devices have one of it."""
+        kinds = self.kinds(group)
+        shares = share([(kind.speed, count) for kind, count in kinds], micro_batch)
+        left = micro_batch
+        for (_, count), samples in zip(kinds, shares, strict=True):
+            taken = min(left, samples * count)
+            if taken:
+                left -= taken
+                whole, rest = divmod(taken, samples)
+                yield samples, whole
+                if rest:
+                    yield rest, 1
 
     def work(self, samples: int) -> ModelWork:
         """Return the model at so many samples."""

@@ -40,6 +40,21 @@ def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
     return dict(passes_by_schedule(cost_model, shape, micro_batch, (schedule,))).get(schedule)
 
 
+def recomputing_passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
+    """Return the times of stages that all recompute; None if one does not fit its devices' memory.
+
+    Not for schedules with several stages for each device.
+    """
+    shape, micro_batch, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch
+    for at, (start, end, group) in enumerate(shape.spans):
+        kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
+        memories = cost_model.stage(group, start, end, micro_batch).memories
+        if any(again.peak(kept) > memory for _, again, memory in memories):
+            return None
+    return _passes(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
+
+
 def passes_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
 ) -> Iterator[tuple[Schedule, list[Pass]]]:

@@ -44,9 +44,9 @@ class Sheet(VerticalScroll, can_focus=True):
 
     HELP: ClassVar[str] = """\
 The plan. Stages: the layers of each, its devices, the times of one micro-batch and the peak memory
-of each device. Alternatives: other ways to train the same, by DAPPLE's estimate, and the plan.
-Memory: what parameters, kept activations and the running pass take of each stage's devices. Below:
-one step."""
+of each device. Alternatives: other ways to train the same, estimated as the plan is; in mode hpgo
+by DAPPLE's planner. Memory: what parameters, kept activations and the running pass take of each
+stage's devices. Below: one step."""
 
     def __init__(self) -> None:
         super().__init__(id="sheet")
