@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from textual.widgets import Input
 
-from spbench.errors import SpbenchError
+from spbench.errors import MissingError, SpbenchError
 from spbench.planner.errors import PlannerError
 from spbench.planner.request import planned
 from spbench.planner.worker_process import planned_apart
@@ -252,6 +252,22 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         row = next(line for line in shown(app).splitlines() if " step " in line and "2000" in line)
         error = (1000 * page.planned.plan.step_s - 2000) / 2000
         assert f"{error:+.1%}" in row
+
+
+async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypatch):
+    def refuse(*_):
+        raise MissingError("case plan wants 2 devices, and 1 is available")
+
+    monkeypatch.setattr("spbench.engine.background.start", refuse)
+    app = console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await plan(pilot)
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode == "run" and app.context.starting is None)
+        app.context.show_page("plan")
+        await until(pilot, lambda: f"✗ {page.suite.name} was not started" in shown(app))
 
 
 async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):

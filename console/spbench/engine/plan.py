@@ -12,6 +12,7 @@ from spbench.engine.checked_cases import check_cases
 from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
 from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.devices import check_devices
 from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
@@ -234,8 +235,8 @@ async def check_before(
 ) -> None:
     """Refuse what can be seen beforehand.
 
-    These are more ranks than open files, cases that the workers cannot run, hosts that ssh does not
-    reach, and GPUs that are missing.
+    These are more ranks than open files, more ranks than devices where each wants its own, cases
+    that the workers cannot run, hosts that ssh does not reach, and GPUs that are missing.
 
     ``say`` takes lines on how far it is; hosts that have told all there is are not asked again.
 
@@ -246,6 +247,7 @@ async def check_before(
     for job in run.jobs:
         unknown = chosen_elsewhere(job.settings, run.hosts(job), run.request.environ)
         check_tunnel(job.settings.tunnel, unknown=unknown)
+    check_devices([(job, run.hosts(job)) for job in run.jobs], run.request.environ)
     for number in connections_at_once(run.jobs, prepared):
         check_connections(number)
     request, cases = run.request, [case for job in run.jobs for case in job.cases]

@@ -120,6 +120,11 @@ class LaunchSettings(StrictModel):
         description="the program that starts the ranks; auto matches the MPI library",
     )
     ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")
+    oversubscribe: bool = Field(
+        default=True,
+        description="whether ranks may share cores or GPUs; false refuses more ranks than there "
+        "are, as the suite of a plan does",
+    )
     bind: Literal["auto", "core", "numa", "none"] = Field(
         default="auto", description="what a rank is bound to"
     )

@@ -52,7 +52,7 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
         *_comments(plan),
         f"schema: {SCHEMA}",
         f"name: plan-{suite_word(profile.name)}",
-        *key_lines("launch", {"threads": origin.threads, "timeout": TIMEOUT}, 0),
+        *key_lines("launch", _launch(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
         f"    benchmark: {_benchmark(origin)}",
@@ -60,6 +60,11 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
     ]
     text = "\n".join(lines) + "\n"
     return Emitted(text, load_text(text, path), layout.ranks)
+
+
+def _launch(origin: Origin) -> dict[str, Any]:
+    """Return the launch settings: ranks that share a device would not be the plan."""
+    return {"threads": origin.threads, "timeout": TIMEOUT, "oversubscribe": False}
 
 
 def _origin(profile: Profile) -> Origin:

@@ -106,6 +106,7 @@ stands beside what was predicted."""
         self._told = ""
         self._looked = -LOOK
         self._awaited: tuple[Path, Feed | None] | None = None
+        self._starting = False
 
     def compose_body(self) -> ComposeResult:
         """Return the fields and the sheet."""
@@ -153,9 +154,17 @@ stands beside what was predicted."""
 
     def _look_at_run(self) -> None:
         feed = self.context.feed
-        if self._awaited is None or self.planned is None or feed is None or not feed.ended:
+        if self._awaited is None or self.planned is None:
             return
         path, before = self._awaited
+        if self._starting and self.context.starting is None:
+            self._starting = False
+            if feed is before:
+                self._awaited = None
+                self.sheet.await_run(f"✗ {path.name} was not started")
+                return
+        if feed is None or not feed.ended:
+            return
         run = feed.state.run
         if feed is before or run is None or str(path) not in run.argv:
             return
@@ -266,6 +275,7 @@ stands beside what was predicted."""
             return
         self.await_run(path)
         self.context.start_suite(path)
+        self._starting = self.context.starting is not None
 
     async def _written(self) -> Path | None:
         """Ask for a file and write the plan's suite into it; None where that was not done."""

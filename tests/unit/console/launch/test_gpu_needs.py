@@ -170,6 +170,14 @@ async def test_nccl_takes_a_gpu_for_each_rank_of_a_host():
     assert await refused(NCCL, gpus=having(8, visible=mig), env={VISIBLE: mig}) is None
 
 
+async def test_a_plan_wants_a_gpu_for_each_rank():
+    ranks = replace(GEMM, np=4)
+    assert await refused(ranks, gpus=having(2)) is None
+    found = await refused(launched(ranks, oversubscribe=False), gpus=having(2))
+    assert "4 devices are wanted, one for each rank, and 2 GPUs available" in found
+    assert await refused(launched(ranks, oversubscribe=False), gpus=having(4)) is None
+
+
 def launched(case: Case, **settings: object) -> Case:
     return replace(case, launch=LaunchSettings.model_validate(settings))
 

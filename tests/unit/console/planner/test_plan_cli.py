@@ -211,7 +211,9 @@ def test_many_batches_are_not_emitted(plan):
     assert "take one batch size" in err
 
 
-def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, files, tmp_path):
+@pytest.fixture
+def runnable(files, tmp_path):
+    """A profile in the place of the one of `files`, of a model that spbench runs."""
     profile = tmp_path / "four.json"
     told = json.loads(profile.read_text()) | {
         "origin": {"model": "resnet", "params": {"depth": 11}}
@@ -220,6 +222,41 @@ def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, files, tmp_p
     told["layers"].append(fifth)
     told["edges"].append(["n3", "n4"])
     profile.write_text(json.dumps(told))
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The jobs that were started on a machine that seems to have two cores."""
+    jobs = []
+
+    async def start(self, *_):
+        jobs.append(self)
+
+    monkeypatch.setattr("spbench.launch.devices.cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.run.Run._run_jobs", start)
+    return jobs
+
+
+def test_a_plan_for_more_devices_than_there_are_is_not_started(
+    plan, runnable, started, tmp_path, capsys
+):
+    suite, home = tmp_path / "plan.yaml", ("--home", str(tmp_path / "home"))
+    words = ("--machines", "32", "--emit", str(suite), "--verify", *home)
+    status, _, err = plan(*words, batch="64")
+    assert status == 3, err
+    assert "wants 32 devices, one for each rank, and 2 are available (cores of this machine)" in err
+    assert run_command_line(["run", str(suite), "--headless", *home]) == 3
+    assert "wants 32 devices" in capsys.readouterr().err
+    status, _, err = plan(*words, "--hosts", "localhost:4", batch="64")
+    assert status == 3, err
+    assert "32 ranks need 32 slots, and --hosts has 4" in err
+    assert started == []
+    shared = ("--set", "launch.oversubscribe=true")
+    run_command_line(["run", str(suite), "--headless", *shared, *home])
+    assert len(started) == 1
+
+
+def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, runnable):
     status, _, err = plan("--micro-batch-size", "8", "--verify", "--launcher", "nope")
     assert status == 2, err
     assert "--launcher nope: unknown launcher; known are auto, " in err

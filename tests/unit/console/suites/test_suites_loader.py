@@ -380,9 +380,9 @@ def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
         "'1:30' is no time limit",
         "launch.batch.modules[1] must be text, not 3 (put it in quotes)",
         "'a\\nb' must be one line of text that is not empty",
-        "unknown key 'batch' in launch (known: launcher, ranks_per_host, bind, threads, "
-        "allocator, python, setup, container, hostfile, env, args, fan_in, tunnel, start_timeout, "
-        "silence_timeout, timeout)",
+        "unknown key 'batch' in launch (known: launcher, ranks_per_host, oversubscribe, "
+        "bind, threads, allocator, python, setup, container, hostfile, env, args, fan_in, tunnel, "
+        "start_timeout, silence_timeout, timeout)",
     ]
 
 

@@ -1,0 +1,75 @@
+"""Refusal of jobs that want a device for each rank where there are fewer: those of plans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from spbench.errors import MissingError
+from spbench.launch.gpu_needs import needs_gpu
+from spbench.launch.hosts.hosts import Hosts
+from spbench.launch.jobs import Job, chosen_elsewhere
+from spbench.launch.placement import available_slots, cores
+
+_CPUS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+"""A part of Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``16(x2)`` are two nodes of 16."""
+
+
+def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]) -> None:
+    """Refuse jobs with more ranks than devices, if their settings forbid ``oversubscribe``.
+
+    Jobs on GPUs are left to `gpu_needs.check_gpus`, and so are allocations that do not say how
+    many devices they have: there the launcher refuses.
+
+    Raises:
+        MissingError: It says how many devices are wanted and how many are available.
+    """
+    for job, hosts in jobs:
+        if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
+            continue
+        found = available_devices(job, hosts, env)
+        if found is not None and job.np > found[0]:
+            raise MissingError(too_few(job.cases[0].id, job.np, *found))
+
+
+def available_devices(
+    job: Job, hosts: Hosts | None, env: Mapping[str, str]
+) -> tuple[int, str] | None:
+    """Return how many devices a job's launcher has, and which; None if that is not known.
+
+    With a hostfile or ``--hosts`` they are the slots, in an allocation its cores, and else the
+    cores of this machine that this process may use.
+    """
+    if hosts is not None:
+        slots = available_slots(hosts, job.settings.ranks_per_host)
+        return slots, f"slots of {hosts.source}"
+    if chosen_elsewhere(job.settings, hosts, env):
+        count = _allocated(env)
+        return None if count is None else (count, "cores of the allocation")
+    return cores(), "cores of this machine"
+
+
+def too_few(case: str, wanted: int, available: int, which: str) -> str:
+    """Return why a case cannot run, and how to fix it."""
+    return (
+        f"case {case} wants {wanted} devices, one for each rank, and {available} are available "
+        f"({which}): plan for {available}, name hosts with --hostfile, or set launch.oversubscribe "
+        "to true in its suite"
+    )
+
+
+def _allocated(env: Mapping[str, str]) -> int | None:
+    """Return the cores of the batch allocation that variables show; None if they do not."""
+    if "SLURM_JOB_ID" in env:
+        parts = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
+        found = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]
+        counts = [int(part[1]) * int(part[2] or 1) for part in found if part is not None]
+        return sum(counts) if len(counts) == len(parts) else None
+    if "PBS_NODEFILE" in env:
+        with suppress(OSError, UnicodeDecodeError):
+            return len(Path(env["PBS_NODEFILE"]).read_text().split())
+        return None
+    count = env.get("LSB_DJOB_NUMPROC", "")
+    return int(count) if "LSB_JOBID" in env and count.isdecimal() else None
