@@ -169,9 +169,7 @@ def run(
         beside = against(home, baseline, fail_on, max_unjudged)
         planned = _planned(request, resume, failed)
         if dry_run:
-            from spbench.cli.suites import print_commands
-
-            print_commands(planned)
+            _dry_run(planned)
             return
         on_stderr = json_target == "-"
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
@@ -184,6 +182,22 @@ def run(
         sys.stderr.write(f"spbench: error: {sentence}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
+
+
+def _dry_run(planned: RunPlan) -> None:
+    """Print the launch lines of a run that could be started.
+
+    Raises:
+        SpbenchError: A case cannot run, or a launch cannot be made.
+    """
+    import asyncio
+
+    from spbench.cli.suites import print_commands
+    from spbench.engine.plan import check_networks
+
+    for sentence in asyncio.run(check_networks(planned, print_progress)):
+        print_progress(f"spbench: warning: {sentence}")
+    print_commands(planned)
 
 
 def _planned(request: Request, resume: str | None, failed: str | None) -> RunPlan:

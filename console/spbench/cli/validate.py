@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.record.number_formatting import counted
+from spbench.suites.case import Suite
 from spbench.suites.loader import load
 
 
@@ -17,12 +19,15 @@ def validate(
 ) -> ExitCode:
     """Check suites; print the number of cases of each on stdout, and all errors on stderr.
 
+    Of suites that name networks of the user's own, the workers' Python imports them.
+
     Where nobody reads them any more, as behind `| head`, the suites are checked all the same.
     """
     wrong = []
     for path in suites:
         try:
             suite = load(path, tuple(overrides))
+            unchecked = _check_networks(suite)
         except SuiteError as error:
             wrong.append(str(error))
             continue
@@ -30,7 +35,8 @@ def validate(
             wrong.append(f"spbench: error: {error}")
             continue
         with suppress(BrokenPipeError):
-            print(f"{path}: {counted(len(suite.cases), 'case')}, no errors")
+            but = "".join(f", but {sentence}" for sentence in unchecked)
+            print(f"{path}: {counted(len(suite.cases), 'case')}, no errors{but}")
             for case in suite.cases if verbose else ():
                 ranks = "all slots" if case.np is None else counted(case.np, "rank")
                 print(f"  {case.id}: {case.benchmark}, {ranks}")
@@ -39,3 +45,22 @@ def validate(
             sys.stderr.write("\n".join(wrong) + "\n")
         return ExitCode.USAGE
     return ExitCode.PASSED
+
+
+def _check_networks(suite: Suite) -> list[str]:
+    """Ask the workers' Python whether networks of the user's own import.
+
+    Returns:
+        Why some are not checked.
+
+    Raises:
+        SuiteError: Some do not.
+    """
+    if not any(case.entry.checked_in for case in suite.cases):
+        return []
+    import asyncio
+
+    from spbench.cli.request import print_progress
+    from spbench.engine.checked_cases import check_cases
+
+    return asyncio.run(check_cases(suite, suite.cases, os.environ, print_progress))

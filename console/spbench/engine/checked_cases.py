@@ -4,51 +4,89 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from asyncio.subprocess import PIPE
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 
-from spbench.errors import UsageError
+from spbench.errors import Diagnostic, SuiteError
 from spbench.launch.program import interpreter, wrapped
 from spbench.launch.reaping import killed
-from spbench.launch.survey.progress import Say
-from spbench.suites.case import Case
+from spbench.launch.survey.progress import Say, nobody
+from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
+from spbench.suites.yaml_nodes import Mark, Node, compose
 
 CHECKER = ("-m", "spbench_workers.checking")
 _MARK = "spbench-check "
 _PATIENCE = 300.0
 _SILENCE = 2.0
-_MOST_TOLD = 8
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 async def check_cases(
-    suite: Path, cases: Iterable[Case], environ: Mapping[str, str], say: Say
-) -> None:
+    suite: Suite, cases: Iterable[Case], environ: Mapping[str, str], say: Say = nobody
+) -> list[str]:
     """Refuse cases that the workers cannot run, such as of a network that cannot be imported.
 
     They are asked in a process of its own, on this host, with the Python, the setup lines and the
-    variables of the case's launch. Where that cannot be, ``say`` is told, and ranks find out.
+    variables of the case's launch. Without cases of benchmarks that ask for a check, there is none.
 
     Args:
-        suite: The file of the cases, for errors.
+        suite: The suite of the cases, for the places of errors.
         cases: The cases; those of benchmarks that ask for no check are left out.
         environ: The console's own variables.
         say: Takes lines on how far it is.
 
+    Returns:
+        A sentence for each process that gave no answer; its cases are not checked.
+
     Raises:
-        UsageError: Cases cannot run; a line for each, with what speaks against it.
+        SuiteError: Cases cannot run; a line for each, with what speaks against it.
     """
-    told: list[tuple[int, str]] = []
+    wrong: list[tuple[Case, str]] = []
+    unchecked = []
     for settings, alike in _by_settings(cases):
-        for case, wrong in zip(alike, await _answers(settings, alike, environ, say), strict=True):
-            if wrong is not None:
-                told.append((case.line, f"{suite}:{case.line}: case {case.id}: {wrong}"))
-    if told:
-        lines = [line for _, line in sorted(told)]
-        more = [f"and {len(lines) - _MOST_TOLD} more"] if len(lines) > _MOST_TOLD else []
-        raise UsageError("\n".join([*lines[:_MOST_TOLD], *more]))
+        answers = await _answers(settings, alike, environ, say)
+        if isinstance(answers, str):
+            count = f"{len(alike)} case{'s' if len(alike) > 1 else ''}"
+            unchecked.append(f"the networks of {count} are not checked: {answers}")
+            continue
+        pairs = zip(alike, answers, strict=True)
+        wrong += [(case, answer) for case, answer in pairs if answer is not None]
+    if wrong:
+        raise SuiteError(_diagnostics(suite, wrong))
+    return unchecked
+
+
+def needs_check(cases: Iterable[Case]) -> bool:
+    """Whether there are cases that the workers are asked about."""
+    return any(case.entry.checked_in is not None for case in cases)
+
+
+def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
+    root = compose(suite.text).root
+    for case, sentence in wrong:
+        mark = _place(root, case)
+        yield Diagnostic(str(suite.path), mark.line, mark.column, f"case {case.id}: {sentence}")
+
+
+def _place(root: Node, case: Case) -> Mark:
+    """Return where the suite names a case's network; the case's own place if it does not."""
+    entries = root.find(("cases",))
+    for _, entry in entries.children().values() if entries is not None else ():
+        name = entry.find(("name",))
+        if name is None or name.data != case.name:
+            continue
+        for section in ("params", "matrix", "zip"):
+            found = entry.find((section, "network"))
+            if found is None:
+                continue
+            swept = [node for _, node in found.children().values()]
+            same = (node for node in swept if node.data == case.params.get("network"))
+            return next(same, found).mark
+        return entry.mark
+    return Mark(case.line, 1)
 
 
 def _by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, list[Case]]]:
@@ -68,8 +106,8 @@ def _by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, list[C
 
 async def _answers(
     settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], say: Say
-) -> list[str | None]:
-    """Return what speaks against each case; nothing where nobody answers."""
+) -> list[str | None] | str:
+    """Return what speaks against each case, or why nobody answers."""
     argv = wrapped(settings, (interpreter(settings), *CHECKER))
     asked = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
     work = asyncio.ensure_future(_output(argv, {**environ, **settings.env}, json.dumps(asked)))
@@ -79,9 +117,9 @@ async def _answers(
             say(f"importing the networks of {len(cases)} case{'s' if len(cases) > 1 else ''}")
         stdout, last = await asyncio.wait_for(work, _PATIENCE)
     except TimeoutError:
-        stdout, last = "", f"no answer within {_PATIENCE:g} s"
+        stdout, last = "", f"{_python(settings)} gave no answer within {_PATIENCE:g} s"
     except OSError as error:
-        stdout, last = "", f"{argv[0]}: {error.strerror}"
+        stdout, last = "", f"cannot start {argv[0]}: {error.strerror}"
     finally:
         await _ended(work)
     for line in stdout.splitlines():
@@ -89,8 +127,14 @@ async def _answers(
         if mark:
             found: list[str | None] = json.loads(answers)
             return found
-    say(f"networks cannot be checked before the launch ({last}); ranks will")
-    return [None] * len(cases)
+    missing = _NO_MODULE.search(last)
+    return f"{_python(settings)} has no {missing[1]}" if missing else last
+
+
+def _python(settings: LaunchSettings) -> str:
+    """Return what the interpreter of the workers is called in messages."""
+    inside = " in its container" if settings.container else ""
+    return f"the workers' Python {interpreter(settings)}{inside}"
 
 
 async def _ended(work: asyncio.Future[tuple[str, str]]) -> None:
@@ -111,5 +155,5 @@ async def _output(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> t
     finally:
         await killed(process)
     lines = stderr.decode(errors="replace").strip().splitlines()
-    status = f"exit status {process.returncode}"
+    status = f"{argv[-len(CHECKER) - 1]} ended with exit status {process.returncode}"
     return stdout.decode(errors="replace"), lines[-1] if lines else status

@@ -250,13 +250,23 @@ async def check_before(
     check_devices([(job, run.hosts(job)) for job in run.jobs], run.request.environ)
     for number in connections_at_once(run.jobs, prepared):
         check_connections(number)
-    request, cases = run.request, [case for job in run.jobs for case in job.cases]
-    await check_cases(request.suite, cases, request.environ, say)
+    for sentence in await check_networks(run, say):
+        say(f"{sentence}; the ranks find out")
     if told is None:
         await check_hosts(run, prepared, say)
     await _check_names(prepared)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
     await check_gpus(jobs, run.request.environ, say, told)
+
+
+async def check_networks(run: RunPlan, say: Say = nobody) -> list[str]:
+    """Refuse cases that the workers cannot run; return why some cannot be checked.
+
+    Raises:
+        SuiteError: As `check_cases` does.
+    """
+    cases = [case for job in run.jobs for case in job.cases]
+    return await check_cases(run.suite, cases, run.request.environ, say)
 
 
 def connections_at_once(jobs: Iterable[Job], prepared: list[Launch]) -> Iterator[int]:

@@ -89,3 +89,89 @@ def test_a_wrong_suite_is_told_by_the_exit_code_to_a_reader_that_went(tmp_path):
         process.stdout.close()
         assert b"wrong.yaml" in process.stderr.read()
         assert process.wait() == 2
+
+
+NETWORKS = """\
+schema: spbench.suite/1
+name: networks
+cases:
+  - name: mine
+    benchmark: model.network
+    params: {network: "nets:Net", image_size: 32}
+  - {name: links, benchmark: link.pingpong}
+"""
+NETS = """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Conv2d(3, 4, 32)
+
+    def forward(self, images):
+        return images if images.sum() > 0 else self.head(images)
+"""
+
+
+@pytest.fixture
+def networks(tmp_path, monkeypatch):
+    """A suite of a network whose forward pass depends on numbers, in the working folder."""
+    pytest.importorskip("torch")
+    (tmp_path / "nets.py").write_text(NETS)
+    suite = tmp_path / "networks.yaml"
+    suite.write_text(NETWORKS)
+    monkeypatch.chdir(tmp_path)
+    return suite
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_a_network_that_cannot_be_imported_is_an_error_of_its_suite(networks, words, capsys):
+    command, *options = words
+    assert run_command_line([command, networks.name, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    error = err.splitlines()[-1]
+    assert error.startswith(
+        "networks.yaml:6:23: error: case mine: network nets:Net: nets.py:10: the forward pass"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_cases_that_are_left_out_are_not_imported_by_a_dry_run(networks, words, capsys):
+    pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
+    command, *options = words
+    chosen = ["-k", "links"] if command == "run" else []
+    code = run_command_line([command, networks.name, *options, *chosen])
+    assert code == (0 if chosen else 2)
+
+
+def test_a_python_that_cannot_be_started_is_named(networks, capsys):
+    words = ["validate", networks.name, "--set", "launch.python=/nowhere/python"]
+    assert run_command_line(words) == 0
+    out, _ = capsys.readouterr()
+    assert out == (
+        "networks.yaml: 2 cases, no errors, but the networks of 1 case are not checked: "
+        "cannot start /nowhere/python: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["validate"], ["run", "--dry-run"]], ids=["validate", "dry-run"])
+def test_suites_without_networks_start_no_process(words, monkeypatch, capsys):
+    """But for the probe of the MPI library, whose answer this process may have already."""
+    from spbench.engine import checked_cases
+
+    async def refuse(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(checked_cases, "_output", refuse)
+    monkeypatch.setattr("asyncio.create_subprocess_exec", refuse)
+    if words == ["validate"]:
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+    else:
+        pytest.importorskip("mpi4py", reason="a launch is prepared with the MPI of the ranks")
+    command, *options = words
+    assert run_command_line([command, HALO, *options]) == 0
+    assert "Error" not in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from places import TESTS
 from spbench.engine import checked_cases
 from spbench.engine.checked_cases import check_cases
-from spbench.errors import UsageError
+from spbench.errors import SuiteError
 from spbench.suites.loader import load_text
 
 NETWORK = {"network": "own_networks:UNet", "image_size": 32, "batch_size": 4, "iterations": 1}
@@ -29,7 +29,7 @@ async def checked(monkeypatch, suite):
     """What is said while a suite's cases are checked."""
     monkeypatch.chdir(TESTS)
     said = []
-    await check_cases(suite.path, suite.cases, os.environ, said.append)
+    said += await check_cases(suite, suite.cases, os.environ, said.append)
     return said
 
 
@@ -40,14 +40,30 @@ async def test_what_cannot_be_imported_is_told_at_its_line(monkeypatch):
         NETWORK | {"network": "own_networks:Choosing"},
         NETWORK | {"split_size": 9},
     )
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(SuiteError) as told:
         await checked(monkeypatch, suite)
-    first, second = str(told.value).splitlines()
-    assert re.match(r"s.yaml:6: case c1: network own_networks:Choosing: own_networks.py:\d+", first)
-    assert second == (
-        "s.yaml:7: case c2: network own_networks:UNet: 9 stages are more than the 6 layers of the "
+    first, second = told.value.diagnostics
+    columns = [line.index("'own_networks:") + 1 for line in suite.text.splitlines()[5:]]
+    assert [(one.line, one.column) for one in (first, second)] == [(6, columns[0]), (7, columns[1])]
+    assert re.match(r"case c1: network own_networks:Choosing: own_networks.py:\d+", first.message)
+    assert second.message == (
+        "case c2: network own_networks:UNet: 9 stages are more than the 6 layers of the "
         "model: take 6 at most"
     )
+
+
+@pytest.mark.slow
+async def test_a_misspelt_class_of_a_sweep_has_a_suggestion_at_its_place(monkeypatch):
+    text = (
+        "schema: spbench.suite/1\nname: s\ncases:\n  - name: a\n    benchmark: model.network\n"
+        "    params: {image_size: 32}\n    matrix: {network: ['own_networks:UNet', "
+        "'own_networks:Unet']}\n"
+    )
+    with pytest.raises(SuiteError) as told:
+        await checked(monkeypatch, load_text(text, Path("s.yaml")))
+    (error,) = told.value.diagnostics
+    assert (error.line, error.column) == (7, 45)
+    assert error.message.endswith("did you mean UNet?")
 
 
 async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
@@ -63,19 +79,24 @@ async def test_cases_of_other_benchmarks_start_no_process(monkeypatch):
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        ("#!/bin/sh\necho no torch here >&2; exit 1\n", "(no torch here)"),
-        ("#!/bin/sh\ncat > /dev/null; echo nothing\n", "(exit status 0)"),
-        (None, "No such file or directory)"),
+        ("#!/bin/sh\necho no disk here >&2; exit 1\n", "no disk here"),
+        (
+            "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1\n",
+            "the workers' Python PYTHON has no torch",
+        ),
+        ("#!/bin/sh\ncat > /dev/null; echo nothing\n", "PYTHON ended with exit status 0"),
+        (None, "cannot start PYTHON: No such file or directory"),
     ],
 )
-async def test_where_nobody_answers_the_ranks_find_out(monkeypatch, tmp_path, program, says):
+async def test_why_nobody_answers_is_returned(monkeypatch, tmp_path, program, says):
     python = tmp_path / "python"
     if program is not None:
         python.write_text(program)
         python.chmod(0o755)
     (line,) = await checked(monkeypatch, suite_of(NETWORK, python=str(python)))
-    assert line.startswith("networks cannot be checked before the launch (")
-    assert says in line
+    assert line == (
+        f"the networks of 1 case are not checked: {says.replace('PYTHON', str(python))}"
+    )
 
 
 async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_path):
@@ -87,7 +108,7 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
     started = time.monotonic()
     first, second = await checked(monkeypatch, suite_of(NETWORK, python=str(python)))
     assert first == "importing the networks of 1 case"
-    assert "no answer within 0.5 s" in second
+    assert second.endswith(f"the workers' Python {python} gave no answer within 0.5 s")
     assert time.monotonic() - started < 20
     process = int(pid.read_text())
     while Path(f"/proc/{process}").exists():

@@ -10,7 +10,9 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -127,6 +129,9 @@ def _cause(error: BaseException) -> str:
 
 def _advice(error: BaseException) -> str:
     """Return what to do about an error whose text does not say it; empty if nothing is known."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        near = get_close_matches(error.name or "", dir(error.obj), n=1)
+        return f"; did you mean {near[0]}?" if near else ""
     missing = re.match(r"operator (\w+)::\w+ does not exist", str(error))
     if missing is None:
         return ""
