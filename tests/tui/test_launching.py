@@ -63,7 +63,7 @@ async def test_nothing_is_chosen_where_nothing_may_be_started(tmp_path, suite):
         assert not isinstance(app.screen, Chooser)
 
 
-@pytest.mark.parametrize("line", ["X", "1X=2", "=3", "X='", "X=1 y"])
+@pytest.mark.parametrize("line", ["X", "1X=2", "=3", "X='", "X=1 y", "X=1 X=2"])
 def test_what_is_no_variable_is_refused(line):
     with pytest.raises(UsageError):
         variables(line)

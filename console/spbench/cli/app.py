@@ -14,6 +14,7 @@ from typer.models import CommandInfo
 from spbench import __version__
 from spbench.cli import batch, doctor, init, networks, plan, profile, run, scale, suites
 from spbench.cli.ending import ENV_COMPLETE, complain, ended
+from spbench.cli.once import refuse_repeats
 from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.errors import ExitCode
 
@@ -47,6 +48,7 @@ compare.register(app)
 baseline.register(app)
 gate.register(app)
 report.register(app)
+refuse_repeats(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
 _Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])

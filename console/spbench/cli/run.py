@@ -77,10 +77,10 @@ def run(
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
     inject: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--inject",
-            help="Plant a fault: the run must fail.",
+            help="Plant a fault: the run must fail. Several for several cases.",
             metavar="FAULT[@CASE]",
             autocompletion=complete_fault,
         ),
@@ -148,7 +148,7 @@ def run(
             request_from(
                 suite or Path(), chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]
             ),
-            inject=inject,
+            inject=tuple(inject or ()),
             budget=None if budget is None else seconds(budget),
             preflight=preflight,
             skip_bad_hosts=skip_bad_hosts,
@@ -217,7 +217,7 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
         ("-k", request.keyword is not None),
         ("--case", bool(request.cases)),
         ("--set", bool(request.overrides)),
-        ("--inject", request.inject is not None),
+        ("--inject", bool(request.inject)),
     )
     if other := next((name for name, asked in asks if asked), None):
         raise UsageError(

@@ -36,7 +36,7 @@ from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unreachable, unresolved
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
-from spbench.suites.inject import plant
+from spbench.suites.inject import plant_all
 from spbench.suites.launcher_names import AUTO, launcher_names
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
@@ -56,6 +56,7 @@ class Request:
     """A run as asked for on the command line.
 
     Attributes:
+        inject: The faults to plant, ``FAULT`` or ``FAULT@CASE``; each case takes one at most.
         preflight: Whether all hosts are asked what they have, before anything starts.
         skip_bad_hosts: Whether the run goes on without hosts that are not fit.
         shared: Whether others may read the run's folder.
@@ -70,7 +71,7 @@ class Request:
     overrides: tuple[str, ...] = ()
     keyword: str | None = None
     cases: tuple[str, ...] = ()
-    inject: str | None = None
+    inject: tuple[str, ...] = ()
     chosen: LaunchChoice = NOTHING_CHOSEN
     budget: float | None = None
     preflight: bool = False
@@ -86,7 +87,7 @@ class Request:
             "overrides": list(self.overrides),
             "keyword": self.keyword,
             "cases": list(self.cases),
-            "inject": self.inject,
+            "inject": list(self.inject),
             "retries": self.retries,
             "fail_on_flaky": self.fail_on_flaky,
             "chosen": {name: str(value) for name, value in given if value is not None},
@@ -165,8 +166,7 @@ def plan_suite(request: Request, suite: Suite) -> RunPlan:
     """
     cases = named(suite.cases, request.cases) if request.cases else suite.cases
     cases = select(cases, request.keyword) if request.keyword else cases
-    if request.inject:
-        cases = plant(cases, request.inject)
+    cases = plant_all(cases, request.inject)
     chosen = request.chosen
     ports_of(chosen.port_range)
     addresses_of(chosen.console_address)

@@ -121,7 +121,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             overrides=tuple(said["overrides"]),
             keyword=said["keyword"],
             cases=tuple(said["cases"]),
-            inject=said["inject"],
+            inject=_faults(said["inject"]),
             retries=request.retries or int(said.get("retries", 0)),
             fail_on_flaky=request.fail_on_flaky or bool(said.get("fail_on_flaky")),
             chosen=_chosen(request.chosen, said["chosen"], started_in),
@@ -131,6 +131,11 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             f"run {folder.id}: its suite.yaml or run.json is damaged ({error}); start it again"
         ) from None
     return asked, load_text(text, asked.suite, settings_of(asked))
+
+
+def _faults(recorded: list[str] | str | None) -> tuple[str, ...]:
+    """Return the planted faults of a run; earlier versions recorded one, or null."""
+    return (recorded,) if isinstance(recorded, str) else tuple(recorded or ())
 
 
 def _chosen(now: LaunchChoice, then: Mapping[str, str], started_in: Path) -> LaunchChoice:

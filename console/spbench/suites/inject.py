@@ -1,4 +1,4 @@
-"""``--inject FAULT[@CASE]``: plants a fault in cases, which the run must then find."""
+"""``--inject FAULT[@CASE]``: plants faults in cases, which the run must then find."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ def faults_of(case: Case) -> tuple[str, ...]:
     return (*case.entry.faults_of(dict(case.params)), *COMMON_FAULTS)
 
 
+def plant_all(cases: Sequence[Case], texts: Iterable[str]) -> tuple[Case, ...]:
+    """Return the cases with several faults planted, one in each case at most.
+
+    Raises:
+        UsageError: As `plant` does, or a case would have two faults.
+    """
+    planted = tuple(cases)
+    for text in texts:
+        planted = plant(planted, text)
+    return planted
+
+
 def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
     """Return the cases with a fault planted in each that knows it, or in the one CASE named.
 
@@ -24,7 +36,8 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
             a factor.
 
     Raises:
-        UsageError: No selected case is called CASE, or none of them knows the fault.
+        UsageError: No selected case is called CASE, none of them knows the fault, or one that does
+            has a fault already.
     """
     fault, at, target = text.partition("@")
     try:
@@ -36,13 +49,16 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
         words = dict.fromkeys(word for case in cases for word in (case.id, case.name))
         near = did_you_mean(target, words)
         raise UsageError(f"--inject {text}: no selected case is called {target!r}{near}")
-    planted = tuple(
-        replace(case, inject=fault) if case.id in chosen and name in faults_of(case) else case
-        for case in cases
-    )
-    if not any(case.inject == fault for case in planted if case.id in chosen):
+    spoilt = {case.id for case in cases if case.id in chosen and name in faults_of(case)}
+    if not spoilt:
         raise UsageError(_unknown(text, name, [case for case in cases if case.id in chosen]))
-    return planted
+    for case in cases:
+        if case.id in spoilt and case.inject is not None:
+            raise UsageError(
+                f"--inject {text}: case {case.id} has the fault {case.inject} already, and takes "
+                "one; name other cases with FAULT@CASE, or start a second run"
+            )
+    return tuple(replace(case, inject=fault) if case.id in spoilt else case for case in cases)
 
 
 def _unknown(text: str, fault: str, cases: Iterable[Case]) -> str:

@@ -21,14 +21,19 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findin
     """Change the suite's data, and return a sentence for each key that nothing in it has.
 
     Raises:
-        UsageError: An override is not ``key=value``, or its value is no YAML.
+        UsageError: An override is not ``key=value``, its value is no YAML, or a key is set twice.
     """
     unknown = []
+    set_by: dict[str, str] = {}
     for text in texts:
         option = f"--set {text}"
         key, equals, written = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option}: write it as --set key=value")
+        if key in set_by:
+            both = " (--launcher sets it too)" if key == "launch.launcher" else ""
+            raise UsageError(f"{option}: {key} is set twice, by {set_by[key]} as well{both}")
+        set_by[key] = option
         node = _read(option, written)
         if not _Override(data, findings, option, key, node).apply():
             near = did_you_mean(key, _known(data))

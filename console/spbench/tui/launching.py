@@ -88,14 +88,18 @@ def variables(line: str) -> tuple[str, ...]:
     """Return the ``NAME=VALUE`` of a line, in which a shell's quotes hold spaces.
 
     Raises:
-        UsageError: Something in it is not of that form.
+        UsageError: Something in it is not of that form, or a variable is set twice.
     """
     try:
         words = shlex.split(line)
     except ValueError as error:
         raise UsageError(f"{line}: {str(error).lower()}") from None
+    names: set[str] = set()
     for word in words:
         name, equals, _ = word.partition("=")
         if not equals or _NAME.fullmatch(name) is None:
             raise UsageError(f"{word!r} is not NAME=VALUE")
+        if name in names:
+            raise UsageError(f"{name} is set twice")
+        names.add(name)
     return tuple(words)

@@ -73,10 +73,32 @@ def add_params(
     faults = [*entry.faults, *COMMON_FAULTS]
     parser.add_argument(
         "--inject",
+        action=_Once,
         type=partial(_fault_among, faults),
         metavar=f"{{{','.join(faults)}}}",
         help="plant a fault in the last rank",
     )
+
+
+class _Once(argparse.Action):
+    """The action of an option that is not repeated: argparse itself keeps the last value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Take the value.
+
+        Raises:
+            argparse.ArgumentError: There is one already.
+        """
+        before = getattr(namespace, self.dest)
+        if before is not None:
+            raise argparse.ArgumentError(self, f"{before} is planted already, and a run takes one")
+        setattr(namespace, self.dest, values)
 
 
 def _fault_among(faults: Sequence[str], word: str) -> str:

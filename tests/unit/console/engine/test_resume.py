@@ -198,9 +198,22 @@ def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
     file.write_text(SUITE)
     planned = plan(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
     assert planned.resumed is None
-    nothing = {"overrides": [], "keyword": None, "inject": None, "chosen": {}}
+    nothing = {"overrides": [], "keyword": None, "inject": [], "chosen": {}}
     never = {"retries": 0, "fail_on_flaky": False}
     assert planned.request.noted() == {**nothing, **never, "cases": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "planted"),
+    [(None, [None, None]), ("kill@a", ["kill", None]), (["kill@a", "raise@b"], ["kill", "raise"])],
+)
+def test_planted_faults_are_planted_again(cut_short, request_, recorded, planted):
+    folder = cut_short(*began(judged("c")))
+    run = folder.read_json("run.json")
+    folder.write_json("run.json", run | {"request": run["request"] | {"inject": recorded}})
+    resumed = plan_resumed(request_, "last")
+    cases = {case.id: case.inject for job in resumed.jobs for case in job.cases}
+    assert [cases["a"], cases["b"]] == planted
 
 
 def test_a_shipped_suite_keeps_its_name_wherever_its_run_was_started(cut_short, request_):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
-from spbench.suites.inject import plant
+from spbench.suites.inject import plant, plant_all
 from spbench.suites.loader import load, load_text
 from spbench.suites.select import named, select
 
@@ -149,6 +149,23 @@ def test_a_fault_that_cannot_be_planted(text, told):
 def test_only_selected_cases_count():
     with pytest.raises(UsageError, match="no selected case knows 'corrupt-halo'"):
         plant(select(CASES, "copy"), "corrupt-halo")
+
+
+def test_several_faults_are_planted_in_several_cases():
+    planted = plant_all(CASES, [f"kill@{V1}", f"slow=2@{S3}", "raise@Copy"])
+    assert [case.inject for case in planted] == ["kill", None, None, "slow=2", "raise"]
+    own = plant_all(CASES, ["corrupt-halo", "corrupt-copy"])
+    assert [case.inject for case in own] == ["corrupt-halo"] * 4 + ["corrupt-copy"]
+    assert plant_all(CASES, []) == CASES
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["kill@tiles", f"slow@{V1}"], ["kill", "raise@Copy"], ["slow@Copy", "slow@Copy"]],
+)
+def test_a_case_takes_one_fault(texts):
+    with pytest.raises(UsageError, match=r"^--inject .* has the fault \w+ already, and takes one"):
+        plant_all(CASES, texts)
 
 
 def test_load_plants_too(tmp_path):

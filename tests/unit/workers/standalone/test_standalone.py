@@ -32,6 +32,7 @@ def test_faults_are_words_too():
         ("memory.copy --size much", 1, "is no number of bytes"),
         ("memory.copy --siz 8", 1, "unrecognized arguments"),
         ("memory.copy --inject corrupt-halo", 1, "invalid choice"),
+        ("memory.copy --inject kill --inject raise", 1, "kill is planted already"),
         ("memory.copy --inject slow=much", 1, "give a number above 1, as slow=1.1"),
         ("compute.gemm --n 0 --dtype fp8", 1, "below the least value, 1; .*'fp8' is none of"),
         ("halo.exchange --grid 2x2", 3, "runs on 4 ranks, not on 3"),
