@@ -1,6 +1,7 @@
 """Networks with awkward constructs train over stages, tiles and members as plain torch does."""
 
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
 pytestmark = pytest.mark.mpi
 
 WHOLE = Box((0, SIZE[0]), (0, SIZE[1]))
-LAYOUTS = {
+LAYOUTS: dict[str, Any] = {
     "stages": (2, {"stages": 2, "micro_batches": 2}),
     "three stages": (3, {"stages": 3, "micro_batches": 2}),
     "zero bubble": (2, {"stages": 2, "micro_batches": 2, "schedule": "zb-h1"}),

@@ -20,6 +20,7 @@ from mpi4py import MPI
 from mpi.programs.each_case import answer_each
 from spbench_workers.errors import CannotRunError
 from spbench_workers.library import ParallelNetwork
+from spbench_workers.parallel.checkpoints import users_weights
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.validation import against_module
 
@@ -62,14 +63,14 @@ def network_of(case, seed):
     return network
 
 
-def stale(engine, each_entry=against_module.each_entry):
+def stale(engine, each_entry=users_weights.each_entry):
     """The trained state, but for one entry that is as it was before training."""
     for name, tensor in each_entry(engine):
         own = engine.plan.model.network.module.state_dict()[name]
         yield name, own if name == "middle.conv1.weight" else tensor
 
 
-def frozen(engine, each_entry=against_module.each_entry):
+def frozen(engine, each_entry=users_weights.each_entry):
     """The trained state, but for one counter that misses a step."""
     for name, tensor in each_entry(engine):
         yield name, tensor - 1 if name == "down1.bn1.num_batches_tracked" else tensor
