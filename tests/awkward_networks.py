@@ -905,7 +905,7 @@ for _name, _draw in {
 }.items():
     REFUSED[f"random_{_name}"] = (
         (lambda draw=_draw: Net(lambda net, maps: draw(maps))),
-        LINE + r".*(draws random numbers|writes into|in a second call)",
+        r"\.py:\d+: .*(draws random numbers|writes into|in a second call)",
     )
 
 for _name, _make in {

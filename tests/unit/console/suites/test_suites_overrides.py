@@ -89,9 +89,9 @@ def test_excludes_keep_their_places():
     ]
 
 
-def test_the_last_of_two_wins():
-    cases = suite_with("halo_len=3", "halo_len=5").cases
-    assert {case.params.get("halo_len") for case in cases} == {5, None}
+def test_rejects_a_key_that_is_set_twice():
+    with pytest.raises(UsageError, match="halo_len is set twice"):
+        suite_with("halo_len=3", "halo_len=5")
 
 
 def test_suite_keys():
