@@ -617,6 +617,51 @@ def frozen_by_context(net, maps):
     return maps + side
 
 
+@right()
+def written_without_gradients(net, maps):
+    with torch.no_grad():
+        scale = torch.sigmoid(maps)
+        scale.mul_(2).add_(maps)
+        scale += 1
+    return maps * scale + net.side(maps)
+
+
+@refused(r"writes under torch\.no_grad into a tensor that was made outside")
+def clamped_without_gradients(net, maps):
+    with torch.no_grad():
+        maps.clamp_(-1, 1)
+    return maps
+
+
+@refused(r"control flow")
+def caught_error(net, maps):
+    try:
+        return maps * 2 if maps.sum() > 0 else maps
+    except Exception:
+        return maps
+
+
+@right(lambda net: net.register_buffer("factor", torch.tensor(2.0)))
+def buffer_as_number(net, maps):
+    return maps * float(net.factor) + (1 if net.factor > 1 else 2)
+
+
+@refused(r"control flow|changes n", counter)
+def counter_as_number(net, maps):
+    net.n.add_(1)
+    return maps * float(net.n)
+
+
+@right(part(lambda: nn.BatchNorm2d(WIDTH, momentum=None)))
+def norm_without_momentum(net, maps):
+    return net.part(maps)
+
+
+@refused(r"part\.weight has no shape yet", part(lambda: nn.LazyConv2d(WIDTH, 1)), line=False)
+def lazy_module(net, maps):
+    return net.part(maps)
+
+
 @refused(r"torch\.inference_mode is on")
 def inference(net, maps):
     with torch.inference_mode():

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import is_lazy
 
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.loading import in_words
@@ -26,7 +28,11 @@ def copy_structure(name: str, module: nn.Module) -> nn.Module:
 
 def copy_without_memory(name: str, module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """Return a copy that has shapes only: its tensors have no memory."""
-    return _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
+    made = _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
+    for child in made.modules():
+        if isinstance(child, _NormBase) and child.momentum is None:
+            child.momentum = 0.1  # else it reads its counter, which has no value here
+    return made
 
 
 @contextmanager
@@ -51,6 +57,11 @@ def is_compiled(module: nn.Module) -> bool:
 def _copy(
     name: str, module: nn.Module, map_tensor: Callable[[torch.Tensor], torch.Tensor]
 ) -> nn.Module:
+    for path, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise CannotRunError(
+                f"network {name}: {path} has no shape yet; call the module on an image before"
+            )
     memo: dict[int, object] = {id(one): map_tensor(one) for one in module.parameters()}
     for buffer in module.buffers():
         memo[id(buffer)] = map_tensor(buffer).detach().clone()

@@ -22,7 +22,7 @@ from unittest import mock
 import torch
 from torch import fx, nn
 from torch.autograd import Function
-from torch.fx.proxy import Attribute
+from torch.fx.proxy import Attribute, TraceError
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.checkpoint import CheckpointFunction
@@ -57,6 +57,10 @@ IN_PLACE: dict[Any, Callable[[Any, Any], Any]] = {
     operator.ixor: operator.xor,
 }
 """Operators that write into their first argument, and those that make a new value."""
+NO_GRADIENTS = "spbench_no_gradients"
+"""Of a node's ``meta``: it was recorded where gradients are off."""
+NUMBER = "spbench_number"
+"""Of a node's ``meta``: the forward pass has read the buffer as a number."""
 _BY_MODE = (
     _NormBase,
     _DropoutNd,
@@ -96,6 +100,12 @@ class Symbol(SizedProxy):
             "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
             "torch.cat or torch.nn.functional.pad"
         )
+
+    def __float__(self) -> float:
+        return float(_recorder(self).number_of(self))
+
+    def __int__(self) -> int:
+        return int(_recorder(self).number_of(self))
 
     @property
     def _is_param(self) -> bool:
@@ -152,6 +162,8 @@ class Recorder(SizedTracer):
         super().__init__(image)
         self.record_stack_traces = True
         self.refusal: CannotRunError | None = None
+        self.failure: TraceError | None = None
+        self.numbers: set[str] = set()
         self._name, self._training = name, training
         self._without_memory: nn.Module | None = None
         self._autocast = _autocast_state()
@@ -173,9 +185,13 @@ class Recorder(SizedTracer):
             if self.refusal is not None:
                 raise self.refusal from None
             raise
-        if self.refusal is not None:
-            raise self.refusal
+        caught = self.refusal or self.failure
+        if caught is not None:
+            raise caught  # the user's code has caught it
         erase_defaults(graph)
+        for node in graph.nodes:
+            if node.op == "get_attr" and node.target in self.numbers:
+                node.meta[NUMBER] = True
         return graph
 
     def refuse(self, reason: str) -> NoReturn:
@@ -187,6 +203,54 @@ class Recorder(SizedTracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         """Return a symbol of a node."""
         return Symbol(node, self)
+
+    def number_of(self, symbol: fx.Proxy) -> Any:
+        """Return the number that a symbol of buffers and constants only represents.
+
+        Raises:
+            TraceError: It depends on the image or a parameter, or on what is written.
+        """
+        try:
+            return self._constant_of(symbol.node)
+        except ValueError:
+            self.failure = TraceError(
+                "symbolically traced variables cannot be used as numbers or in control flow"
+            )
+            raise self.failure from None
+
+    def _constant_of(self, node: fx.Node) -> Any:
+        buffers = dict(self.root.named_buffers(remove_duplicate=False))
+        if node.op == "get_attr" and not isinstance(node.target, str):
+            raise ValueError(node)
+        if node.op == "get_attr":
+            path = str(node.target)
+            if path in dict(self.root.named_parameters(remove_duplicate=False)):
+                raise ValueError(node)
+            if any(_writes_by_name(user) for user in node.users):
+                raise ValueError(node)
+            if path in buffers:
+                self.numbers.add(path)
+                return buffers[path]
+            return getattr(self.root, path)
+        if not node.op.startswith("call_") or node.op == "call_module" or _writes_by_name(node):
+            raise ValueError(node)
+        target: Any = node.target
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._constant_of)
+        if node.op == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
+
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        """Return the truth of a symbol of buffers and constants only."""
+        return bool(self.number_of(obj))
+
+    def iter(self, obj: fx.Proxy) -> Iterator[fx.Proxy]:
+        """Refuse an iteration, also where the user's code catches the error."""
+        try:
+            return super().iter(obj)
+        except TraceError as error:
+            self.failure = error
+            raise
 
     def create_arg(self, a: Any) -> Any:
         """Return an argument as a graph has it; a symbol must be of this call."""
@@ -221,7 +285,10 @@ class Recorder(SizedTracer):
                 "torch.autocast is on within the forward pass; leave it out, and choose the "
                 "number format by precision"
             )
-        return made if torch.is_grad_enabled() else self._detached(made)
+        if torch.is_grad_enabled():
+            return made
+        made.node.meta[NO_GRADIENTS] = True
+        return self._detached(made)
 
     def _detached(self, made: Any) -> Any:
         """Return what an operator makes where gradients are off."""
@@ -230,7 +297,9 @@ class Recorder(SizedTracer):
             if made.node.target == "detach" or _writes_by_name(made.node):
                 return made
             with torch.enable_grad():
-                return made.detach()
+                detached = made.detach()
+            detached.node.meta[NO_GRADIENTS] = True
+            return detached
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             if any(isinstance(one, torch.Tensor) for one in value):
                 return type(value)(made[index] for index in range(len(value)))

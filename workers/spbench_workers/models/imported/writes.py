@@ -25,7 +25,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.advice import called_module, size_error
 from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
 from spbench_workers.models.imported.loading import in_words
-from spbench_workers.models.imported.recording import IN_PLACE
+from spbench_workers.models.imported.recording import IN_PLACE, NO_GRADIENTS, NUMBER
 
 _IMAGES = 3
 _RUNNING = functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm
@@ -183,7 +183,11 @@ def take_counters(
         dead = {user for user in readers - {node} if _is_dead(user)}
         for user in dead:
             graph.erase_node(user)
-        alone = not node.users and readers <= dead | {node}
+        read = any(
+            other.op == "get_attr" and other.target == path and other.meta.get(NUMBER)
+            for other in graph.nodes
+        )
+        alone = not node.users and readers <= dead | {node} and not read
         if path not in buffers or not isinstance(number, int | float) or not alone:
             raise CannotRunError(
                 f"network {name}: {where(node)} changes {path} in the forward pass, which ranks "
@@ -259,13 +263,33 @@ def make_new_tensors(
         assert isinstance(target, fx.Node), "something is written"
         for seen in observations:
             _check_source(name, node, target, seen, where)
+        _check_gradients_off(name, node, target, where)
         aliases = _aliases(name, graph, node, target, observations, where)
         if not _make_new(node):
             raise CannotRunError(
                 f"network {name}: {where(node)} writes into its input; make a new tensor"
             )
+        result = node
+        if node.meta.get(NO_GRADIENTS):
+            with graph.inserting_after(node):
+                result = graph.call_method("detach", (node,))
+            result.meta[NO_GRADIENTS] = True
+            for seen in observations:
+                seen.values[result] = seen.values[node]
+            _read_instead(graph, node, result)
         for alias in (target, *aliases):
-            _read_instead(graph, alias, node)
+            _read_instead(graph, alias, result)
+
+
+def _check_gradients_off(
+    name: str, node: fx.Node, target: fx.Node, where: Callable[[fx.Node], str]
+) -> None:
+    """Refuse an operator under no_grad that writes into a tensor with gradients."""
+    if node.meta.get(NO_GRADIENTS) and not target.meta.get(NO_GRADIENTS):
+        raise CannotRunError(
+            f"network {name}: {where(node)} writes under torch.no_grad into a tensor that was made "
+            "outside; make a new tensor"
+        )
 
 
 def _read_instead(graph: fx.Graph, written: fx.Node, node: fx.Node) -> None:
