@@ -273,6 +273,16 @@ AT_FULL_SIZE = {
     "tile-batchnorm, bf16": (sp(precision="bf16"), "operators"),
     "tile-batchnorm, local_DP": (lp(local_DP=2), "operators"),
     "zero-weight-gradient, bf16": (lp(precision="bf16"), "operators"),
+    "zero-weight-gradient, fp32": (lp(parts=2), "operators"),
+    "scale-input-gradient, fp32": (lp(parts=2), "scales"),
+    "zero-input-gradient, fp32, gpipe": (lp(parts=2, schedule="gpipe"), "operators"),
+    "scale-weight-gradient, fp32, zero bubble": (lp(parts=4, schedule="zb-h1"), "scales"),
+    "scale-input-gradient, fp32, gems": (gems(parts=2), "scales"),
+    "zero-weight-gradient, fp64, sequential": (
+        case("resnet", scheme="sequential", precision="fp64", parts=2),
+        "operators",
+    ),
+    "zero-weight-gradient, fp32, D2": (sp(halo_D2=True, grid="1x2"), "operators"),
     "zero-input-gradient, fp16": (lp(precision="fp16"), "operators"),
     "scale-weight-gradient, bf16": (lp(precision="bf16", validate="full"), "scales"),
     "scale-input-gradient, bf16": (sp(precision="bf16", **TILES), "scales"),
@@ -283,6 +293,11 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "zero-input-gradient, fp32, gpipe",
+    "scale-weight-gradient, fp32, zero bubble",
+    "scale-input-gradient, fp32, gems",
+    "zero-weight-gradient, fp64, sequential",
+    "zero-weight-gradient, fp32, D2",
     "amoebanet sp",
     "sp, fp16, 5 images in 2 parts",
     "sp 2x3+1",

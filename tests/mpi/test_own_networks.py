@@ -346,6 +346,14 @@ WRONG = {
         case("UNet", "full:drop-tile", scheme="sp", split_size=1, grid="1x2"),
         {"operators"},
     ),
+    "full:zero-weight-gradient, stages": (
+        case("UNet", "full:zero-weight-gradient", parts=2),
+        {"operators"},
+    ),
+    "full:scale-input-gradient, stages, bf16": (
+        case("UNet", "full:scale-input-gradient", parts=2, precision="bf16"),
+        {"scales"},
+    ),
     "full:wrong-neighbour": (case("UNet", "full:wrong-neighbour"), {"joints"}),
     "full:mean-instead-of-sum": (case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
 }
@@ -379,6 +387,7 @@ OFTEN = {
     "chance, uneven tiles",
     "tile-dice",
     "stale-state",
+    "full:zero-weight-gradient, stages",
 }
 """Those of every run; the others are long tests."""
 

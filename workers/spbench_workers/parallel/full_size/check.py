@@ -38,6 +38,7 @@ from spbench_workers.parallel.full_size.gradient_sums import GradientSums
 from spbench_workers.parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_workers.parallel.full_size.joints import JointSums
 from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
+from spbench_workers.parallel.full_size.own_operators import own_operators
 from spbench_workers.parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_workers.parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_workers.parallel.full_size.windows import WindowCheck
@@ -131,7 +132,8 @@ class StepCheck:
         training: None for inference.
         errors: Take in the errors.
         names: The checks to make.
-        every: Whether operators of one rank are checked too; None: in 16 bits.
+        every: Whether all operators of one rank are checked too; None: in 16 bits. Else those that
+            multiply are, where something is learnt.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class StepCheck:
         every: bool | None = None,
     ) -> None:
         self._every = engine.plan.precision.rounds_maps if every is None else every
+        self._plain = self._every or training is not None
         self._engine, self._training, self._errors = engine, training, errors
         if engine.arithmetic.loss_scale is not None:
             engine.arithmetic.loss_scale.value = FULL_SCALE
@@ -156,7 +159,8 @@ class StepCheck:
             if "operators" in names:
                 found = list(self._checks_of(place, stage))
                 self._checks += found
-                self.calls += len(found) * self._batches(place)
+                batches = self._batches(place)
+                self.calls += sum(self._most(check) or batches for _, check in found)
             passes = 1 if training is None else 2
             self.calls += passes * len(list(stage.children())) * self._batches(place)
             if training is not None:  # sums and updates
@@ -200,7 +204,16 @@ class StepCheck:
     ) -> OperatorHooks:
         later = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(module, nn.Conv2d)
         learns = self._training is not None
-        return OperatorHooks(module, check, advance, learns=learns, later_weights=later)
+        most = self._most(check)
+        return OperatorHooks(module, check, advance, learns=learns, later_weights=later, most=most)
+
+    def _most(self, check: OperatorCheck) -> int | None:
+        """Return of how many micro-batches an operator is checked; None: all.
+
+        What one rank computes by itself is the same for each, and takes several times as long as
+        the step, so in more than 16 bits the first micro-batch stands for all.
+        """
+        return 1 if isinstance(check, PlainCheck) and not self._every else None
 
     def _batches(self, place: Place) -> int:
         return sum(batch.direction == place.direction for batch in self._engine.plan.batches)
@@ -248,15 +261,17 @@ class StepCheck:
             return
         sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
         rounding, errors = Rounding.of(plan.precision), self._errors.operators
+        plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
             words = f"stage {place.stage}, {name}"
             if isinstance(module, SpatialConv2d | TiledPool):
                 yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
-            elif isinstance(module, nn.BatchNorm2d) and (self._every or normed.size > 1):
+            elif isinstance(module, nn.BatchNorm2d) and (name in plain or normed.size > 1):
                 yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
             elif isinstance(module, SpatialGlobalAvgPool2d | AllGather):
                 yield module, WholeImageCheck(words, module, beside, rounding, errors)
-            elif self._every and isinstance(module, PlainOperator):
+            elif name in plain:
+                assert isinstance(module, PlainOperator), "normalisations come above"
                 yield module, PlainCheck(words, module, plan.dtype, rounding, errors)
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:

@@ -33,6 +33,7 @@ class OperatorHooks:
         advance: Called after each call that was checked.
         later_weights: Whether the gradients of its weights come after that of its input,
             micro-batch by micro-batch.
+        most: How many calls are checked, the first ones; None: all.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class OperatorHooks:
         *,
         learns: bool,
         later_weights: bool = False,
+        most: int | None = None,
     ) -> None:
         self._later, self._waiting = later_weights, list[Call]()
+        self._most, self._calls, self._completed = most, 0, 0
+        self._watched = True
         self._check, self._learns, self._advance = check, learns, advance
         names = [name for name, _ in module.named_parameters(recurse=False)]
         # By micro-batch: those of a bias may come before those of the weight.
@@ -67,6 +71,12 @@ class OperatorHooks:
 
     def _keeper(self, name: str) -> Callable[[torch.Tensor], None]:
         def keep(gradient: torch.Tensor) -> None:
+            if self._most is not None:
+                if self._completed >= self._most:
+                    return
+                if not self._later:
+                    # Of a call that is not checked: nothing else comes between the two.
+                    self._gradients[name].clear()
             self._gradients[name].append(gradient.detach().clone())
             if self._waiting and all(self._gradients.values()):
                 self._complete(self._waiting.pop(0))
@@ -78,12 +88,17 @@ class OperatorHooks:
         call.parameter_gradients = {
             name: kept.pop(0) for name, kept in self._gradients.items() if kept
         }
+        self._completed += 1
         self._check.check(call)
         call.release()
         self._advance()
 
     def _enter(self, module: nn.Module, words: tuple[torch.Tensor, ...]) -> Any:
         (pixels,) = words
+        self._watched = self._most is None or self._calls < self._most
+        self._calls += 1
+        if not self._watched:
+            return None
         if isinstance(self._check, NormCheck) and self._learns:
             mean, variance = module.running_mean, module.running_var
             assert isinstance(mean, torch.Tensor)
@@ -97,6 +112,8 @@ class OperatorHooks:
 
     def _leave(self, _: nn.Module, words: tuple[torch.Tensor, ...], found: torch.Tensor) -> None:
         (alias,) = words
+        if not self._watched:
+            return
         call = Call(alias.detach(), found.detach())
         if not self._learns:
             with torch._C.DisableTorchFunction():

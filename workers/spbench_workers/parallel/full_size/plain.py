@@ -19,6 +19,7 @@ from spbench_workers.parallel.full_size.bound import (
     worst_pixel,
 )
 from spbench_workers.parallel.full_size.windows import Call
+from spbench_workers.parallel.full_size.winograd import amplify, may_use_winograd
 
 PlainOperator = nn.Conv2d | nn.Linear | nn.AvgPool2d | nn.AdaptiveAvgPool2d | nn.MaxPool2d | nn.ReLU
 """Operators that are linear, or that choose: of magnitudes they make the sums of magnitudes."""
@@ -54,6 +55,11 @@ class PlainCheck:
         self._taps = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
         self._linear = isinstance(module, nn.Linear)
         self._rounding = rounding
+        self._winograd = (
+            isinstance(module, nn.Conv2d)
+            and (module.kernel_size, module.stride, module.dilation) == ((3, 3), (1, 1), (1, 1))
+            and may_use_winograd(module.weight.device, rounding)
+        )
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare."""
@@ -67,9 +73,12 @@ class PlainCheck:
         sizes = self._passes(
             chosen, [one.abs() for one in multiplied], None if wide is None else wide.abs()
         )
-        self._note("output", call.found, made[0], sizes[0].abs())
+        forward = back = None
+        if self._winograd:
+            forward, back = self._amplified(pixels, multiplied, wide)
+        self._note("output", call.found, made[0], sizes[0].abs(), forward)
         if call.input_gradient is not None:
-            self._note("input gradient", call.input_gradient, made[1], sizes[1])
+            self._note("input gradient", call.input_gradient, made[1], sizes[1], back)
         for name, wanted, size in zip(parameters, made[2:], sizes[2:], strict=False):
             found = call.parameter_gradients.get(name)
             if found is None:
@@ -88,8 +97,29 @@ class PlainCheck:
             return (made.detach(),)
         return (made.detach(), *torch.autograd.grad(made, given, gradient))
 
+    def _amplified(
+        self, pixels: torch.Tensor, parameters: list[torch.Tensor], gradient: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the sums of magnitudes of Winograd's algorithm, of the output and going back."""
+        module, weight = self._module, parameters[0]
+        assert isinstance(module, nn.Conv2d), "others have no windows"
+        squares = pixels.square().sum(1, keepdim=True).requires_grad_(gradient is not None)
+        with torch.enable_grad():
+            reach = functional.conv2d(squares, weight.new_ones(1, 1, 3, 3), None, 1, module.padding)
+        length_of_weights = float(weight.norm())
+        forward = amplify(reach.detach()).sqrt()[:, 0] * length_of_weights
+        if gradient is None:
+            return forward, None
+        (spread,) = torch.autograd.grad(reach, squares, gradient.square().sum(1, keepdim=True))
+        return forward, amplify(spread).sqrt()[:, 0] * length_of_weights
+
     def _note(
-        self, what: str, found: torch.Tensor, wanted: torch.Tensor, size: torch.Tensor
+        self,
+        what: str,
+        found: torch.Tensor,
+        wanted: torch.Tensor,
+        size: torch.Tensor,
+        summed: torch.Tensor | None = None,
     ) -> None:
         # Fully connected layers are of the weights' format, and give back what they were given.
         rounding = Rounding.of_numbers(found.dtype) if self._linear else self._rounding
@@ -105,6 +135,8 @@ class PlainCheck:
         exact, sizes = wanted.reshape(single.shape), size.reshape(single.shape)
         lengths = length(exact) if parts is None else length(exact) + length(sizes)
         wide = STATISTICS_SLACK * length(sizes)
+        if summed is not None:
+            wide = torch.maximum(wide, summed)
         bound = rounding.bound(lengths, wide, math.inf, exact.shape[1])
         error, (row, col) = worst_pixel(single, exact, bound)
         at = f" at row {row}, column {col}" if maps else ""

@@ -31,14 +31,20 @@ def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
     ``prefix`` is that of the names of faults at full size.
 
     Raises:
-        NothingToSpoilError: The fault changes nothing in this layout.
+        NothingToSpoilError: The fault changes nothing in any of this rank's stages.
     """
     plan = engine.plan
     for fault, spoil in _FAULTS.items():
         if context.planted(prefix + fault):
+            refusals: list[NothingToSpoilError] = []
             for place, runner in zip(engine.places, engine.runners, strict=True):
                 batches = [one for one in plan.batches if one.direction == place.direction]
-                spoil(runner, plan.layout.stages[place.stage], len(batches))
+                try:
+                    spoil(runner, plan.layout.stages[place.stage], len(batches))
+                except NothingToSpoilError as error:
+                    refusals.append(error)
+            if len(refusals) == len(engine.runners):
+                raise refusals[0]
     if not prefix and context.planted_in_job(_STALE_STATE):
         for stage in engine.stages:
             _keep_initial_weight(stage)

@@ -6,12 +6,14 @@ from unittest.mock import patch
 import pytest
 import torch
 from mpi4py import MPI
+from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
 from spbench_workers.models.shifted_conv import SpatialShiftedConv2d
 from spbench_workers.parallel.full_size import windows
 from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding
+from spbench_workers.parallel.full_size.plain import PlainCheck
 from spbench_workers.parallel.full_size.regions import Regions, WindowAxis, cut, fetch
 from spbench_workers.parallel.full_size.windows import Call, WindowCheck
 from spbench_workers.parallel.full_size.winograd import (
@@ -186,6 +188,47 @@ def test_bound_of_gpu_finds_wrong_pixel(part, late):
     values = getattr(call, part)
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
     errors = check_call(*placed(module, call, GPU))
+    assert errors.single.error > 1
+    assert "at row 0, column 0" in errors.single.where
+
+
+def check_plain(module, call):
+    """Check a call as one of a convolution that a rank computes by itself."""
+    plain = nn.Conv2d(CHANNELS, OUTPUTS, 3, 1, 1, bias=False, device=module.weight.device)
+    with torch.no_grad():
+        plain.weight.copy_(module.weight)
+    errors, rounding = OperatorErrors(), Rounding.of(FP32)
+    PlainCheck("it", plain, FP32.work, rounding, errors).check(call)
+    return errors
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("pixels", PIXELS)
+def test_winograd_passes_bound_of_a_whole_image_on_a_gpu(pixels, kernels, late):
+    for seed in range(5):
+        torch.manual_seed(seed)
+        module = conv_with(KERNELS[kernels]())
+        call = winograd_call(module, PIXELS[pixels]())
+        gpu = check_plain(*placed(module, call, GPU))
+        assert gpu.single.error < 1.0, gpu.single.where
+        assert gpu.scales.error < 0.2
+
+
+def test_winograd_exceeds_the_bound_of_a_whole_image_on_a_cpu():
+    torch.manual_seed(0)
+    module = conv_with(KERNELS["corner"]())
+    call = winograd_call(module, PIXELS["zeros next to large"]())
+    assert check_plain(module, call).single.error > 1.0
+
+
+@pytest.mark.parametrize("part", ["found", "input_gradient"])
+def test_bound_of_a_whole_image_on_a_gpu_finds_wrong_pixel(part, late):
+    torch.manual_seed(0)
+    module = conv_with(KERNELS["random"]())
+    call = winograd_call(module, PIXELS["random"]())
+    values = getattr(call, part)
+    values[0, :, 0, 0] += values.square().mean().sqrt() / 100
+    errors = check_plain(*placed(module, call, GPU))
     assert errors.single.error > 1
     assert "at row 0, column 0" in errors.single.where
 
