@@ -350,8 +350,8 @@ WRONG = {
         case("UNet", "full:zero-weight-gradient", parts=2),
         {"operators"},
     ),
-    "full:scale-input-gradient, stages, bf16": (
-        case("UNet", "full:scale-input-gradient", parts=2, precision="bf16"),
+    "full:scale-input-gradient, stages": (
+        case("UNet", "full:scale-input-gradient", parts=2),
         {"scales"},
     ),
     "full:wrong-neighbour": (case("UNet", "full:wrong-neighbour"), {"joints"}),

@@ -59,6 +59,14 @@ from spbench_workers.parallel.validation.validate import (
 )
 from spbench_workers.timing import measure
 
+_OF_OPERATORS = (
+    "zero-weight-gradient",
+    "zero-input-gradient",
+    "scale-weight-gradient",
+    "scale-input-gradient",
+)
+"""The faults that only a comparison of operators notices at full size."""
+
 
 def run(context: Context) -> None:
     """Run the case."""
@@ -163,6 +171,13 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
     name, unseen = context.params["validate"], not checks_full_size(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
+    unchecked = "operators" not in context.entry.checks_of(context.params)
+    for fault in _OF_OPERATORS:
+        if unchecked and context.planted_in_job(f"full:{fault}"):
+            raise CannotRunError(
+                f"full:{fault}: operators of one rank are not compared at full size here; take "
+                f"{fault}, or precision fp32 without halo_D2"
+            )
     by_tile = case.plan.statistics == "tile" or context.planted_in_job("full:tile-batchnorm")
     if by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
         raise CannotRunError(

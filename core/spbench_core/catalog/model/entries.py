@@ -163,15 +163,17 @@ def checks_full_size(params: Params) -> bool:
 def _checks_operators(params: Params, layout: ModelLayout) -> bool:
     """Return whether operators are computed again.
 
-    Where something is learnt, all that multiply are: their gradients show nowhere else at full
-    size. To infer in more than 16 bits, only those of several ranks are. Layers that ``halo_D2``
-    fuses are not.
+    In more than 16 bits, where something is learnt, all that multiply are: their gradients show
+    nowhere else at full size. To infer, only those of several ranks are. In 16 bits all are, but of
+    a network of the user's own those of several ranks alone: nobody knows what else rounds in it.
+    Layers that ``halo_D2`` fuses are not.
     """
     if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
         return False
-    if not params["enable_evaluation"]:
+    narrow = params["precision"] in _OF_16_BITS
+    if narrow and "network" not in params:
         return True
-    if params["precision"] in _OF_16_BITS and "network" not in params:
+    if not narrow and not params["enable_evaluation"]:
         return True
     shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
     return bool(shared) and not params.get("halo_D2")

@@ -387,6 +387,8 @@ def test_the_page_tells_the_checks_of_each_scheme(scheme):
 def test_operators_are_checked_wherever_something_is_learnt(scheme, precision):
     """Faults of their gradients can be planted at full size in each, and show nowhere else."""
     assert checks_of(scheme, precision=precision) >= {"operators", "scales"}
+    if precision in ("fp16", "bf16"):
+        return  # of a network of the user's own those of several ranks alone
     own = {"network": "nets:Net", "precision": precision} | SCHEMES[scheme]
     assert set(NETWORK.checks_of(NETWORK.complete(own))) >= {"operators", "scales"}
 

@@ -272,7 +272,10 @@ class StepCheck:
                 yield module, WholeImageCheck(words, module, beside, rounding, errors)
             elif name in plain:
                 assert isinstance(module, PlainOperator), "normalisations come above"
-                yield module, PlainCheck(words, module, plan.dtype, rounding, errors)
+                yield (
+                    module,
+                    PlainCheck(words, module, plan.dtype, rounding, errors, biases=self._every),
+                )
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
         comm = group_of(self._engine.world, ranks)

@@ -12,6 +12,7 @@ from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
 from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.models.imported.chance import DropByPosition, of_chance
+from spbench_workers.models.imported.plain_modules import comparable_convs
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.losses import DICE, Loss
 from spbench_workers.parallel.pipeline.stage_channel import Receiver
@@ -271,10 +272,11 @@ def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
 
 
 def _largest_conv(module: nn.Module) -> nn.Conv2d:
-    convs = [one for one in module.modules() if isinstance(one, nn.Conv2d)]
+    convs = comparable_convs(module)
     if not convs:
         raise NothingToSpoilError(
-            "the last rank has no convolution; take scheme lp, or sp with split_size 1"
+            "the last rank has no convolution of torch's own that runs once; take scheme lp, or sp "
+            "with split_size 1"
         )
     return max(convs, key=lambda conv: conv.weight.numel())
 
