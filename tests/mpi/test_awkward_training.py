@@ -56,20 +56,23 @@ def each_of(names):
 
 
 @pytest.fixture(scope="module")
-def answers(request, tmp_path_factory):
-    """The answers of a layout's ranks, and the folder of its files: all in one launch."""
-    ranks, words = LAYOUTS[request.param]
+def train_in(request, tmp_path_factory):
+    """A function that trains all networks of the tests that are to run in a layout, once."""
     tests = [test for test in request.session.items if test.path == request.path]
-    selected = {
-        test.callspec.params["name"]
-        for test in tests
-        if test.callspec.params["answers"] == request.param
-    }
-    names = [name for name in RIGHT if name in selected]
-    folder = tmp_path_factory.mktemp("awkward")
-    case = {"ranks": ranks, "words": words, "networks": names, "folder": str(folder)}
-    (found,) = answers_of(ranks, "train_awkward.py", folder, [case], seconds=480)
-    return request.param, found, folder
+
+    @cache
+    def train(layout):
+        """Return the answers of a layout's ranks, and the folder of its files."""
+        ranks, words = LAYOUTS[layout]
+        pairs = (test.callspec.params for test in tests)
+        selected = {pair["name"] for pair in pairs if pair["layout"] == layout}
+        names = [name for name in RIGHT if name in selected]
+        folder = tmp_path_factory.mktemp("awkward")
+        case = {"ranks": ranks, "words": words, "networks": names, "folder": str(folder)}
+        (found,) = answers_of(ranks, "train_awkward.py", folder, [case], seconds=480)
+        return found, folder
+
+    return train
 
 
 @cache
@@ -97,9 +100,9 @@ def train_plainly(name, parts):
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize(("answers", "name"), each_of(RIGHT), indirect=["answers"])
-def test_losses_and_state_are_those_of_plain_torch(answers, name):
-    layout, by_rank, folder = answers
+@pytest.mark.parametrize(("layout", "name"), each_of(RIGHT))
+def test_losses_and_state_are_those_of_plain_torch(train_in, layout, name):
+    by_rank, folder = train_in(layout)
     losses, state = train_plainly(name, LAYOUTS[layout][1].get("micro_batches", 1))
     for answer in by_rank:
         assert answer[name] == pytest.approx(losses, rel=1e-9)
