@@ -101,6 +101,7 @@ def test_a_file_with_other_values_under_another_name_is_refused(tmp_path):
         ("within", r"shared_weights_networks.py:\d+: layer.linear1 has a forward hook"),
         ("weights too", r"shared_weights_networks.py:\d+: d has a forward hook"),
         ("closure", r"shared_weights_networks.py:\d+: a function set on c keeps other \(Conv2d\)"),
+        ("forward in a closure", r"networks.py:\d+: a function set on c keeps plain \(method\)"),
         ("lazy", "c.weight has no shape yet; call the network with an image once"),
     ],
 )

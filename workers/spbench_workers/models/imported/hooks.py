@@ -104,8 +104,9 @@ def check_copies(network: str, module: nn.Module) -> None:
         functions = [*child._forward_pre_hooks.values(), *child._forward_hooks.values()]
         functions += [vars(child)["forward"]] if "forward" in vars(child) else []
         for function in functions:
-            for name, value in _closure_of(function):
-                if isinstance(value, nn.Module | torch.Tensor):
+            for name, value in _kept_by(function):
+                owner = getattr(value, "__self__", value)
+                if isinstance(owner, nn.Module | torch.Tensor):
                     raise CannotRunError(
                         f"network {network}: {_place_of(function)}a function set on "
                         f"{path or 'the network'} keeps {name} ({type(value).__name__}), and a "
@@ -113,10 +114,13 @@ def check_copies(network: str, module: nn.Module) -> None:
                     )
 
 
-def _closure_of(function: Any) -> Iterator[tuple[str, Any]]:
+def _kept_by(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a function keeps from its definition: in its closure, or as defaults."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=False):
         yield name, cell.cell_contents
+    for value in getattr(function, "__defaults__", None) or ():
+        yield "a default", value
 
 
 def is_hooked(module: nn.Module) -> bool:
