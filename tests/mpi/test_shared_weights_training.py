@@ -68,7 +68,7 @@ REFUSED = {
     ("Mixed:by=centred", "two micro-batches"): "mean mixes the images of a batch, and micro-batch",
     ("Computed:by=new_weight_norm,of=d", "tiles"): "d computes its weights from parametrizations",
     ("UsedTwice", "tiles"): "d is used twice, which cannot be over tiles",
-    ("Lost:on=closure", "stages"): r"a function set on c keeps other \(Conv2d\), and a copy",
+    ("Lost:on=closure", "stages"): "a function set on c keeps other (Conv2d), and a copy",
 }
 OFTEN = {
     *(("TwoNames", "stages"), ("TwoNames", "tiles"), ("TiedBiases", "members")),
