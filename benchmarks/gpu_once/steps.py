@@ -166,7 +166,7 @@ DELAYED = SuiteRun(
     GPU_SUITE,
     "(shared-halo and fp32) or (shared-tiles and fp32)",
     set_options(iterations=3),
-    rehearsal=SMALL,
+    rehearsal=set_options(image_size=64, warmup=1),
     left_out="conv or tiles",
 )
 SANITIZED = SuiteRun(
@@ -174,7 +174,7 @@ SANITIZED = SuiteRun(
     "(shared-halo-ipc and fp32) or shared-halo-uneven or (shared-halo-conv and fp32)"
     " or (shared-tiles and fp32)",
     set_options(iterations=2, warmup=1),
-    rehearsal=SMALL,
+    rehearsal=set_options(image_size=64),
     left_out="conv or tiles",
 )
 SUMS = SuiteRun(

@@ -41,17 +41,22 @@ OFTEN = {
     *("asks_for_tensor", "subclass_MyConv", "std_by_position", "chunks_without_gradients"),
 }
 """Those of every run; the others are long tests."""
-BY_RANK = "subclass_BatchNormAct2d"
-"""A functional batch normalisation, whose statistics are those of each rank's images."""
+BY_RANK = "subclass_BatchNormAct2d", "subclass_with_forward", "norm_without_momentum"
+"""Functional batch normalisations, which members refuse."""
+
+
+EVERYTHING = "stages", "tiles"
+"""Layouts in which long tests train all networks."""
 
 
 def each_of(names):
-    """Return layouts with networks; all of them in the layouts of every run."""
+    """Return layouts with networks."""
     pairs = [(layout, name) for layout in LAYOUTS for name in names]
     return [
         pytest.param(*pair, marks=() if pair[1] in OFTEN and pair[0] in EVERY else pytest.mark.long)
         for pair in pairs
-        if (pair[1] in OFTEN or pair[0] in EVERY) and pair != ("members", BY_RANK)
+        if (pair[1] in OFTEN or pair[0] in EVERY)
+        and not (pair[0] == "members" and pair[1] in BY_RANK)
     ]
 
 

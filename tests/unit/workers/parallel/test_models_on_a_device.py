@@ -180,7 +180,7 @@ def test_a_whole_case(monkeypatch, params, tmp_path):
     both = params.get("precision", "fp32") == "fp32"
     assert gpu.keys() - host.keys() == ({"products"} if both else set())
     assert all(one["passed"] for one in gpu.values()), gpu
-    for name in host:
+    for name in host.keys() - {"operators"}:  # the bound of a GPU also allows Winograd's algorithm
         assert host[name]["max_abs_error"] == gpu[name]["max_abs_error"], name
     losses = [
         [one["value"] for one in channel.of("metric") if one["name"] == "loss"] for channel in found

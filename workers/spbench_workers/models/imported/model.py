@@ -16,6 +16,7 @@ from spbench_core.models.parts import Builder, M, Map
 from spbench_core.models.routes import tensors_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.cuts import spans
+from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.pieces import ImportedPiece, map_of
 from spbench_workers.models.imported.state import tensors_of_names
@@ -134,6 +135,7 @@ def imported(
         CannotRunError: It cannot be loaded or traced, or gives no logits; all in one sentence.
     """
     module = loaded(network, arguments, seed)
+    check_copies(network, module)
     if weights is not None:
         take_weights(network, module, Path(weights))
     return as_model(traced(network, module, image))

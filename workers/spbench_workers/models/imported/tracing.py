@@ -28,7 +28,7 @@ from spbench_workers.models.imported.chance import Chance
 from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
 from spbench_workers.models.imported.graph import attribute as attribute
 from spbench_workers.models.imported.graph import chance_of, graph_of, where
-from spbench_workers.models.imported.hooks import check_copies, check_hooks
+from spbench_workers.models.imported.hooks import check_hooks
 from spbench_workers.models.imported.state import check_state
 
 _IMAGES = 3, 5
@@ -116,7 +116,6 @@ def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) ->
     """
     check_state(name, module)
     check_hooks(name, module)
-    check_copies(name, module)
     takes = partial(_takes, name, module)
     try:
         module, graph, draws = graph_of(name, module, image)

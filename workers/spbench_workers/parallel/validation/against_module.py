@@ -23,6 +23,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_workers.comm import rest
 from spbench_workers.device.memory import give_back, trim_heap
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.over_tiles import same_over_tiles
 from spbench_workers.parallel.checkpoints.checkpoint import agreed
@@ -78,8 +79,10 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
         A phrase that says what was compared.
 
     Raises:
-        CannotRunError: A loss or an entry of the ``state_dict`` differs; on all ranks.
+        CannotRunError: A loss or an entry of the ``state_dict`` differs, or the module cannot be
+            copied; on all ranks.
     """
+    _check_copies(plan)
     with _kept_random_state(plan.device):
         exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
         expected, rate = _on_rank_0(comm, lambda: _reference(exact)) or (None, 0.0)
@@ -99,6 +102,19 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
             "layout, and report the network, or skip the comparison with verify=False"
         )
     return text
+
+
+def _check_copies(plan: ModelPlan) -> None:
+    """Refuse a module of which a copy would compute with its own weights.
+
+    Raises:
+        CannotRunError: A hook or a replaced ``forward`` keeps a module or tensor.
+    """
+    assert isinstance(plan.model, ImportedModel), "the library has no others"
+    try:
+        check_copies(plan.model.name, plan.model.network.module)
+    except CannotRunError as error:
+        raise CannotRunError(f"{error}, or skip the comparison with verify=False") from None
 
 
 def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
