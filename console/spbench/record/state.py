@@ -290,7 +290,7 @@ class RunState:
         if event["phase"] != rank.phase or event["done"] < rank.done:
             rank.phase_since = event["time"]
         rank.phase, rank.done, rank.total = event["phase"], event["done"], event["total"]
-        if rank.phase == "timing" and event["case"] in self.cases:
+        if rank.phase == "timing" and "repeat" in event and event["case"] in self.cases:
             timing = self.cases[event["case"]].measured.timing
             timing.setdefault(event["repeat"], event["time"])
 

@@ -243,6 +243,12 @@ def test_a_ranks_phase_follows_its_events(event, phase):
     assert make.state_of([*make.started(), event]).ranks[0].phase == phase
 
 
+def test_progress_of_a_program_has_no_repeat():
+    event = make.rank_event("progress", 0, phase="timing")
+    event.pop("repeat", None)
+    assert make.state_of([*make.started(), event]).ranks[0].phase == "timing"
+
+
 def test_a_lost_rank_is_lost_in_its_case():
     lost = make.console_event("rank_lost", rank=1, host="node01", reason="dead")
     case = make.case_of([*make.started(), lost])
