@@ -12,7 +12,8 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.tracing import Traced, attribute
+from spbench_workers.models.imported.forward.sizes import attribute
+from spbench_workers.models.imported.tracing import Traced
 
 
 def check_same_operators(comm: MPI.Comm, network: Traced) -> None:

@@ -19,10 +19,10 @@ from spbench_workers import checking
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_reference, build_stage
 from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.imported.forward.in_place import IN_PLACE
 from spbench_workers.models.imported.loading import is_users
 from spbench_workers.models.imported.model import imported
 from spbench_workers.models.imported.parameters import check
-from spbench_workers.models.imported.recording import IN_PLACE
 from spbench_workers.models.imported.state_files import check_format, write_state
 
 IMAGE = Map(3, 32, 32)

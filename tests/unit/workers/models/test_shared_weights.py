@@ -12,7 +12,7 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_reference, build_stage
 from spbench_workers.models.builders import DenseBuilder
-from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.advice import where
 from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.mixing import mixing_operators
 from spbench_workers.models.imported.model import imported

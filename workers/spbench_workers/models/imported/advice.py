@@ -6,6 +6,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import fx, nn
 
@@ -19,6 +20,7 @@ from spbench_workers.models.imported.loading import (
     short,
 )
 
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _SIZES = 32, 64, 96, 128, 224, 256, 299, 384, 512
 """Sizes of images that networks are often made for."""
 _SECONDS = 20.0
@@ -34,6 +36,27 @@ _OF_OTHER_DATA = (
 
 class ImageSizeError(CannotRunError):
     """A network's own code refuses images of a size."""
+
+
+def where(node: fx.Node) -> str:
+    """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
+
+    Of a library's operator it is the line that calls it, with the path of its module.
+    """
+    lines = [found for found in _LINE.finditer(node.stack_trace or "") if is_users(found["file"])]
+    what = str(node.target) if node.op != "call_function" else _function_name(node.target)
+    if not lines:
+        return what
+    places = [f"{short(found['file'])}:{found['line']}" for found in lines]
+    if not is_installed(lines[-1]["file"]):
+        return f"{places[-1]}: {what}"
+    own = [at for found, at in zip(lines, places, strict=True) if not is_installed(found["file"])]
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
+
+
+def _function_name(target: Any) -> str:
+    return str(getattr(target, "__name__", target))
 
 
 def tracing_error(

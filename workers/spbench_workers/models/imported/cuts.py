@@ -18,8 +18,9 @@ from math import prod
 import torch
 from torch import fx
 
+from spbench_workers.models.imported.forward.sizes import attribute
 from spbench_workers.models.imported.pixel_axes import LAST, pixel_axes
-from spbench_workers.models.imported.tracing import Traced, attribute
+from spbench_workers.models.imported.tracing import Traced
 
 
 @dataclass(frozen=True, slots=True)

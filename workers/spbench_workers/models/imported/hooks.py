@@ -143,18 +143,6 @@ def has_own_forward(module: nn.Module) -> bool:
     return "forward" in vars(module)
 
 
-def compute_weights(module: nn.Module) -> None:
-    """Compute the weights that hooks give, of numbers again where a run had none.
-
-    The module must be in evaluation mode, in which spectral_norm leaves its buffers as they are.
-    """
-    with torch.no_grad():
-        for part in module.modules():
-            for hook in part._forward_pre_hooks.values():
-                if isinstance(hook, _OF_WEIGHTS):
-                    hook(part, ())
-
-
 @contextmanager
 def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Let a call of a module run its hooks around another forward pass."""

@@ -13,7 +13,7 @@ from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.advice import where
 from spbench_workers.models.imported.hooks import has_estimate
 from spbench_workers.models.imported.mixing import Mixing, mixing_operators
 from spbench_workers.models.imported.model import ImportedLayer, ImportedModel

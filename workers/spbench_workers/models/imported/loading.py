@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -139,6 +139,16 @@ def _advice(error: BaseException) -> str:
         f"; the compiled part of {missing[1]} does not load over torch {torch.__version__}: "
         "install a build of it for this torch"
     )
+
+
+def current_line() -> str:
+    """Return the innermost line of the user's code that runs now, as ``file:line: ``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+        frame = frame.f_back
+    return ""
 
 
 def place_of(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid, bounds
 from spbench_workers.models.imported.counterparts import counterpart_of
+from spbench_workers.models.imported.forward.sizes import attribute
 from spbench_workers.models.imported.pixel_axes import (
     LAST,
     in_tiles,
@@ -34,7 +35,7 @@ from spbench_workers.models.imported.pointwise import (
     takes_channels,
     words_of,
 )
-from spbench_workers.models.imported.tracing import Operator, Traced, attribute
+from spbench_workers.models.imported.tracing import Operator, Traced
 
 
 class TileWay(Enum):

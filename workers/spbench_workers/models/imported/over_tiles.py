@@ -14,14 +14,15 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.advice import where
 from spbench_workers.models.imported.counterparts import (
     Making,
     NormOf,
     counterpart_of,
     module_of,
 )
+from spbench_workers.models.imported.forward.sizes import attribute
 from spbench_workers.models.imported.gathered_time import begin, end
-from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.hooks import without_hooks
 from spbench_workers.models.imported.operators import TileWay, on_gathered, ways_of
 from spbench_workers.models.imported.pieces import (
@@ -33,7 +34,7 @@ from spbench_workers.models.imported.pieces import (
     with_shape,
 )
 from spbench_workers.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
-from spbench_workers.models.imported.tracing import Operator, Traced, attribute, targets_of, traced
+from spbench_workers.models.imported.tracing import Operator, Traced, targets_of, traced
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.operator import TiledWindow

@@ -11,7 +11,7 @@ from spbench_core.models.layers import Flow
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.advice import where
 from spbench_workers.models.imported.layouts import Batching, check_layout
 from spbench_workers.models.imported.model import ImportedModel, imported
 from spbench_workers.models.imported.over_tiles import gathered

@@ -15,8 +15,9 @@ from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map
 from spbench_workers.models.imported.chance import DropByPosition
 from spbench_workers.models.imported.cuts import LayerSpan
+from spbench_workers.models.imported.forward.sizes import attribute
 from spbench_workers.models.imported.hooks import without_hooks
-from spbench_workers.models.imported.tracing import Operator, Traced, attribute
+from spbench_workers.models.imported.tracing import Operator, Traced
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_workers.models.imported.drops import drop_rule
+from spbench_workers.models.imported.forward.drops import drop_rule
 
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""

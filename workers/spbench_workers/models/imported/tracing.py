@@ -23,11 +23,12 @@ from spbench_workers.models.imported.advice import (
     called_module,
     size_error,
     size_remedy,
+    where,
 )
 from spbench_workers.models.imported.chance import Chance
-from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
-from spbench_workers.models.imported.graph import attribute as attribute
-from spbench_workers.models.imported.graph import chance_of, graph_of, where
+from spbench_workers.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
+from spbench_workers.models.imported.forward.graph import chance_of, graph_of
+from spbench_workers.models.imported.forward.sizes import attribute
 from spbench_workers.models.imported.hooks import check_hooks
 from spbench_workers.models.imported.state import check_state
 

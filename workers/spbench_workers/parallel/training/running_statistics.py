@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.writes import counters
+from spbench_workers.models.imported.forward.writes import counters
 from spbench_workers.parallel.training.gradients import mirrors
 
 

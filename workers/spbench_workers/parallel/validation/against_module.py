@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import gc
 import math
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
 import torch
 from mpi4py import MPI
 from torch import nn
@@ -23,6 +21,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_workers.comm import rest
 from spbench_workers.device.memory import give_back, trim_heap
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.forward.random_states import RandomStates
 from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.over_tiles import same_over_tiles
@@ -33,13 +32,11 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.parallel.synthetic import synthetic_images
-from spbench_workers.parallel.validation.reference import OneProcess, Results
+from spbench_workers.parallel.validation.reference import NOISE, OneProcess, Results
 
 STEPS = 2
 LEAST_SIDE = 8
 """The least height and width of images that are tried."""
-NOISE = 1e-15
-"""The share by which weights and images are off to see what rounding does: five last bits."""
 SLACK = 100.0
 """The factor by which rounding may do more over many ranks than on one process."""
 TOLERANCES = {"loss": (1e-10, 1e-6), "parameters": (1e-6, 1e-4), "buffers": (1e-6, 1e-4)}
@@ -173,7 +170,7 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
             check_balance(replace(plan, model=smaller), plan.balance)
         except (CannotRunError, ValueError):
             continue
-        if not (_has_same_operators(smaller, model) and _trains(plan, smaller)):
+        if not _trains(plan, smaller):
             continue
         if all(same_over_tiles(smaller.network, model.network, grid) for grid in grids):
             return smaller
@@ -188,13 +185,6 @@ def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
         times += 1
     for shift in range(times, 0, -1):
         yield height >> shift, width >> shift
-
-
-def _has_same_operators(one: ImportedModel, other: ImportedModel) -> bool:
-    targets, others = (
-        [operator.node.target for operator in model.network.operators] for model in (one, other)
-    )
-    return targets == others
 
 
 def _trains(plan: ModelPlan, model: ImportedModel) -> bool:
@@ -359,9 +349,8 @@ def _free_memory() -> None:
 
 @contextmanager
 def _kept_random_state(device: torch.device) -> Iterator[None]:
-    """Leave the generators of torch, numpy and Python as they are."""
-    python, numpy_state = random.getstate(), np.random.get_state()
+    """Restore the generators of torch, NumPy and Python at the end."""
+    states = RandomStates.capture()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         yield
-    random.setstate(python)
-    np.random.set_state(numpy_state)
+    states.restore()

@@ -31,6 +31,8 @@ Tensors = dict[Key, torch.Tensor]
 
 STEPS = 3
 """Training steps, after which weights and running statistics are compared."""
+NOISE = 1e-15
+"""The change of weights and images that measures the effect of rounding: five last bits."""
 SMALL_STEP = 1e-3
 """The largest change of a weight in a small step, over the largest weight."""
 

@@ -41,6 +41,7 @@ from spbench_workers.parallel.validation.finite_differences import worst_slope
 from spbench_workers.parallel.validation.progress import Progress
 from spbench_workers.parallel.validation.reference import (
     KINDS,
+    NOISE,
     STEPS,
     Key,
     OneProcess,
@@ -52,8 +53,6 @@ from spbench_workers.parallel.validation.reference import (
 LEAST_TOLERANCE = 1e-10
 """The least tolerance in float64, over the largest value of the kind: sums are added in other parts
 than on one rank."""
-NOISE = 1e-15
-"""The share by which weights and images are off to see what rounding does: five last bits."""
 SLACK = 100.0
 """The factor by which rounding may do more in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6

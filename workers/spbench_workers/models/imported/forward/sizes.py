@@ -15,8 +15,8 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from spbench_core.models.parts import Map
-from spbench_workers.models.imported.copies import quiet_fake_tensors
-from spbench_workers.models.imported.hooks import has_own_forward, is_hooked, replaced_forward
+from spbench_workers.models.imported.forward.copies import quiet_fake_tensors
+from spbench_workers.models.imported.hooks import is_hooked, replaced_forward
 
 _IMAGES = 3, 5
 """Images of two runs without memory: what differs depends on their number."""
@@ -101,16 +101,10 @@ class SizedTracer(fx.Tracer):
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.measures = False
 
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return SizedProxy(node, self)
-
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         if self.measures:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return not has_own_forward(m) and super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         if self.measures:
@@ -174,7 +168,7 @@ class SizedTracer(fx.Tracer):
         try:
             root = self.measured_root(str(node.target))
             if node.op == "get_attr":
-                return _attribute(root, str(node.target))
+                return attribute(root, str(node.target))
             if node.op == "call_module":
                 return _call_evaluated(root.get_submodule(str(node.target)), args, kwargs)
             if node.op == "call_method":
@@ -209,7 +203,8 @@ def _call_evaluated(module: nn.Module, args: Any, kwargs: Any) -> Any:
             part.training = training
 
 
-def _attribute(module: nn.Module, path: str) -> Any:
+def attribute(module: nn.Module, path: str) -> Any:
+    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
     found: Any = module
     for word in path.split("."):
         found = getattr(found, word)

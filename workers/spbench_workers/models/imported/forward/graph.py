@@ -7,7 +7,6 @@ arguments that are ``self.training``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
@@ -17,31 +16,28 @@ from torch.nn import functional
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.advice import modes_message, refuse_extra
+from spbench_workers.models.imported.advice import modes_message, refuse_extra, where
 from spbench_workers.models.imported.chance import Chance
-from spbench_workers.models.imported.copies import copy_structure, is_compiled
-from spbench_workers.models.imported.drops import drop_rule, dropped_unit
-from spbench_workers.models.imported.loading import (
-    in_words,
-    is_installed,
-    is_users,
-    place_of,
-    short,
-)
-from spbench_workers.models.imported.recording import record
-from spbench_workers.models.imported.writes import (
+from spbench_workers.models.imported.forward.copies import copy_structure, is_compiled
+from spbench_workers.models.imported.forward.drops import drop_rule, dropped_unit
+from spbench_workers.models.imported.forward.observation import observe
+from spbench_workers.models.imported.forward.recording import record
+from spbench_workers.models.imported.forward.sizes import attribute
+from spbench_workers.models.imported.forward.writes import (
     check_gradients,
     count_forward,
     make_new_tensors,
-    observe,
     take_counters,
+)
+from spbench_workers.models.imported.loading import (
+    in_words,
+    place_of,
 )
 
 _DICT_KEY = "out"
 """The output of models that return several under names."""
 _MODE = "training"
 """The attribute that every module has of its own."""
-_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _UNITS: dict[Any, str] = {
     functional.dropout: "value",
     torch.dropout: "value",
@@ -78,10 +74,10 @@ def graph_of(
     _take_counters(name, own, evaluated, graph)
     _merge(name, own, image, (evaluated, graph), (fixed, constants))
     _take_one_output(name, graph)
-    seen = [observe(name, own, graph, image, where, training=mode) for mode in (False, True)]
+    seen = [observe(name, own, graph, image, training=mode) for mode in (False, True)]
     draws = frozenset(seen[0].draws | seen[1].draws)
-    make_new_tensors(name, graph, seen, where)
-    check_gradients(name, graph, own, seen[1], where)
+    make_new_tensors(name, graph, seen)
+    check_gradients(name, graph, own, seen[1])
     for node in reversed(graph.nodes):
         kept = node.op in ("placeholder", "output") or node.target is count_forward
         if not kept and not node.users:
@@ -124,14 +120,6 @@ _AGAIN = (
 
 def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
-
-
-def attribute(module: nn.Module, path: str) -> Any:
-    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
-    found: Any = module
-    for word in path.split("."):
-        found = getattr(found, word)
-    return found
 
 
 def _check_buffers(name: str, module: nn.Module, traced: nn.Module) -> None:
@@ -190,8 +178,8 @@ def _first_user(node: fx.Node) -> fx.Node:
 
 def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.Graph) -> None:
     """Let operators that count forward passes do so on each rank, in the modes that count."""
-    always = take_counters(name, module, evaluated, where)
-    for key, node in take_counters(name, module, graph, where).items():
+    always = take_counters(name, module, evaluated)
+    for key, node in take_counters(name, module, graph).items():
         (path, number), source = key, node.all_input_nodes[0]
         with graph.inserting_before(node):
             buffer = graph.get_attr(path) if source.op != "get_attr" else source
@@ -257,29 +245,8 @@ def _same_constant(
 
 def _refuse_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
     """Refuse operators that draw, which are often those that evaluation has not."""
-    for node in observe(name, module, graph, image, where, training=True).draws:
+    for node in observe(name, module, graph, image, training=True).draws:
         chance_of(name, module, node, 0, {node})
-
-
-def where(node: fx.Node) -> str:
-    """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
-
-    Of a library's operator it is the line that calls it, with the path of its module.
-    """
-    lines = [found for found in _LINE.finditer(node.stack_trace or "") if is_users(found["file"])]
-    what = str(node.target) if node.op != "call_function" else _function_name(node.target)
-    if not lines:
-        return what
-    places = [f"{short(found['file'])}:{found['line']}" for found in lines]
-    if not is_installed(lines[-1]["file"]):
-        return f"{places[-1]}: {what}"
-    own = [at for found, at in zip(lines, places, strict=True) if not is_installed(found["file"])]
-    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
-    return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
-
-
-def _function_name(target: Any) -> str:
-    return str(getattr(target, "__name__", target))
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import operator
 import os
-import random
 import sys
 import types
 import typing
@@ -23,57 +22,29 @@ import torch
 from torch import fx, nn
 from torch.autograd import Function
 from torch.fx.proxy import Attribute, TraceError
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.checkpoint import CheckpointFunction
 
 from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.advice import tracing_error
-from spbench_workers.models.imported.copies import copy_without_memory, is_compiled
-from spbench_workers.models.imported.drops import drop_rule
-from spbench_workers.models.imported.hooks import has_own_forward
-from spbench_workers.models.imported.loading import is_users, short
-from spbench_workers.models.imported.tracer import (
+from spbench_workers.models.imported.forward.copies import copy_without_memory, is_compiled
+from spbench_workers.models.imported.forward.drops import drop_rule
+from spbench_workers.models.imported.forward.in_place import IN_PLACE, writes_by_name
+from spbench_workers.models.imported.forward.random_states import RandomStates
+from spbench_workers.models.imported.forward.sizes import (
     SizedProxy,
     SizedTracer,
     defaults_of,
     erase_defaults,
 )
+from spbench_workers.models.imported.forward.torch_operators import BY_MODE, is_torch_operator
+from spbench_workers.models.imported.hooks import has_own_forward
+from spbench_workers.models.imported.loading import current_line, is_users, short
 
-IN_PLACE: dict[Any, Callable[[Any, Any], Any]] = {
-    operator.iadd: operator.add,
-    operator.isub: operator.sub,
-    operator.imul: operator.mul,
-    operator.itruediv: operator.truediv,
-    operator.ifloordiv: operator.floordiv,
-    operator.imod: operator.mod,
-    operator.ipow: operator.pow,
-    operator.imatmul: operator.matmul,
-    operator.ilshift: operator.lshift,
-    operator.irshift: operator.rshift,
-    operator.iand: operator.and_,
-    operator.ior: operator.or_,
-    operator.ixor: operator.xor,
-}
-"""Operators that write into their first argument, and those that make a new value."""
 NO_GRADIENTS = "spbench_no_gradients"
 """Of a node's ``meta``: it was recorded where gradients are off."""
 NUMBER = "spbench_number"
 """Of a node's ``meta``: the forward pass has read the buffer as a number."""
-_BY_MODE = (
-    _NormBase,
-    _DropoutNd,
-    nn.RReLU,
-    nn.FractionalMaxPool2d,
-    nn.MultiheadAttention,
-    nn.RNNBase,
-)
-"""Modules that do something else in training than in evaluation."""
-_NOT_BEHAVIOUR = frozenset(
-    ("__init__", "__repr__", "_get_name", "extra_repr", "reset_parameters", "reset_running_stats")
-) | {"_reset_parameters", "train", "eval", "state_dict", "load_state_dict"}
-"""Methods that a subclass of a torch module may override and compute the same."""
 _ASKING = tuple(
     os.path.abspath(module.__file__)
     for module in (torch, torch.jit, torch._jit_internal, torch.nn.parameter, typing)
@@ -126,9 +97,9 @@ class Symbol(SizedProxy):
         raise TypeError("the class of a symbol is that of what it represents")
 
 
-def _recorder(symbol: fx.Proxy) -> Recorder:
+def _recorder(symbol: fx.Proxy) -> GraphRecorder:
     tracer = symbol.tracer
-    assert isinstance(tracer, Recorder), "only a recorder makes symbols"
+    assert isinstance(tracer, GraphRecorder), "only a recorder makes symbols"
     return tracer
 
 
@@ -147,7 +118,7 @@ class _SymbolAttribute(Symbol, Attribute):
     """An attribute of a symbol; its node is there from when it is read."""
 
 
-class Recorder(SizedTracer):
+class GraphRecorder(SizedTracer):
     """A tracer that keeps the lines of the user's code, and modules of chance whole.
 
     Args:
@@ -226,13 +197,13 @@ class Recorder(SizedTracer):
             path = str(node.target)
             if path in dict(self.root.named_parameters(remove_duplicate=False)):
                 raise ValueError(node)
-            if any(_writes_by_name(user) for user in node.users):
+            if any(writes_by_name(user) for user in node.users):
                 raise ValueError(node)
             if path in buffers:
                 self.numbers.add(path)
                 return buffers[path]
             return getattr(self.root, path)
-        if not node.op.startswith("call_") or node.op == "call_module" or _writes_by_name(node):
+        if not node.op.startswith("call_") or node.op == "call_module" or writes_by_name(node):
             raise ValueError(node)
         target: Any = node.target
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._constant_of)
@@ -294,7 +265,7 @@ class Recorder(SizedTracer):
         """Return what an operator makes where gradients are off."""
         value = self.value_of(made.node)
         if isinstance(value, torch.Tensor):
-            if made.node.target == "detach" or _writes_by_name(made.node):
+            if made.node.target == "detach" or writes_by_name(made.node):
                 return made
             with torch.enable_grad():
                 detached = made.detach()
@@ -332,7 +303,7 @@ class Recorder(SizedTracer):
 
     def _check_mode(self, module: nn.Module, path: str) -> None:
         for child in module.modules():
-            by_mode = isinstance(child, _BY_MODE) or drop_rule(child) is not None
+            by_mode = isinstance(child, BY_MODE) or drop_rule(child) is not None
             if by_mode and child.training != self._training:
                 modes = ("training", "evaluation") if self._training else ("evaluation", "training")
                 self.refuse(
@@ -420,62 +391,24 @@ def record(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Gr
         CannotRunError: It does something that a graph cannot hold, such as draw random numbers that
             do not depend on a tensor. Its cause is the error that the code raised, if it did.
     """
-    states = _random_states()
-    recorder = Recorder(name, image, training=training)
+    states = RandomStates.capture()
+    recorder = GraphRecorder(name, image, training=training)
     try:
         graph = recorder.record(module)
-        if _equal_states(_random_states(), states):
+        if not states.changed():
             return graph
-        _restore_random(states)
+        states.restore()
         line = _line_that_draws(name, module, image, states, training=training)
     except CannotRunError:
         raise
     except Exception as error:  # whatever its code does with symbols
         raise tracing_error(name, error, recorder.calling, image) from error
     finally:
-        _restore_random(states)
+        states.restore()
     raise CannotRunError(
         f"network {name}: {line}the forward pass draws random numbers that a graph holds as "
         "constants; take nn.Dropout, or draw them in the training script"
     )
-
-
-def is_torch_operator(module: nn.Module) -> bool:
-    """Return whether a module is torch's, or of a subclass that computes the same."""
-    if isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict):
-        return False
-    if "forward" in vars(module):
-        return False
-    users = []
-    for cls in type(module).__mro__:
-        if cls.__module__.startswith("torch.nn"):
-            torchs = cls
-            break
-        users.append(cls)
-    else:
-        return False
-    if torchs is nn.Module:
-        return False
-    own = {name for cls in users for name, value in vars(cls).items() if _is_behaviour(value)}
-    overrides = {name for name in own - _NOT_BEHAVIOUR if hasattr(torchs, name)}
-    properties = {
-        name for cls in users for name, value in vars(cls).items() if isinstance(value, property)
-    }
-    return not overrides and not properties
-
-
-def _is_behaviour(value: Any) -> bool:
-    return callable(value) or isinstance(value, staticmethod | classmethod)
-
-
-def current_line() -> str:
-    """Return the innermost line of the user's code that runs now, as ``file:line: ``."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
-        frame = frame.f_back
-    return ""
 
 
 def _is_symbol(value: Any) -> bool:
@@ -493,56 +426,22 @@ def _applied(cls: Any) -> Callable[..., Any]:
     return apply
 
 
-def _writes_by_name(node: fx.Node) -> bool:
-    name = str(node.target)
-    method = node.op == "call_method" and name.endswith("_") and not name.endswith("__")
-    return method or node.target in IN_PLACE
-
-
 def _autocast_state() -> tuple[bool, ...]:
     return tuple(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
 
 
-def _random_states() -> dict[str, Any]:
-    """Return the states of the generators that draw for everyone."""
-    states = {"torch": torch.get_rng_state(), "random": random.getstate()}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        states["numpy"] = numpy.random.get_state()
-    return states
-
-
-def _restore_random(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    random.setstate(states["random"])
-    if "numpy" in states:
-        sys.modules["numpy"].random.set_state(states["numpy"])
-
-
-def _equal_states(states: dict[str, Any], others: dict[str, Any]) -> bool:
-    return all(_equal_state(states[name], others[name]) for name in others)
-
-
-def _equal_state(state: Any, other: Any) -> bool:
-    if isinstance(state, torch.Tensor):
-        return torch.equal(state, other)
-    if isinstance(state, tuple):
-        return len(state) == len(other) and all(map(_equal_state, state, other))
-    return bool((state == other).all()) if hasattr(state, "shape") else bool(state == other)
-
-
 def _line_that_draws(
-    name: str, module: nn.Module, image: Map, states: dict[str, Any], *, training: bool
+    name: str, module: nn.Module, image: Map, states: RandomStates, *, training: bool
 ) -> str:
     """Return the user's line after which the state of a generator is another one."""
-    found: list[str] = []
+    lines: list[str] = []
     before: list[str] = [""]
 
     def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
         if not is_users(frame.f_code.co_filename):
             return None
-        if not found and not _equal_states(_random_states(), states):
-            found.append(before[0])
+        if not lines and states.changed():
+            lines.append(before[0])
         if event == "line":
             before[0] = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
         return trace_lines
@@ -550,9 +449,9 @@ def _line_that_draws(
     previous = sys.gettrace()
     sys.settrace(trace_lines)
     try:
-        Recorder(name, image, training=training).record(module)
+        GraphRecorder(name, image, training=training).record(module)
     except Exception:  # the line is what is wanted
-        return found[0] if found else ""
+        return lines[0] if lines else ""
     finally:
         sys.settrace(previous)
-    return found[0] if found else ""
+    return lines[0] if lines else ""

@@ -1,33 +1,29 @@
 """Operators that write into their input, as operators that make a new tensor.
 
 What a layer gets belongs to the layer before, so that no operator of a graph may write into it. Two
-runs without memory, in training and in evaluation, show which operators write, which tensors share
-memory, and which operators draw random numbers. A buffer may be changed only as a counter: by
+runs without memory, in training and in evaluation, show which operators write, and which tensors
+share memory. A buffer may be changed only as a counter: by
 numbers, and read by nothing else.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.advice import called_module, size_error
-from spbench_workers.models.imported.copies import copy_without_memory, quiet_fake_tensors
-from spbench_workers.models.imported.loading import in_words
-from spbench_workers.models.imported.recording import IN_PLACE, NO_GRADIENTS, NUMBER
+from spbench_workers.models.imported.advice import where
+from spbench_workers.models.imported.forward.in_place import IN_PLACE, writes_by_name
+from spbench_workers.models.imported.forward.observation import Observation, storage_of, tensors_in
+from spbench_workers.models.imported.forward.recording import NO_GRADIENTS, NUMBER
+from spbench_workers.models.imported.forward.sizes import attribute
 
-_IMAGES = 3
 _RUNNING = functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm
 """Functions whose running statistics are buffers that they change."""
 _COUNTING = {"add_": 1, "sub_": -1, operator.iadd: 1, operator.isub: -1}
@@ -51,114 +47,8 @@ def counters(module: nn.Module) -> Iterator[tuple[torch.Tensor, float]]:
                     yield piece.get_buffer(str(path.target)), number
 
 
-@dataclass
-class Observation:
-    """The values of a run without memory.
-
-    Attributes:
-        values: What each node gives.
-        written: By node, the inputs that it writes into.
-        draws: The nodes that draw random numbers.
-        learns: The names of the parameters that get gradients, in training.
-        owned: The names of parameters and buffers, by their memory.
-    """
-
-    values: dict[fx.Node, Any] = field(default_factory=dict)
-    written: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
-    draws: set[fx.Node] = field(default_factory=set)
-    learns: set[str] = field(default_factory=set)
-    owned: dict[int, str] = field(default_factory=dict)
-
-
-class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that notes whether an operator has drawn random numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.drawn = False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
-
-
-class _Observing(fx.Interpreter):
-    """A run that notes what each operator does."""
-
-    def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
-        super().__init__(module, garbage_collect_values=False, graph=graph)
-        self.found = Observation()
-        self.at: fx.Node | None = None
-        self._mode = mode
-
-    def run_node(self, n: fx.Node) -> Any:
-        """Run an operator, and note what it does."""
-        self.at = n
-        versions = {
-            node: [tensor._version for tensor in _tensors(self.found.values.get(node))]
-            for node in n.all_input_nodes
-        }
-        draws = _Draws()
-        with draws:
-            value = super().run_node(n)
-        if isinstance(value, torch.Tensor) and not self._mode.is_our_fake(value):
-            value = self._mode.from_tensor(value)
-        self.found.values[n] = value
-        written = [
-            node
-            for node, before in versions.items()
-            if [tensor._version for tensor in _tensors(self.found.values[node])] != before
-        ]
-        if written:
-            self.found.written[n] = written
-        if draws.drawn:
-            self.found.draws.add(n)
-        return value
-
-
-def observe(
-    name: str,
-    module: nn.Module,
-    graph: fx.Graph,
-    image: Map,
-    where: Callable[[fx.Node], str],
-    *,
-    training: bool,
-) -> Observation:
-    """Return what the operators of a graph do, in training with gradients.
-
-    Raises:
-        CannotRunError: An operator cannot take such images.
-    """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    without_memory = copy_without_memory(name, module, mode).train(training)
-    run = _Observing(without_memory, graph, mode)
-    try:
-        with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
-            output = run.run(torch.empty(_IMAGES, *image.shape))
-    except Exception as error:  # whatever an operator says of such shapes
-        at = "" if run.at is None else f"{where(run.at)}: "
-        if training:
-            raise CannotRunError(
-                f"network {name}: {at}it fails in training ({in_words(error)}); let it train on "
-                "one process first"
-            ) from error
-        raise size_error(name, at, error, image, called_module(module, run.at)) from error
-    run.found.learns = _learning(without_memory, output)
-    run.found.owned = {
-        _storage(tensor): path
-        for path, tensor in (
-            *without_memory.named_parameters(),
-            *without_memory.named_buffers(),
-        )
-    }
-    return run.found
-
-
 def take_counters(
-    name: str, module: nn.Module, graph: fx.Graph, where: Callable[[fx.Node], str]
+    name: str, module: nn.Module, graph: fx.Graph
 ) -> dict[tuple[str, float], fx.Node]:
     """Return the operators that add a number to a buffer that nothing else reads.
 
@@ -212,30 +102,10 @@ def _changed_attribute(node: fx.Node) -> fx.Node | None:
     return source if isinstance(source, fx.Node) and source.op == "get_attr" else None
 
 
-def writes_by_name(node: fx.Node) -> bool:
-    """Return whether a method, an operator or a function writes into its first argument."""
-    if node.op == "call_method":
-        return _has_underscore(str(node.target))
-    if node.op != "call_function":
-        return False
-    word = getattr(node.target, "__name__", "")
-    return node.target in IN_PLACE or (_is_torchs(node.target) and _has_underscore(word))
-
-
-def _has_underscore(word: str) -> bool:
-    return word.endswith("_") and not word.endswith("__")
-
-
-def _is_torchs(function: Any) -> bool:
-    word = getattr(function, "__name__", "")
-    return any(getattr(module, word, None) is function for module in (torch, functional))
-
-
 def make_new_tensors(
     name: str,
     graph: fx.Graph,
     observations: Sequence[Observation],
-    where: Callable[[fx.Node], str],
 ) -> None:
     """Replace operators that write into their input by those that make a new tensor.
 
@@ -262,9 +132,9 @@ def make_new_tensors(
             target = written[0]
         assert isinstance(target, fx.Node), "something is written"
         for seen in observations:
-            _check_source(name, node, target, seen, where)
-        _check_gradients_off(name, node, target, where)
-        aliases = _aliases(name, graph, node, target, observations, where)
+            _check_source(name, node, target, seen)
+        _check_gradients_off(name, node, target)
+        aliases = _aliases(name, graph, node, target, observations)
         if not _make_new(node):
             raise CannotRunError(
                 f"network {name}: {where(node)} writes into its input; make a new tensor"
@@ -281,9 +151,7 @@ def make_new_tensors(
             _read_instead(graph, alias, result)
 
 
-def _check_gradients_off(
-    name: str, node: fx.Node, target: fx.Node, where: Callable[[fx.Node], str]
-) -> None:
+def _check_gradients_off(name: str, node: fx.Node, target: fx.Node) -> None:
     """Refuse an operator under no_grad that writes into a tensor with gradients."""
     if node.meta.get(NO_GRADIENTS) and not target.meta.get(NO_GRADIENTS):
         raise CannotRunError(
@@ -304,14 +172,13 @@ def _check_source(
     node: fx.Node,
     target: fx.Node,
     seen: Observation,
-    where: Callable[[fx.Node], str],
 ) -> None:
     """Refuse an operator that writes into a parameter, a buffer or a constant.
 
     Raises:
         CannotRunError: It does.
     """
-    paths = (seen.owned.get(_storage(tensor)) for tensor in _tensors(seen.values[target]))
+    paths = (seen.owned.get(storage_of(tensor)) for tensor in tensors_in(seen.values[target]))
     path = next((path for path in paths if path), None)
     if path is None and target.op == "get_attr":
         path = "a tensor that does not depend on the input"
@@ -328,7 +195,6 @@ def _aliases(
     node: fx.Node,
     target: fx.Node,
     observations: Sequence[Observation],
-    where: Callable[[fx.Node], str],
 ) -> list[fx.Node]:
     """Return the nodes that are the same tensor as what is written, and are read later.
 
@@ -361,7 +227,7 @@ def _reads_size(node: fx.Node, observations: Sequence[Observation]) -> bool:
     """Return whether a node reads numbers about a tensor, such as its shape, and not the tensor."""
     values = [seen.values.get(node) for seen in observations]
     return node.op != "output" and all(
-        one is not None and not _tensors(one) and bool(pytree.tree_leaves(one)) for one in values
+        one is not None and not tensors_in(one) and bool(pytree.tree_leaves(one)) for one in values
     )
 
 
@@ -375,12 +241,10 @@ def _relation(values: Mapping[fx.Node, Any], other: fx.Node, target: fx.Node) ->
     """Return whether two nodes are the ``same`` tensor, share ``memory``, or ``none``."""
     if values.get(other) is values.get(target):
         return "same"
-    storages = [{_storage(one) for one in _tensors(values.get(node))} for node in (other, target)]
+    storages = [
+        {storage_of(one) for one in tensors_in(values.get(node))} for node in (other, target)
+    ]
     return "memory" if storages[0] & storages[1] else "none"
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _make_new(node: fx.Node) -> bool:
@@ -413,7 +277,6 @@ def check_gradients(
     graph: fx.Graph,
     module: nn.Module,
     seen: Observation,
-    where: Callable[[fx.Node], str],
 ) -> None:
     """Refuse a graph that ends gradients, and uses a parameter that gets none.
 
@@ -445,36 +308,10 @@ def _parameters_of(module: nn.Module, node: fx.Node) -> Iterator[str]:
         for path, _ in module.get_submodule(str(node.target)).named_parameters():
             yield f"{node.target}.{path}"
     for source in node.all_input_nodes:
-        if source.op == "get_attr" and isinstance(_attribute(module, source), nn.Parameter):
+        if source.op == "get_attr" and isinstance(
+            attribute(module, str(source.target)), nn.Parameter
+        ):
             yield str(source.target)
-
-
-def _attribute(module: nn.Module, node: fx.Node) -> Any:
-    found: Any = module
-    for word in str(node.target).split("."):
-        found = getattr(found, word)
-    return found
-
-
-def _learning(module: nn.Module, output: Any) -> set[str]:
-    """Return the names of the parameters that get gradients from an output."""
-    aliases: dict[int, set[str]] = {}
-    for name, tensor in module.named_parameters(remove_duplicate=False):
-        aliases.setdefault(id(tensor), set()).add(name)
-    open_nodes = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
-    seen, learns = set(open_nodes), set[str]()
-    while open_nodes:
-        function = open_nodes.pop()
-        variable = getattr(function, "variable", None)
-        learns |= aliases.get(id(variable), set())
-        following = [one for one, _ in function.next_functions if one is not None]
-        open_nodes += [one for one in following if one not in seen]
-        seen.update(following)
-    return learns
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,50 @@
+"""The states of the generators of random numbers that all code shares."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class RandomStates:
+    """The states of torch's generator on the CPU, of Python's, and of NumPy's if it is imported."""
+
+    torch_state: torch.Tensor
+    python_state: tuple[Any, ...]
+    numpy_state: tuple[Any, ...] | None
+
+    @classmethod
+    def capture(cls) -> RandomStates:
+        """Return the present states."""
+        numpy = sys.modules.get("numpy")
+        numpy_state = None if numpy is None else numpy.random.get_state()
+        return cls(torch.get_rng_state(), random.getstate(), numpy_state)
+
+    def restore(self) -> None:
+        """Set the generators to these states."""
+        torch.set_rng_state(self.torch_state)
+        random.setstate(self.python_state)
+        if self.numpy_state is not None:
+            sys.modules["numpy"].random.set_state(self.numpy_state)
+
+    def changed(self) -> bool:
+        """Return whether a generator has another state now."""
+        present = RandomStates.capture()
+        if not torch.equal(self.torch_state, present.torch_state):
+            return True
+        if self.python_state != present.python_state:
+            return True
+        if self.numpy_state is None or present.numpy_state is None:
+            return False
+        pairs = zip(self.numpy_state, present.numpy_state, strict=True)
+        return any(bytes_of(one) != bytes_of(other) for one, other in pairs)
+
+
+def bytes_of(value: Any) -> Any:
+    """Return an array's bytes, and anything else as it is: arrays compare element by element."""
+    return value.tobytes() if hasattr(value, "tobytes") else value
