@@ -93,12 +93,12 @@ class ParallelNetwork:
 
     Attributes:
         layout: The ranks' places.
-        verified: A phrase that says what was compared with the module; None if nothing was.
+        verified: A description of the comparison with the module; None without one.
 
     Raises:
         CannotRunError: There are not as many ranks as the layout has, an argument cannot be, the
             weights differ from rank to rank, the network cannot be imported, or its losses or
-            weights differ from those of the module on one process; in one sentence.
+            weights differ from those of the module on one process.
     """
 
     def __init__(

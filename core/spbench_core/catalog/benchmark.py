@@ -23,8 +23,8 @@ class Metric:
     as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``). ``part_of`` names
     the metric of the same unit of which its samples are a share, iteration by iteration: views show
     where that one goes. Parts of one metric do not overlap; what they leave is the rest.
-    ``waits`` marks a part in which a rank may wait for other ranks: without these parts the time
-    of a rank is its own, and a slow rank is told from those that wait for it.
+    ``waits`` marks a part in which a rank may wait for other ranks: without these parts a
+    slow rank can be distinguished from the ranks that wait for it.
     """
 
     name: str

@@ -162,7 +162,7 @@ STRAGGLER: Fields = {
 }
 """A rank that was slow, or a host (``rank`` is null), in ``case_judged``.
 
-``cause`` is false where it may only have waited for a rank that was.
+``cause`` is false if it may only have waited for a slow rank.
 """
 UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """How narrow the interval of a case's median is to be, and the seconds that this may take."""

@@ -207,7 +207,7 @@ CALLS = ("start", "progress", "wait", "release")
 def clocked(
     exchange: Exchange, names: Sequence[str] = CALLS, into: list[float] | None = None
 ) -> Iterator[list[float]]:
-    """Yield the seconds of each of these calls of the exchange within the block, as they come.
+    """Yield the seconds of each of these calls of the exchange within the block.
 
     They are appended to ``into``, if it is given.
     """
@@ -224,7 +224,7 @@ def clocked(
 
 @contextmanager
 def waits_of(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[list[float] | None]:
-    """Yield the seconds of each wait of these exchanges within the block, as they come.
+    """Yield the seconds of each wait of these exchanges within the block.
 
     Yield None on a GPU: there the host's calls return before the pieces have come.
     """

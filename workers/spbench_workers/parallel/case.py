@@ -100,7 +100,7 @@ def case_of(context: Context) -> ModelCase:
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
         if isinstance(model, ImportedModel):
-            # Before the launch it is not known which stage has a layer, where this was measured.
+            # If the balance was measured, the stage of a layer was not known before the launch.
             check_layout(model, layout, plan.balance, batching_of(params, layout))
         plan = replace(plan, straight=_straight(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):

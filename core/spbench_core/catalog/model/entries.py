@@ -163,10 +163,10 @@ def checks_full_size(params: Params) -> bool:
 def _checks_operators(params: Params, layout: ModelLayout) -> bool:
     """Return whether operators are computed again.
 
-    In more than 16 bits, where something is learnt, all that multiply are: their gradients show
-    nowhere else at full size. To infer, only those of several ranks are. In 16 bits all are, but of
-    a network of the user's own those of several ranks alone: nobody knows what else rounds in it.
-    Layers that ``halo_D2`` fuses are not.
+    Training in more than 16 bits: all operators that multiply, as no other check at full size sees
+    their gradients. Inference: only those of several ranks. In 16 bits: all, but only those of
+    several ranks in a user's network, whose other operators may round differently. Layers that
+    ``halo_D2`` fuses are left out.
     """
     if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
         return False

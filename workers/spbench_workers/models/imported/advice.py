@@ -43,14 +43,14 @@ def where(node: fx.Node) -> str:
 
     Of a library's operator it is the line that calls it, with the path of its module.
     """
-    lines = [found for found in _LINE.finditer(node.stack_trace or "") if is_users(found["file"])]
+    lines = [match for match in _LINE.finditer(node.stack_trace or "") if is_users(match["file"])]
     what = str(node.target) if node.op != "call_function" else _function_name(node.target)
     if not lines:
         return what
-    places = [f"{short(found['file'])}:{found['line']}" for found in lines]
+    places = [f"{short(match['file'])}:{match['line']}" for match in lines]
     if not is_installed(lines[-1]["file"]):
         return f"{places[-1]}: {what}"
-    own = [at for found, at in zip(lines, places, strict=True) if not is_installed(found["file"])]
+    own = [at for match, at in zip(lines, places, strict=True) if not is_installed(match["file"])]
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
     return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
 
@@ -88,10 +88,10 @@ def tracing_error(
 
 
 def _asks_for_numbers(error: Exception) -> bool:
-    """Return whether an error comes from a symbol in the place of a number."""
-    told = str(error)
+    """Return whether an error says that a symbol was used like a number."""
+    text = str(error)
     return isinstance(error, fx.proxy.TraceError) or any(
-        word in told for word in ("Proxy", "Symbol", "symbolic")
+        word in text for word in ("Proxy", "Symbol", "symbolic")
     )
 
 
@@ -152,10 +152,10 @@ def size_error(
             f"network {network}: {place}{type(module).__name__} is of sequences or volumes, and "
             f"images have two sides and {image.channels} channels; take a network of 2-D images"
         )
-    found = _CHANNELS.search(cause)
-    if found is not None and int(found["given"]) == image.channels:
+    channels = _CHANNELS.search(cause)
+    if channels is not None and int(channels["given"]) == image.channels:
         return CannotRunError(
-            f"network {network}: {place}it takes {found['wanted']} channels, and images have "
+            f"network {network}: {place}it takes {channels['wanted']} channels, and images have "
             f"{image.channels}; let it take {image.channels}, by network_args"
         )
     here = f"it cannot take images of {image.height}x{image.width} ({cause})"
@@ -163,7 +163,7 @@ def size_error(
 
 
 def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
-    """Return what to do about a size of images that a network does not take.
+    """Return the remedy if a network does not take images of a size.
 
     Args:
         image: The shape of the image.

@@ -77,11 +77,11 @@ def _lost_hooks(module: nn.Module) -> Iterator[tuple[str, Any, str, str]]:
         move = "define forward in its class"
         yield "", vars(module)["forward"], "forward of its own", move
     for path, parameter in module.named_parameters():
-        for kind, found in (
+        for kind, hooks_of_kind in (
             ("hook on its gradient", parameter._backward_hooks),
             ("hook on its gradient", parameter._post_accumulate_grad_hooks),
         ):
-            yield from ((path, hook, kind, in_loss) for hook in (found or {}).values())
+            yield from ((path, hook, kind, in_loss) for hook in (hooks_of_kind or {}).values())
 
 
 def _is_within_torchs(module: nn.Module, path: str) -> bool:
@@ -168,7 +168,7 @@ def without_hooks(module: Any) -> Iterator[None]:
 
 
 def _place_of(function: Any) -> str:
-    """Return the line where a function is defined as ``file:line: ``; empty if that is unknown."""
+    """Return the line where a function is defined as ``file:line: ``; empty if it is unknown."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__wrapped__", function)

@@ -1,4 +1,4 @@
-"""What a layout of ranks asks of an imported network, checked before any rank computes."""
+"""Requirements of a layout of ranks on an imported network, checked before any rank computes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _layers(
     balance: Sequence[int] | None,
     chosen: Collection[Stage],
 ) -> Collection[int]:
-    """Return the layers of all stages of a kind, as far as they are known.
+    """Return the layers of all stages of a kind that are known.
 
     If the balance is not, they are those of all stages or of the first and the last one.
     """
@@ -100,8 +100,8 @@ def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> N
 
 
 def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
-    words = module.eps, module.momentum, module.affine, module.track_running_stats
-    return nn.BatchNorm2d(module.num_features, *words)
+    settings = module.eps, module.momentum, module.affine, module.track_running_stats
+    return nn.BatchNorm2d(module.num_features, *settings)
 
 
 def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
@@ -118,7 +118,7 @@ def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
 
 
 def _check_estimates(model: ImportedModel, what: str) -> None:
-    """Refuse spectral_norm where its calls are more, or others, than those of one process."""
+    """Refuse spectral_norm if ranks call it in another order than one process."""
     for node in _nodes(model, range(len(model.layers))):
         module = model.network.called(node)
         if module is not None and has_estimate(module):
@@ -155,12 +155,12 @@ def _mixed(model: ImportedModel, mixing: Mixing, *, among_ranks: bool) -> str:
 
 
 def _nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
-    found = []
+    nodes = []
     for index in sorted(layers):
         layer = model.layers[index]
         assert isinstance(layer, ImportedLayer), "there are no others"
-        found += [each.node for each in layer.piece.operators]
-    return found
+        nodes += [each.node for each in layer.piece.operators]
+    return nodes
 
 
 def check_usual(name: str, module: nn.Module) -> None:
@@ -172,7 +172,7 @@ def check_usual(name: str, module: nn.Module) -> None:
     usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
     if not usual or getattr(module, "momentum", None) is None:
         raise CannotRunError(
-            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
+            f"{name}: ranks that share images normalise together, which works for BatchNorm2d "
             "with weights, running statistics and a momentum; take local_DP (members) 1, and no "
             "sync_batchnorm"
         )

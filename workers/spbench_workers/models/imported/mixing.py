@@ -73,8 +73,8 @@ def mixing_operators(network: Traced, *, training: bool = True) -> list[Mixing]:
     nodes = dict(zip(small.graph.nodes, network.graph.nodes, strict=True))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
-        found = list(_Comparison(small, training=training).mixing())
-    return [Mixing(nodes[node], _normalises(node)) for node in dict.fromkeys(found)]
+        mixing = list(_Comparison(small, training=training).mixing())
+    return [Mixing(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
 
 
 def _normalises(node: fx.Node) -> bool:
@@ -139,16 +139,16 @@ class _Comparison:
             return _in_parts(images)
         if node in self._network.chance:
             return self._values[node.all_input_nodes[0]]
-        made: Values = []
+        values: Values = []
         exempt = _is_exempt(self._network, node)
         for index in range(1 if exempt else 1 + len(_PARTS)):
             try:
-                made.append(self._run(runner, node, index))
+                values.append(self._run(runner, node, index))
             except Exception as error:
                 if index == 0:
                     raise _UnknownError from error
                 raise
-        return _in_parts(made[0]) if exempt else made
+        return _in_parts(values[0]) if exempt else values
 
     def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
         def value_of(source: fx.Node) -> Any:
@@ -201,16 +201,16 @@ def _is_same(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
 
 def _perturbed(module: nn.Module) -> nn.Module:
     """Return a copy of a network with other weights, without the hooks that are in its graph."""
-    made = copy.deepcopy(module)
-    for part in made.modules():
+    perturbed = copy.deepcopy(module)
+    for part in perturbed.modules():
         if is_hooked(part):
             part._forward_hooks.clear()
             part._forward_pre_hooks.clear()
-    for parameter in made.parameters():
+    for parameter in perturbed.parameters():
         if parameter.is_floating_point():
             noise = torch.randn_like(parameter)
             parameter.copy_(parameter * (1 + 0.1 * noise) + 0.1 * torch.randn_like(parameter))
-    return made
+    return perturbed
 
 
 def _keeps_apart(network: Traced, node: fx.Node) -> bool:

@@ -192,7 +192,7 @@ def _check(network: Traced) -> None:
 def state_of(whole: nn.Module) -> dict[str, torch.Tensor]:
     """Return the ``state_dict`` of the user's module in what `ImportedModel.whole` returned.
 
-    Another model has none of its own.
+    The result is empty for other models.
     """
     return whole.module.state_dict() if isinstance(whole, _Whole) else {}
 

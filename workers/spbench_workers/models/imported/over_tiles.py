@@ -305,7 +305,7 @@ class _Building:
         if module is not None:
             made.load_state_dict(module.state_dict())
             for name, parameter in module.named_parameters():
-                # The same one that other operators of this piece have, where it is tied.
+                # If it is tied, other operators of this piece have the same one.
                 made.register_parameter(name, parameter)
         return made
 
@@ -340,7 +340,7 @@ class _Building:
 
 
 def _remedy_of_tiles(network: Traced, node: fx.Node, grid: Grid) -> str:
-    """Return what to do about a map of too few pixels: no image makes some maps larger."""
+    """Return the remedy for a map of too few pixels: no image makes some maps larger."""
     usual = "; take a larger image_size, fewer tiles"
     channels, height, width = network.image.shape
     image = Map(channels, 2 * height, 2 * width)

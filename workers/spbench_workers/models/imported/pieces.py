@@ -121,19 +121,19 @@ class ImportedPiece:
 
 
 def copied(network: Traced, path: str, memo: dict[int, Any]) -> Any:
-    """Return a copy of a network's module or tensor; what it gets it does not write into.
+    """Return a copy of a network's module or tensor, which does not write into its input.
 
     Args:
         network: The network.
         path: The path of the module or tensor.
         memo: The copies of the same piece so far: a parameter of two modules stays one parameter.
     """
-    found = attribute(network.module, path)
-    with without_hooks(found):
-        made = copy.deepcopy(found, memo)
-    if getattr(made, "inplace", False):
-        made.inplace = False  # what a layer gets belongs to the layer before
-    return made
+    original = attribute(network.module, path)
+    with without_hooks(original):
+        duplicate = copy.deepcopy(original, memo)
+    if getattr(duplicate, "inplace", False):
+        duplicate.inplace = False  # what a layer gets belongs to the layer before
+    return duplicate
 
 
 def drop_of(

@@ -1,4 +1,4 @@
-"""The modules of an imported network that compute what torch's own do, once a pass."""
+"""The modules of an imported network that compute the same as torch's, once per pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TORCHS = frozenset(
 
 
 def comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
-    """Return the convolutions of a stage that are compared at full size, where any are.
+    """Return the convolutions of a stage that are compared at full size.
 
     Of a network of the user's own these are torch's and their counterparts over tiles, used once.
     """
@@ -39,7 +39,7 @@ def comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
 
 
 def is_torchs(module: nn.Module) -> bool:
-    """Return whether a module of the user's computes what torch's reference does, and no more."""
+    """Return whether a user's module computes exactly the same as torch's module."""
     if type(module) not in _TORCHS or module._forward_hooks or module._forward_pre_hooks:
         return False
     if module._backward_hooks or module._backward_pre_hooks:

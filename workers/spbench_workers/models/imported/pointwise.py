@@ -41,7 +41,7 @@ _METHODS = frozenset(
 _SOFTMAX = functional.softmax, functional.log_softmax, torch.softmax, torch.log_softmax
 _OVER_CHANNELS = torch.mean, torch.sum, torch.amax, torch.amin, torch.cumsum, torch.std
 _KEEPDIM_PLACE = {torch.std: 3, "std": 3}
-"""The position of ``keepdim`` where another argument is before it; else 2."""
+"""The position of ``keepdim`` if it is not 2."""
 _ALONG_LAST = functional.layer_norm, functional.linear
 _CUTS = torch.chunk, torch.split, "chunk", "split"
 

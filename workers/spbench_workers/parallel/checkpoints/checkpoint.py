@@ -183,17 +183,17 @@ def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _gathered(engine: Engine) -> Tensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
-    found: Tensors = {}
+    gathered: Tensors = {}
     for stage, holder in _holders(engine):
         if holder == engine.world.rank:
             held = _held(engine, stage)
             if holder == 0:
-                found |= held
+                gathered |= held
             else:
                 _send(engine.world, held)
         elif engine.world.rank == 0:
-            found |= dict(_received(engine.world, holder))
-    return found
+            gathered |= dict(_received(engine.world, holder))
+    return gathered
 
 
 def _holders(engine: Engine) -> list[tuple[int, int]]:
@@ -206,13 +206,13 @@ def _holders(engine: Engine) -> list[tuple[int, int]]:
 def _held(engine: Engine, stage: int) -> Tensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
     module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
-    found = {(name, ""): tensor for name, tensor in module.state_dict().items()}
+    held = {(name, ""): tensor for name, tensor in module.state_dict().items()}
     if trainer is not None:
         for name, parameter in module.named_parameters():
-            found |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
+            held |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
     return {
         key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())
-        for key, one in found.items()
+        for key, one in held.items()
     }
 
 

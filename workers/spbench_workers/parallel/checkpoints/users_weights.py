@@ -35,8 +35,8 @@ def check(path: Path, world: MPI.Intracomm) -> None:
 def save(path: Path, engine: Engine) -> None:
     """Write the ``state_dict`` of the user's module, with the weights of all stages.
 
-    All ranks must call it, between steps. A tensor of several names is written under each. What no
-    layer has, such as an auxiliary head that is not in use, is as it was loaded.
+    All ranks must call it, between steps. A tensor of several names is written under each. An
+    entry of no layer, such as an unused auxiliary head, keeps its loaded value.
 
     Raises:
         CannotRunError: The file cannot be written; on all ranks.

@@ -132,8 +132,8 @@ class StepCheck:
         training: None for inference.
         errors: Take in the errors.
         names: The checks to make.
-        every: Whether all operators of one rank are checked too; None: in 16 bits. Else those that
-            multiply are, where something is learnt.
+        every: Whether all operators of one rank are checked too; None: only in 16 bits. Otherwise
+            only those that multiply are, and only in training.
     """
 
     def __init__(
@@ -208,10 +208,10 @@ class StepCheck:
         return OperatorHooks(module, check, advance, learns=learns, later_weights=later, most=most)
 
     def _most(self, check: OperatorCheck) -> int | None:
-        """Return of how many micro-batches an operator is checked; None: all.
+        """Return the number of micro-batches for which an operator is checked; None: all.
 
-        What one rank computes by itself is the same for each, and takes several times as long as
-        the step, so in more than 16 bits the first micro-batch stands for all.
+        Operators of one rank compute the same for each, and their check takes several times as long
+        as the step. In more than 16 bits only the first micro-batch is checked.
         """
         return 1 if isinstance(check, PlainCheck) and not self._every else None
 

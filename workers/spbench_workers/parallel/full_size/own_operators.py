@@ -18,7 +18,7 @@ _MULTIPLYING = (nn.Conv2d, nn.Linear)
 def own_operators(
     plan: ModelPlan, stage: nn.Module, *, every: bool
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the operators of a stage that one rank computes by itself, by name.
+    """Yield the operators of a stage that one rank computes alone, with their names.
 
     Args:
         plan: The model.

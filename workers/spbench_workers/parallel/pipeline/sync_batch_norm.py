@@ -143,7 +143,7 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     made = SyncBatchNorm2d(module.num_features, comm=comm)
     made.eps, made.momentum = module.eps, module.momentum
     made.load_state_dict(module.state_dict())
-    # The same parameters, where other operators of the stage have them too.
+    # Other operators of the stage may have the same parameters.
     made.weight, made.bias = module.weight, module.bias
     return made
 

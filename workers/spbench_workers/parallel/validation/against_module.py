@@ -193,7 +193,7 @@ def _trains(plan: ModelPlan, model: ImportedModel) -> bool:
     try:
         with torch.no_grad():
             model.whole(plan.device)(images.to(plan.device))
-    except Exception:  # whatever its operators say of too few pixels
+    except Exception:  # operators reject too few pixels in many ways
         return False
     _free_memory()
     return True
@@ -311,16 +311,18 @@ def _distances(
     largest = {"loss": max(map(abs, expected.losses)) or 1.0, "parameters": 0.0, "buffers": 0.0}
     for name, change in expected.changes.items():
         largest[kinds[name]] = max(largest[kinds[name]], _largest(change))
-    found = {kind: [(0.0, kind)] for kind in TOLERANCES}
-    for step, (loss, wanted) in enumerate(zip(losses, expected.losses, strict=True)):
-        found["loss"].append((abs(loss - wanted) / largest["loss"], f"the loss of step {step}"))
+    distances = {kind: [(0.0, kind)] for kind in TOLERANCES}
+    for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
+        distances["loss"].append(
+            (abs(loss - expected_loss) / largest["loss"], f"the loss of step {step}")
+        )
     missing = dict(expected.changes)
     for name, tensor in entries:
-        kind, wanted_change = kinds[name], missing.pop(name)
-        error = _largest(_change(initial[name], tensor) - wanted_change)
-        found[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
-    found["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)
-    return {kind: max(each, key=_sortable) for kind, each in found.items()}
+        kind, expected_change = kinds[name], missing.pop(name)
+        error = _largest(_change(initial[name], tensor) - expected_change)
+        distances[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
+    distances["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)
+    return {kind: max(each, key=_sortable) for kind, each in distances.items()}
 
 
 def _kind_of(tensor: torch.Tensor) -> str:

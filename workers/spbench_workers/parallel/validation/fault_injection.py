@@ -28,7 +28,7 @@ def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
     """Plant the fault that ``--inject`` asks for in the last rank's stages.
 
     The fault ``tile-batchnorm`` is in the plan: all ranks show it together. All ranks show
-    ``stale-state``, too, as any of them may be the one that gives a stage's weights to rank 0.
+    ``stale-state``, too: any of them may send a stage's weights to rank 0.
     ``prefix`` is that of the names of faults at full size.
 
     Raises:
@@ -57,7 +57,7 @@ def remove() -> None:
 
 
 def _keep_initial_weight(stage: nn.Module) -> None:
-    """Give files the largest parameter of a stage as it is now, whatever training makes of it."""
+    """Give files the present values of a stage's largest parameter, also after training."""
     name, parameter = max(stage.named_parameters(), key=lambda pair: pair[1].numel())
     initial, state_dict = parameter.detach().clone(), stage.state_dict
 

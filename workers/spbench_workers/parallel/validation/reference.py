@@ -2,7 +2,7 @@
 
 It takes the same micro-batches in the same order as the model over many ranks, with gradients
 weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
-images of their own: each has its own running statistics here, and all share the weights, which
+different images: each has separate running statistics here, and all share the weights, which
 change by the mean of the gradients. Where batch normalisation goes over all replicas, a micro-batch
 holds the images of all of them.
 """
@@ -112,31 +112,31 @@ class OneProcess:
 
     def results(self) -> Results:
         """Train and infer; return the results."""
-        found = Results()
+        results = Results()
         if self._training is not None:
-            self._learn(found, self._training)
-            self._keep_state(found)
+            self._learn(results, self._training)
+            self._keep_state(results)
         if "output" in self._kinds:
-            self._infer(found)
-        return found
+            self._infer(results)
+        return results
 
-    def _learn(self, found: Results, training: TrainingConfig) -> None:
+    def _learn(self, results: Results, training: TrainingConfig) -> None:
         parameters = list(self._copies[0].parameters())
         optimizer = _optimizer(training, parameters)
         for step in range(self._steps):
             self._source.turn_to(step)
             losses = [
-                self._loss(replica, shares, found, first=step == 0)
+                self._loss(replica, shares, results, first=step == 0)
                 for replica, shares in zip(self._copies, self._shares, strict=True)
             ]
-            found.loss[(step,)] = torch.tensor(
+            results.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64
             )
             for parameter in parameters:
                 _gradient(parameter).div_(len(self._replicas))
             if step == 0 and "grad" in self._kinds:
                 named = self._copies[0].named_parameters()
-                found.grad = {(name,): _gradient(one).clone() for name, one in named}
+                results.grad = {(name,): _gradient(one).clone() for name, one in named}
             if step == 0 and self._small_steps:
                 self.learning_rate = small_rate(parameters, map(_gradient, parameters))
                 optimizer.param_groups[0]["lr"] = self.learning_rate
@@ -144,20 +144,20 @@ class OneProcess:
             optimizer.zero_grad()
             optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
 
-    def _keep_state(self, found: Results) -> None:
+    def _keep_state(self, results: Results) -> None:
         """Keep weights and running statistics after the last step."""
         if "weights" in self._kinds:
             named = self._copies[0].named_parameters()
-            found.weights = {(name,): parameter.detach() for name, parameter in named}
+            results.weights = {(name,): parameter.detach() for name, parameter in named}
         if "running_stats" in self._kinds:
             for replica in self._replicas:
                 buffers = self._copies[replica % len(self._copies)].named_buffers()
-                found.running_stats |= {(replica, name): value for name, value in buffers}
+                results.running_stats |= {(replica, name): value for name, value in buffers}
         if "state" in self._kinds:
-            found.state = {(name,): value for name, value in state_of(self._copies[0]).items()}
+            results.state = {(name,): value for name, value in state_of(self._copies[0]).items()}
 
     def _loss(
-        self, replica: nn.Module, shares: Sequence[int], found: Results, *, first: bool
+        self, replica: nn.Module, shares: Sequence[int], results: Results, *, first: bool
     ) -> float:
         """Add the gradients of the summed losses of some replicas; return that sum."""
         keeps = first and "input_grad" in self._kinds
@@ -176,15 +176,15 @@ class OneProcess:
             if keeps:
                 for number, image in zip(shares, images, strict=True):
                     assert image.grad is not None, "the loss depends on it"
-                    found.input_grad[number, index] = image.grad
+                    results.input_grad[number, index] = image.grad
         return total
 
-    def _infer(self, found: Results) -> None:
+    def _infer(self, results: Results) -> None:
         for replica in self._replicas:
             model = self._copies[replica % len(self._copies)].eval()
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
-                    found.output[replica, index] = model(self._images(replica, batch))
+                    results.output[replica, index] = model(self._images(replica, batch))
                     self._advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Copies of a network that leave the user's module as it is."""
+"""Copies of a network, which leave the user's module unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spbench_workers.models.imported.loading import in_words
 
 
 def copy_structure(name: str, module: nn.Module) -> nn.Module:
-    """Return a copy that shares the parameters and has buffers of its own.
+    """Return a copy that shares the parameters and copies the buffers.
 
     Raises:
         CannotRunError: The module cannot be copied.
@@ -28,16 +28,16 @@ def copy_structure(name: str, module: nn.Module) -> nn.Module:
 
 def copy_without_memory(name: str, module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """Return a copy that has shapes only: its tensors have no memory."""
-    made = _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
-    for child in made.modules():
+    copied = _copy(name, module, lambda tensor: mode.from_tensor(tensor, static_shapes=True))
+    for child in copied.modules():
         if isinstance(child, _NormBase) and child.momentum is None:
             child.momentum = 0.1  # else it reads its counter, which has no value here
-    return made
+    return copied
 
 
 @contextmanager
 def quiet_fake_tensors() -> Iterator[None]:
-    """Let tensors without memory print no traceback where an operator does not take them."""
+    """Keep tensors without memory from printing a traceback if an operator rejects them."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     disabled = logger.disabled
     logger.disabled = True
@@ -67,7 +67,7 @@ def _copy(
         memo[id(buffer)] = map_tensor(buffer).detach().clone()
     for child in module.modules():
         if is_compiled(child) and child is not module:
-            memo[id(child)] = child  # it is refused where it is called
+            memo[id(child)] = child  # it is refused when it is called
         for value in vars(child).values():
             # A tensor that was computed, such as the weight of weight_norm, has no deep copy.
             if isinstance(value, torch.Tensor) and id(value) not in memo:

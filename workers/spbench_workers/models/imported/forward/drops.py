@@ -1,4 +1,4 @@
-"""Rules of dropout modules and functions, proven by what they do and not by their names.
+"""Rules of dropout modules and functions, proven by their results and not by their names.
 
 torch's own dropouts are known by their types. Anything else is called on a small tensor, with the
 random numbers of `DrawnByPosition`: its result must be what a rank's operator of chance computes.
@@ -28,7 +28,7 @@ class DropRule:
     """What a module drops in training.
 
     Attributes:
-        unit: Single values, channels or images, as in `Chance`.
+        unit: Single values, channels or images; see `Chance`.
         share: The share that it drops; 0 if it returns its input.
     """
 

@@ -52,7 +52,7 @@ def graph_of(
     """Return a network's graph, alike in training and evaluation, without in-place steps.
 
     With it come a copy of the module, which shares its parameters and has the graph's constants,
-    and the operators that draw random numbers. The module itself stays as it is.
+    and the operators that draw random numbers. The module itself does not change.
     """
     _check_root(name, module)
     modes = {child: child.training for child in module.modules() if is_compiled(child)}
@@ -290,10 +290,10 @@ def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
 def _take_one_output(name: str, graph: fx.Graph) -> None:
     """Make a network's output one tensor: of several under names that named ``out``."""
     (end,) = (node for node in graph.nodes if node.op == "output")
-    given = end.args[0]
-    if isinstance(given, dict) and isinstance(given.get(_DICT_KEY), fx.Node):
-        end.args = (given[_DICT_KEY],)
-    elif not isinstance(given, fx.Node):
+    output = end.args[0]
+    if isinstance(output, dict) and isinstance(output.get(_DICT_KEY), fx.Node):
+        end.args = (output[_DICT_KEY],)
+    elif not isinstance(output, fx.Node):
         raise CannotRunError(
             f"network {name}: it gives several outputs; let it give one, or a dict with "
             f"{_DICT_KEY!r}, and leave out auxiliary ones by network_args"
@@ -332,23 +332,26 @@ def chance_of(
 
 
 def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
-    """Return the unit and the share that a node drops, where they are known."""
+    """Return the unit and the share that a node drops; None if they are not known."""
     if node.op == "call_module":
         rule = drop_rule(module.get_submodule(str(node.target)))
         return (rule.unit, rule.share) if rule is not None else (None, None)
     if node.op != "call_function":
         return None, None
-    words: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
-    words |= node.kwargs
+    arguments: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
+    arguments |= node.kwargs
     if node.target in _UNITS:
-        share, training = words.get("p", 0.5), words.get("training", words.get("train", True))
+        share, training = (
+            arguments.get("p", 0.5),
+            arguments.get("training", arguments.get("train", True)),
+        )
         known = isinstance(share, float | int) and _is_mode(training)
         return _UNITS[node.target], float(share) if known else None
     return _drop_of_function(node)
 
 
 def _drop_of_function(node: fx.Node) -> tuple[str | None, float | None]:
-    """Return what a user's own function drops, by what it does in training."""
+    """Return the unit and the share that a user's function drops, found by calling it."""
 
     def call(values: torch.Tensor) -> Any:
         def chosen(one: fx.Node) -> Any:

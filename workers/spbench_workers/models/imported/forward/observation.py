@@ -1,4 +1,4 @@
-"""A run of a graph without memory, which shows what each operator does.
+"""A run of a graph without memory, which shows the effects of each operator.
 
 It shows which operators write into their inputs, which draw random numbers, which tensors share
 memory, and which parameters get gradients.
@@ -58,7 +58,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Observing(fx.Interpreter):
-    """A run that notes what each operator does."""
+    """A run that records the effects of each operator."""
 
     def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
         super().__init__(module, garbage_collect_values=False, graph=graph)
@@ -67,7 +67,7 @@ class _Observing(fx.Interpreter):
         self._mode = mode
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run an operator, and note what it does."""
+        """Run an operator, and record its effects."""
         self.at = n
         versions = {
             node: [tensor._version for tensor in tensors_in(self.found.values.get(node))]

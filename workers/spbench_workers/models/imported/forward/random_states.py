@@ -46,5 +46,5 @@ class RandomStates:
 
 
 def bytes_of(value: Any) -> Any:
-    """Return an array's bytes, and anything else as it is: arrays compare element by element."""
+    """Return an array's bytes, and any other value unchanged: arrays compare element by element."""
     return value.tobytes() if hasattr(value, "tobytes") else value

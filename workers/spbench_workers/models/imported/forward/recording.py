@@ -1,8 +1,8 @@
 """Recording of a forward pass as a graph, by torch.fx.
 
-What a graph cannot hold is refused at the user's line. Types of symbols are those of the values
-that they represent. Random numbers must not be drawn while symbols are recorded: they would be
-constants.
+A construct that a graph cannot hold is refused with the user's line. Types of symbols are those of
+the values that they represent. Random numbers must not be drawn while symbols are recorded: they
+would be constants.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from spbench_workers.models.imported.hooks import has_own_forward
 from spbench_workers.models.imported.loading import current_line, is_users, short
 
 NO_GRADIENTS = "spbench_no_gradients"
-"""Of a node's ``meta``: it was recorded where gradients are off."""
+"""Of a node's ``meta``: it was recorded under torch.no_grad."""
 NUMBER = "spbench_number"
 """Of a node's ``meta``: the forward pass has read the buffer as a number."""
 _ASKING = tuple(
@@ -115,7 +115,7 @@ for _function in IN_PLACE:
 
 
 class _SymbolAttribute(Symbol, Attribute):
-    """An attribute of a symbol; its node is there from when it is read."""
+    """An attribute of a symbol, which has a node from the first read on."""
 
 
 class GraphRecorder(SizedTracer):
@@ -140,7 +140,7 @@ class GraphRecorder(SizedTracer):
         self._autocast = _autocast_state()
 
     def record(self, module: nn.Module) -> fx.Graph:
-        """Return the graph of a module, in training or evaluation as it is.
+        """Return the graph of a module, in its present mode.
 
         Raises:
             CannotRunError: The forward pass does something that a graph cannot hold.
@@ -166,7 +166,7 @@ class GraphRecorder(SizedTracer):
         return graph
 
     def refuse(self, reason: str) -> NoReturn:
-        """Refuse the network for what the user's code does now."""
+        """Refuse the network because of the user's line that runs now."""
         line = current_line()
         self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
         raise self.refusal
@@ -212,7 +212,7 @@ class GraphRecorder(SizedTracer):
         return target(*args, **kwargs)
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        """Return the truth of a symbol of buffers and constants only."""
+        """Return the truth value of a symbol of buffers and constants only."""
         return bool(self.number_of(obj))
 
     def iter(self, obj: fx.Proxy) -> Iterator[fx.Proxy]:
@@ -244,11 +244,11 @@ class GraphRecorder(SizedTracer):
         type_expr: Any = None,
         proxy_factory_fn: Any = None,
     ) -> Any:
-        """Record an operator; without gradients where they are off."""
-        words = name, type_expr, proxy_factory_fn
-        made = super().create_proxy(kind, target, args, kwargs, *words)
+        """Record an operator, detached under torch.no_grad."""
+        options = name, type_expr, proxy_factory_fn
+        proxy = super().create_proxy(kind, target, args, kwargs, *options)
         if self.measures or not kind.startswith("call"):
-            return made
+            return proxy
         if torch.is_inference_mode_enabled():
             self.refuse("torch.inference_mode is on within the forward pass; take torch.no_grad")
         if _autocast_state() != self._autocast:
@@ -257,26 +257,26 @@ class GraphRecorder(SizedTracer):
                 "number format by precision"
             )
         if torch.is_grad_enabled():
-            return made
-        made.node.meta[NO_GRADIENTS] = True
-        return self._detached(made)
+            return proxy
+        proxy.node.meta[NO_GRADIENTS] = True
+        return self._detached(proxy)
 
-    def _detached(self, made: Any) -> Any:
-        """Return what an operator makes where gradients are off."""
-        value = self.value_of(made.node)
+    def _detached(self, proxy: Any) -> Any:
+        """Return the detached output of an operator."""
+        value = self.value_of(proxy.node)
         if isinstance(value, torch.Tensor):
-            if made.node.target == "detach" or writes_by_name(made.node):
-                return made
+            if proxy.node.target == "detach" or writes_by_name(proxy.node):
+                return proxy
             with torch.enable_grad():
-                detached = made.detach()
+                detached = proxy.detach()
             detached.node.meta[NO_GRADIENTS] = True
             return detached
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             if any(isinstance(one, torch.Tensor) for one in value):
-                return type(value)(made[index] for index in range(len(value)))
-            return made
+                return type(value)(proxy[index] for index in range(len(value)))
+            return proxy
         if value is None or isinstance(value, int | float | str | torch.dtype | torch.device):
-            return made
+            return proxy
         return self.refuse(
             "an operator under torch.no_grad returns something else than tensors; call detach on "
             "the tensors instead"
@@ -328,7 +328,7 @@ class GraphRecorder(SizedTracer):
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        """Let torch ask this recorder where it would lose something without a message."""
+        """Patch the functions of torch whose effects a graph would lose silently."""
         apply: Any = vars(Function)["apply"].__func__
         is_grad_enabled = torch.is_grad_enabled
         set_attribute, training = nn.Module.__setattr__, self._training

@@ -1,7 +1,7 @@
 """A tracer that knows the sizes of tensors, and traces hooks like the calls that they are.
 
-Sizes are those of whole images, as they are where `tracing` puts numbers in the place of what asks
-for them. The number of images stays a symbol.
+Sizes are those of whole images: `tracing` replaces operators that ask for sizes by numbers. The
+number of images remains a symbol.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SizedTracer(fx.Tracer):
         return result
 
     def is_same(self, one: fx.Node, other: fx.Node) -> bool:
-        """Return whether two numbers are the same, whatever the number of images."""
+        """Return whether two numbers are equal for any number of images."""
         self._measure()
         return all(isinstance(run[one], int) and run[one] == run[other] for run in self._runs)
 
@@ -144,7 +144,7 @@ class SizedTracer(fx.Tracer):
         return tuple(int(size) if size == other else None for size, other in pairs)
 
     def _measure(self) -> None:
-        """Run what was traced since the last time, without memory."""
+        """Run the nodes that were traced since the last time, without memory."""
         node = next(iter(self.graph.nodes)) if self._last is None else self._last.next
         self.measures = True
         try:
@@ -204,11 +204,11 @@ def _call_evaluated(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 
 def attribute(module: nn.Module, path: str) -> Any:
-    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
-    found: Any = module
+    """Return the attribute at a path of a module: a parameter, a buffer, a module, a constant."""
+    value: Any = module
     for word in path.split("."):
-        found = getattr(found, word)
-    return found
+        value = getattr(value, word)
+    return value
 
 
 def defaults_of(module: nn.Module) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def defaults_of(module: nn.Module) -> dict[str, Any]:
 
 
 def erase_defaults(graph: fx.Graph) -> None:
-    """Erase the placeholders of arguments with a default, and what compares them with it."""
+    """Erase the placeholders of arguments with a default, and their comparisons with it."""
     _, *others = [node for node in graph.nodes if node.op == "placeholder"] or [None]
     for node in others:
         checks = [node]

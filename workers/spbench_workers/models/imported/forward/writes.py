@@ -55,7 +55,7 @@ def take_counters(
     Raises:
         CannotRunError: A buffer or a parameter is changed in another way.
     """
-    found: dict[tuple[str, float], fx.Node] = {}
+    counting: dict[tuple[str, float], fx.Node] = {}
     buffers = dict(module.named_buffers(remove_duplicate=False))
     for node in list(graph.nodes):
         source = _changed_attribute(node)
@@ -83,8 +83,8 @@ def take_counters(
                 f"network {name}: {where(node)} changes {path} in the forward pass, which ranks "
                 "cannot have alike; leave it out, or change it in the training script"
             )
-        found[path, number * _COUNTING[node.target]] = node
-    return found
+        counting[path, number * _COUNTING[node.target]] = node
+    return counting
 
 
 def _is_dead(node: fx.Node) -> bool:
@@ -204,7 +204,7 @@ def _aliases(
     nodes = list(graph.nodes)
     at = nodes.index(node)
     later = set(nodes[at + 1 :])
-    found = []
+    aliases = []
     for other in nodes[:at]:
         readers = [user for user in other.users if user in later]
         if not writes_shape(node):
@@ -219,8 +219,8 @@ def _aliases(
                 f"network {name}: {where(node)} writes into memory that {where(other)} shares, and "
                 "that is read later; make a new tensor"
             )
-        found.append(other)
-    return found
+        aliases.append(other)
+    return aliases
 
 
 def _reads_size(node: fx.Node, observations: Sequence[Observation]) -> bool:
@@ -280,7 +280,7 @@ def check_gradients(
 ) -> None:
     """Refuse a graph that ends gradients, and uses a parameter that gets none.
 
-    Plain torch would leave such a parameter as it is, and weight decay would change it here.
+    Plain torch would not change such a parameter; here weight decay would.
 
     Raises:
         CannotRunError: There is such a parameter.
