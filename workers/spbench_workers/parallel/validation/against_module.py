@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,6 +37,7 @@ from spbench_workers.parallel.synthetic import synthetic_images
 from spbench_workers.parallel.validation.reference import NOISE, OneProcess, Results
 
 STEPS = 2
+QUIET_SECONDS = 2.0
 LEAST_SIDE = 8
 """The least height and width of images that are tried."""
 SLACK = 100.0
@@ -80,7 +83,7 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
             copied; on all ranks.
     """
     _check_copies(plan)
-    with _kept_random_state(plan.device):
+    with announced(comm, plan.model.name), _kept_random_state(plan.device):
         exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
         expected, rate = _on_rank_0(comm, lambda: _reference(exact)) or (None, 0.0)
         _free_memory()
@@ -347,6 +350,20 @@ def _free_memory() -> None:
     give_back()
     gc.collect()
     trim_heap()
+
+
+@contextmanager
+def announced(comm: MPI.Intracomm, network: str) -> Iterator[None]:
+    """Print on rank 0 that a network is compared, if that takes longer than `QUIET_SECONDS`."""
+    line = f"spbench: comparing two training steps of {network} with one process (verify)"
+    timer = threading.Timer(QUIET_SECONDS, print, [line], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    if comm.rank == 0:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager
