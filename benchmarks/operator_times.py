@@ -13,12 +13,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from shutil import which
 from statistics import mean
 from typing import Any
 
 from benchmarks.goals import argument_parser
+from benchmarks.mpi_ranks import ENVIRONMENT, find_mpiexec
 
 from spbench.cli.tables import aligned
 
@@ -43,10 +42,8 @@ def main() -> int:
     parser.add_argument("--memory-format", default="contiguous", help="or channels_last")
     parser.add_argument("--layouts", default=",".join(LAYOUTS), help="some of them, with commas")
     words = parser.parse_args()
-    beside = str(Path(sys.executable).parent)
-    mpiexec = which("mpiexec", path=beside) or which("mpiexec")
+    mpiexec = find_mpiexec()
     if mpiexec is None:
-        print("mpiexec is not installed; install openmpi", file=sys.stderr)
         return 3
     given = {"depth": words.depth, "image_size": words.image_size, "batch_size": words.batch}
     given |= {"precision": words.precision, "memory_format": words.memory_format}
@@ -67,12 +64,11 @@ def main() -> int:
 def _run(mpiexec: str, ranks: int, steps: int, params: dict[str, Any]) -> list[dict[str, float]]:
     """Return the seconds of each rank, by kind."""
     bind = ["--bind-to", "core"] if ranks <= (os.cpu_count() or 1) else ["--oversubscribe"]
-    env = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "^ucx"}
-    env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     program = [sys.executable, "-m", "mpi4py", "-m", "benchmarks.operator_times_ranks", str(steps)]
     argv = [mpiexec, *bind, "-n", str(ranks), *program]
     argv += [f"{name}={value}" for name, value in params.items()]
-    done = subprocess.run(argv, env=os.environ | env, capture_output=True, text=True, check=False)
+    env = os.environ | ENVIRONMENT
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"operator_times: {' '.join(argv)}: exit {done.returncode}\n{done.stderr}")
     rows: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])

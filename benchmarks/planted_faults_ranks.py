@@ -3,21 +3,21 @@ r"""The ranks of `benchmarks.planted_faults`: one combination after another.
     mpiexec -n 5 python -m mpi4py -m benchmarks.planted_faults_ranks \
         LOG MODELS LAYOUTS FORMATS SECONDS
 
-Rank 0 adds a line to LOG for each combination of model, layout, format and fault.
+Rank 0 prints and adds to LOG the outcome of each combination of model, layout, format and fault.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.planted_faults import NONE, Combination, combinations, params_of
+from benchmarks.trial_log import TrialLog
 from mpi4py import MPI
 
 from spbench_core.catalog import BENCHMARKS
@@ -30,45 +30,11 @@ from spbench_workers.parallel import benchmark
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.validation import fault_injection
 
-RANKS = 5
-NONE = "none"
-_SHORT = {"warmup": 0, "iterations": 1, "num_classes": 5, "batch_size": 4, "baseline": False}
-MODELS: Mapping[str, dict[str, Any]] = {
-    "resnet": {"version": 1, "depth": 8, "image_size": 32, **_SHORT},
-    "amoebanet": {"num_layers": 3, "num_filters": 16, "image_size": 64, **_SHORT},
-    "network": {
-        "network": "spbench_workers.models.imported.example:UNet",
-        "network_args": {"width": 8},
-        "image_size": 32,
-        **{key: value for key, value in _SHORT.items() if key != "num_classes"},
-    },
-}
-LAYOUTS: Mapping[str, dict[str, Any]] = {
-    "sequential": {"scheme": "sequential", "parts": 2},
-    "lp": {"scheme": "lp", "parts": 2},
-    "lp-gpipe": {"scheme": "lp", "parts": 2, "schedule": "gpipe"},
-    "lp-zb-h1": {"scheme": "lp", "parts": 2, "schedule": "zb-h1"},
-    "lp-interleaved": {"scheme": "lp", "parts": 2, "schedule": "interleaved", "split_size": 4},
-    "lp-local-dp": {"scheme": "lp", "local_DP": 2},
-    "lp-replicas": {"scheme": "lp", "replicas": 2},
-    "lp-sync-batchnorm": {"scheme": "lp", "replicas": 2, "sync_batchnorm": "replicas"},
-    "lp-recompute": {"scheme": "lp", "recompute": "stage"},
-    "gems": {"scheme": "gems", "parts": 2},
-    "gems-one-way": {"scheme": "gems", "enable_master_comm_opt": True},
-    "sp": {"scheme": "sp", "split_size": 1, "grid": "1x2"},
-    "sp-lp": {"scheme": "sp", "grid": "1x2"},
-    "sp-d2": {"scheme": "sp", "grid": "1x2", "halo_D2": True},
-    "gems-sp": {"scheme": "gems_sp", "split_size": 3, "grid": "1x2"},
-    "lp-inference": {"scheme": "lp", "enable_evaluation": True},
-    "sp-inference": {"scheme": "sp", "split_size": 1, "grid": "1x2", "enable_evaluation": True},
-}
-FORMATS = ("fp32", "bf16", "fp16", "fp64")
-Combination = tuple[str, str, str, str]
 Row = dict[str, Any]
 
 
 class _Channel(Channel):
-    """Keeps the checks of a case."""
+    """Keeps the names of the checks that failed."""
 
     rank = None
 
@@ -89,7 +55,7 @@ class _Channel(Channel):
 
 
 class _Planting:
-    """Plants faults, and takes a refusal for a fault that is not there."""
+    """Plants faults, and keeps the reason if a layout has nothing that the fault could change."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
@@ -102,28 +68,6 @@ class _Planting:
 
 
 _PLANT = fault_injection.plant
-
-
-def params_of(model: str, layout: str, precision: str) -> dict[str, Any] | None:
-    """Return the complete parameters of a case; None if the catalog refuses them."""
-    given = MODELS[model] | LAYOUTS[layout] | {"precision": precision}
-    if given["scheme"] != "sequential":
-        given["balance"] = "estimated"
-    try:
-        return BENCHMARKS[f"model.{model}"].complete(given)
-    except ExceptionGroup:
-        return None
-
-
-def combinations(models: str, layouts: str, formats: str) -> Iterator[Combination]:
-    """Yield the combinations that the catalog allows, first without a fault."""
-    for precision in formats.split(","):
-        for model in models.split(","):
-            for layout in layouts.split(","):
-                params = params_of(model, layout, precision)
-                faults = BENCHMARKS[f"model.{model}"].faults_of(params) if params else ()
-                for fault in (NONE, *faults) if params else ():
-                    yield model, layout, precision, fault
 
 
 def outcome(world: World, combination: Combination) -> Row:
@@ -151,9 +95,9 @@ def outcome(world: World, combination: Combination) -> Row:
             benchmark.run(context)
         except CannotRunError as error:
             refusal = str(error)
-    found = world.comm.allgather((channel.failed, refusal or planting.refusal))
-    failed = sorted({name for failed, _ in found for name in failed})
-    refusals = [why for _, why in found if why is not None]
+    answers = world.comm.allgather((channel.failed, refusal or planting.refusal))
+    failed = sorted({name for failed, _ in answers for name in failed})
+    refusals = [why for _, why in answers if why is not None]
     row: Row = {"combination": combination, "failed": failed}
     if fault == NONE:
         return row | {"outcome": "FALSE ALARM" if failed else "passed", "reason": str(failed)}
@@ -168,10 +112,11 @@ def outcome(world: World, combination: Combination) -> Row:
 
 def main() -> None:
     """Run the combinations that the log has not."""
-    log, models, layouts, formats, seconds = sys.argv[1:]
+    path, models, layouts, formats, seconds = sys.argv[1:]
     world, begun = open_world(), monotonic()
-    lines = Path(log).read_text().splitlines() if Path(log).exists() else []
-    done = world.comm.bcast({tuple(json.loads(line)["combination"]) for line in lines})
+    log = TrialLog(Path(path)) if world.rank == 0 else None
+    known = {tuple(line["combination"]) for line in log.lines} if log is not None else None
+    done = world.comm.bcast(known)
     for combination in combinations(models, layouts, formats):
         if combination in done:
             continue
@@ -190,9 +135,10 @@ def main() -> None:
         rest(world.comm)
         if takes_part:
             part.Free()
-        if world.rank == 0:
-            with Path(log).open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        if log is not None:
+            assert row is not None, "rank 0 takes part in each case"
+            log.add(row)
+            print(f"{' '.join(combination)}: {row['outcome']}", flush=True)
 
 
 if __name__ == "__main__":
