@@ -1,0 +1,69 @@
+"""The time and the memory of the library's comparison with the user's module.
+
+    python -m benchmarks.library_check [--rounds N]
+
+Two ranks build each network without and with the comparison (`verify`), interleaved, and train it
+for two steps. Prints medians over the rounds and their spread: the seconds of building the network,
+and the peak memory of each rank. With 5 rounds it takes 8 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.goals import argument_parser
+from benchmarks.mpi_ranks import run_ranks
+
+RANKS = 2
+NETWORKS = {
+    "tiles": "U-Net of 32 channels, 512x512, 1 image, 1x2 tiles",
+    "stages": "U-Net of 64 channels, 256x256, 2 images, 2 stages",
+    "tokens": "8 blocks of linear layers, 196 tokens, 4 images, 2 stages",
+}
+Run = dict[str, Any]
+
+
+def main() -> int:
+    """Run all rounds, and print the figures of each network."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds: int = parser.parse_args().rounds
+    for network, description in NETWORKS.items():
+        runs: dict[str, list[Run]] = {"without": [], "with": []}
+        for _ in range(rounds):
+            runs["without"].append(_run(network))
+            runs["with"].append(_run(network, "verify"))
+        print(description)
+        for name, several in runs.items():
+            seconds = _summary([run["seconds"] for run in several], ".1f")
+            peaks = [
+                f"rank {rank} {_summary([run['peaks'][rank] for run in several], ',.0f')} MiB"
+                for rank in range(RANKS)
+            ]
+            print(f"  {name:7}  built in {seconds} s, peak of {', '.join(peaks)}", flush=True)
+    return 0
+
+
+def _run(network: str, *options: str) -> Run:
+    with TemporaryDirectory() as folder:
+        output = Path(folder) / "figures.json"
+        code = run_ranks("benchmarks.library_check_ranks", RANKS, output, network, *options)
+        if code:
+            sys.exit(code)
+        figures: Run = json.loads(output.read_text())
+    return figures
+
+
+def _summary(values: Sequence[float], form: str) -> str:
+    """Return the median of values, and the least and the largest."""
+    return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
