@@ -16,13 +16,12 @@ launch is in two pairs. Each pair is judged twice: without a history, and with t
 the pairs before it as recorded runs. Pairs of a noisy case are repeated and counted, since one
 launch of a noisy case is never judged. Bounds are those of Clopper and Pearson (1934), one-sided,
 95 %. Ends with 1 if a slowdown is missed, or an unchanged pair is called worse. `--sample` takes a
-few short pairs, and passes over noisy ones.
+few short pairs without a log, and passes over noisy ones.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.goals import argument_parser
+from benchmarks.rates import upper_bound
 from benchmarks.trial_log import Line, TrialLog
 
 from spbench.cli.tables import aligned
@@ -46,7 +46,6 @@ from spbench.report.recorded import RecordedRun, load_run
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 SIDES = ("plain", "slowed")
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Control:
 CONTROLS = (Control(10, 1, 50), Control(2, 4, 50), Control(1, 1, 200))
 SAMPLE = (Control(10, 1, 2), Control(2, 4, 1), Control(1, 1, 2))
 MOST_NOISY = 2
-"""At most so many times the wanted pairs are measured; then the machine is too noisy."""
+"""Measured pairs per wanted pair, at most; with more the machine is too noisy."""
 LAUNCHES_PER_RUN = 20
 """The launches per side of one run, which has several pairs: it starts more quickly than many."""
 PING_PONG: Line = {"benchmark": "link.pingpong", "ranks": 2, "iterations": 300, "sizes": ["64KiB"]}
@@ -92,9 +91,12 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=Path(".spbench/slowed-runs.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
     words = parser.parse_args()
+    if words.sample:
+        with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+            return _check_controls(SAMPLE, TrialLog(Path(folder) / "log.jsonl"), sample=True)
     log = TrialLog(words.log, again=words.again)
-    if words.controls or words.sample:
-        return _check_controls(SAMPLE if words.sample else CONTROLS, log, sample=words.sample)
+    if words.controls:
+        return _check_controls(CONTROLS, log, sample=False)
     factors = sorted(map(float, words.factors.split(",")))
     about = {"benchmark": words.benchmark, "launches": words.launches, "ranks": words.ranks}
     about["iterations"] = words.iterations
@@ -118,8 +120,8 @@ def _tried(about: Line, factor: float) -> Line:
     if row.outcome is None:
         sys.exit(f"slowed_runs: the two sides cannot be judged: {row.reason}")
     by = "fastest" if row.by_fastest else "medians"
-    told = {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval, "by": by}
-    return {**about, "factor": factor, **told}
+    result = {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval, "by": by}
+    return {**about, "factor": factor, **result}
 
 
 def _judge(a: RecordedRun, b: RecordedRun, past: Past = nothing_past) -> MetricRow:
@@ -128,9 +130,9 @@ def _judge(a: RecordedRun, b: RecordedRun, past: Past = nothing_past) -> MetricR
 
 
 def _measure(about: Line, factor: float, launches: int) -> tuple[RecordedRun, RecordedRun]:
-    """Return both sides, launched by turns, their case under one name."""
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        run = _run(Path(place), about, factor, launches)
+    """Return both sides from interleaved launches; their case has the same name."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        run = _run(Path(folder), about, factor, launches)
     a, b = (_side(run, name) for name in SIDES)
     return a, b
 
@@ -146,8 +148,7 @@ def _run(home: Path, about: Line, factor: float, launches: int) -> RecordedRun:
     if factor > 1:
         words += ["--inject", f"slow={factor:g}@{SIDES[1]}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    # A run with a planted fault fails unless something notices it.
-    if done.returncode not in ((0, 1) if factor > 1 else (0,)):
+    if done.returncode != int(factor > 1):  # a planted fault always fails the run
         sys.exit(
             f"slowed_runs: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         )
@@ -164,7 +165,7 @@ def _side(run: RecordedRun, name: str) -> RecordedRun:
 
 
 def _check_controls(controls: Sequence[Control], log: TrialLog, *, sample: bool) -> int:
-    """Measure what the log lacks, print a table, and return the exit code."""
+    """Measure the pairs that are not in the log, print a table, and return the exit code."""
     about, most = (SHORT, 1) if sample else (PING_PONG, MOST_NOISY)
     rows = [("control", "history", "pairs", "noisy", "worse", "better", "95 % bound", "")]
     failed = False
@@ -191,7 +192,7 @@ def _check_controls(controls: Sequence[Control], log: TrialLog, *, sample: bool)
 
 
 def _control_pairs(control: Control, log: TrialLog, about: Line, most: int) -> list[Line]:
-    """Return the pairs of a control, after measuring those that the log lacks; at most so many."""
+    """Measure missing pairs until a control has enough quiet ones or ``most``; return all."""
     key = {**about, "control": control.name}
     while True:
         lines = log.of(**key)
@@ -208,7 +209,7 @@ def _control_pairs(control: Control, log: TrialLog, about: Line, most: int) -> l
 
 
 def _parts(side: RecordedRun, launches: int) -> Iterator[RecordedRun]:
-    """Yield the launches of a side in parts of so many, each as a run."""
+    """Yield the launches of a side in parts of ``launches``, each as a run."""
     case = side.cases["both"]
     medians = case.medians[HEADLINE]
     for start in range(0, len(medians), launches):
@@ -230,29 +231,14 @@ def _judged_pair(a: RecordedRun, b: RecordedRun, before: list[list[float]]) -> L
     if sum(map(len, before)) >= LEAST_RECORDED:
         known = _judge(a, b, lambda case, metric: before).outcome
     plain = a.cases["both"].medians[HEADLINE]
-    told = {"noisy": noisy, "ratio": without.ratio, "plain": plain}
-    return told | {"without": without.outcome, "with": known}
+    line = {"noisy": noisy, "ratio": without.ratio, "plain": plain}
+    return line | {"without": without.outcome, "with": known}
 
 
 def _bound_in_words(control: Control, worse: int, pairs: int) -> str:
     if control.factor == 1:
         return f"called worse: at most {100 * upper_bound(worse, pairs):.2f} %"
     return f"found: at least {100 * (1 - upper_bound(pairs - worse, pairs)):.2f} %"
-
-
-def upper_bound(count: int, trials: int) -> float:
-    """Return the one-sided upper 95 % bound of a rate, by Clopper and Pearson."""
-    if count >= trials:
-        return 1.0
-    low, high = count / trials, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        chance = sum(
-            math.comb(trials, k) * middle**k * (1 - middle) ** (trials - k)
-            for k in range(count + 1)
-        )
-        low, high = (middle, high) if chance > 1 - CONFIDENCE else (low, middle)
-    return high
 
 
 # Tables

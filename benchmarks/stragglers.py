@@ -1,23 +1,22 @@
-"""Slow ranks that are really there: in how many runs the right rank is named.
+"""Plant slow ranks, and count the runs that name the right rank.
 
     python -m benchmarks.stragglers [--trials 20] [--quiet-trials 50] [--sample]
 
 Each trial runs `halo.exchange` once. In some trials the last rank really takes 1.5, 2 or 10 times
 as long (`--inject slow=FACTOR`), in others nothing is planted. Two ranks have a core each on a
-machine of two cores. Printed is for each setting how many runs named the right rank alone, another
-rank, or none, and the upper 95 % bound of the rate of runs that named a wrong rank (exact, after
-Clopper and Pearson, 1934).
+machine of two cores. For each setting the command prints how many runs named only the right rank,
+another rank, or none, and the upper 95 % bound of the rate of runs that named a wrong rank (exact,
+after Clopper and Pearson, 1934).
 
 The settings are interleaved, so that drift of the machine affects all of them. Outcomes are kept in
---log: a command that was cut short goes on, and --again begins anew. All trials take about 12
-minutes on two quiet cores. `--sample` tries each setting once, with fewer iterations and without a
-log. The command ends with 1 if a run named a wrong rank, or missed a planted one.
+--log: if you interrupt the command, run it again to continue; --again deletes earlier outcomes.
+`--sample` tries each setting once, with fewer iterations and without a log. The command exits with
+1 if a run named a wrong rank, or missed a planted one.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -27,17 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.goals import argument_parser
+from benchmarks.rates import upper_bound
 from benchmarks.trial_log import TrialLog
 
 from spbench.cli.tables import aligned
 
 SPBENCH = (sys.executable, "-m", "spbench")
 OUTCOMES = ("right", "wrong", "none")
-CONFIDENCE = 0.95
 ITERATIONS, OF_SAMPLE = 1000, 100
 TIMEOUT = 600
 """Seconds of a case: next to other work ten times as long is very long."""
-HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ def _run_trials(log: TrialLog, counts: dict[Setting, int], iterations: int) -> i
         for setting in SETTINGS
     }
     print("\n".join(render_table(outcomes)))
-    missed = any(set(found) - {setting.expected} for setting, found in outcomes.items())
-    return int(missed)
+    wrong = (set(of_setting) - {setting.expected} for setting, of_setting in outcomes.items())
+    return int(any(wrong))
 
 
 def try_setting(setting: Setting, iterations: int) -> str:
@@ -135,9 +133,9 @@ def run_case(setting: Setting, iterations: int, home: Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != int(not setting.quiet):  # a planted fault always fails the run
         sys.exit(f"stragglers: {' '.join(command)}: exit {done.returncode}\n{done.stderr}")
-    (found,) = json.loads(done.stdout)["cases"]
-    assert isinstance(found, dict)
-    return found
+    (case,) = json.loads(done.stdout)["cases"]
+    assert isinstance(case, dict)
+    return case
 
 
 def judge_case(case: dict[str, Any], setting: Setting) -> str:
@@ -153,24 +151,12 @@ def judge_case(case: dict[str, Any], setting: Setting) -> str:
 def render_table(outcomes: dict[Setting, list[str]]) -> list[str]:
     """Return a row per setting: trials, outcomes, and the bound of the rate of wrong names."""
     rows: list[tuple[str, ...]] = [("setting", "trials", *OUTCOMES, "wrong at most")]
-    for setting, found in outcomes.items():
-        counts = [found.count(outcome) for outcome in OUTCOMES]
-        bound = f"{100 * upper_bound(counts[1], len(found)):.1f} %" if found else "-"
-        rows.append((_name(setting), str(len(found)), *map(str, counts), bound))
+    for setting, of_setting in outcomes.items():
+        trials = len(of_setting)
+        counts = [of_setting.count(outcome) for outcome in OUTCOMES]
+        bound = f"{100 * upper_bound(counts[1], trials):.1f} %" if trials else "-"
+        rows.append((_name(setting), str(trials), *map(str, counts), bound))
     return aligned(rows, range(1, len(rows[0])))
-
-
-def upper_bound(count: int, trials: int) -> float:
-    """Return the exact upper bound of a rate at `CONFIDENCE`, from ``count`` of ``trials``."""
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS if count < trials else 0):
-        rate = (low + high) / 2
-        below = sum(
-            math.comb(trials, hits) * rate**hits * (1 - rate) ** (trials - hits)
-            for hits in range(count + 1)
-        )
-        low, high = (rate, high) if below > 1 - CONFIDENCE else (low, rate)
-    return high
 
 
 def _name(setting: Setting) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import slowed_runs
-from benchmarks.slowed_runs import Control, upper_bound
+from benchmarks.rates import upper_bound
+from benchmarks.slowed_runs import Control
 from benchmarks.trial_log import TrialLog
 from scipy.stats import beta
 

@@ -2,7 +2,8 @@
 
 import pytest
 from benchmarks import stragglers
-from benchmarks.stragglers import Setting, judge_case, upper_bound
+from benchmarks.rates import upper_bound
+from benchmarks.stragglers import Setting, judge_case
 
 
 def reported(*ranks, reason="fault noticed: rank 1", cause=True):
