@@ -32,11 +32,12 @@ from benchmarks.two_hosts import RunPlace, two_hosts
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import RunFolder, list_runs
-from spbench.report.compare import HEADLINE, OUTCOMES, compare
+from spbench.report.compare import compare
 from spbench.report.gate.check import check_gate
 from spbench.report.gate.words import GATE_COLUMNS, gate_remarks, gate_rows
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
+from spbench.report.run_comparison import HEADLINE, OUTCOMES
 from spbench.suites.yaml_nodes import compose
 
 SUITES = Path(__file__).parents[1] / "suites"

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-
-if TYPE_CHECKING:
-    from spbench.report.compare import CasePair
+from spbench.report.run_comparison import CaseJudgement, CasePair, JudgementKind
 
 _DECIDED = ("better", "worse", "same")
 _GOING_ON = ("waiting", "running")
@@ -21,29 +16,6 @@ BASELINE = "baseline"
 """The verdict of a baseline that is compared as a run."""
 
 
-class Judgement(StrEnum):
-    """How a case came out of a comparison."""
-
-    JUDGED = "judged"
-    UNJUDGED = "unjudged"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class CaseJudgement:
-    """How a case came out of a comparison.
-
-    Attributes:
-        outcome: The outcome of its primary metric, which a broken case may have, too; else None.
-        reason: Why it was not judged, or is broken; None if it was judged.
-    """
-
-    case: str
-    judgement: Judgement
-    outcome: str | None = None
-    reason: str | None = None
-
-
 def judge_cases(
     a: RecordedRun, b: RecordedRun, pairs: Mapping[str, CasePair]
 ) -> Iterator[CaseJudgement]:
@@ -51,24 +23,24 @@ def judge_cases(
     for id_, case in b.cases.items():
         if why := broken_reason(a.cases.get(id_), case):
             outcome = _outcome(pairs[id_]) if id_ in pairs else None
-            yield CaseJudgement(id_, Judgement.BROKEN, outcome, why)
+            yield CaseJudgement(id_, JudgementKind.BROKEN, outcome, why)
         elif id_ not in pairs:
-            yield CaseJudgement(id_, Judgement.UNJUDGED, reason=f"not in {_name(a)}")
+            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"not in {_name(a)}")
         else:
             yield _judge_pair(pairs[id_])
     if _selects_cases(b):
         return
     for id_ in a.cases:
         if id_ not in b.cases:
-            yield CaseJudgement(id_, Judgement.UNJUDGED, reason=f"only in {_name(a)}")
+            yield CaseJudgement(id_, JudgementKind.UNJUDGED, reason=f"only in {_name(a)}")
 
 
 def _judge_pair(pair: CasePair) -> CaseJudgement:
     if outcome := _outcome(pair):
-        return CaseJudgement(pair.id, Judgement.JUDGED, outcome)
+        return CaseJudgement(pair.id, JudgementKind.JUDGED, outcome)
     row = pair.headline
     reason = "its time was not measured" if row is None else row.reason
-    return CaseJudgement(pair.id, Judgement.UNJUDGED, reason=reason)
+    return CaseJudgement(pair.id, JudgementKind.UNJUDGED, reason=reason)
 
 
 def _outcome(pair: CasePair) -> str | None:

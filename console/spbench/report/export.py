@@ -13,10 +13,10 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import clean, printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
-from spbench.report.compare import RunComparison
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_report
 from spbench.report.records import metric_records
+from spbench.report.run_comparison import RunComparison
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     FIGURE_COLUMNS,

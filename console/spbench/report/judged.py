@@ -9,13 +9,19 @@ from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.number_formatting import clean, counted
-from spbench.report.case_judgement import CaseJudgement, Judgement
-from spbench.report.compare import HEADLINE, MetricRow, RunComparison, compare
+from spbench.report.compare import compare
 from spbench.report.export import comparison_object
 from spbench.report.machines import unlike
 from spbench.report.model import CasePart
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import (
+    HEADLINE,
+    CaseJudgement,
+    JudgementKind,
+    MetricRow,
+    RunComparison,
+)
 from spbench.report.tables import interval, undecided_lines
 
 
@@ -44,24 +50,24 @@ class GatePolicy:
         if not self.outcomes:
             return ExitCode.PASSED
         outcomes = {case.outcome for case in comparison.judgements}
-        if comparison.judged_as(Judgement.BROKEN) or not self.outcomes.isdisjoint(outcomes):
+        if comparison.judged_as(JudgementKind.BROKEN) or not self.outcomes.isdisjoint(outcomes):
             return ExitCode.FAILED
-        if not comparison.judged_as(Judgement.JUDGED):
+        if not comparison.judged_as(JudgementKind.JUDGED):
             return ExitCode.UNJUDGED
         return ExitCode.FAILED if self.unjudged(comparison) else ExitCode.PASSED
 
     def unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
         """Return the unjudged cases; none if so many are allowed, and others were judged."""
-        cases = comparison.judged_as(Judgement.UNJUDGED)
-        allowed = len(cases) <= self.most_unjudged and comparison.judged_as(Judgement.JUDGED)
+        cases = comparison.judged_as(JudgementKind.UNJUDGED)
+        allowed = len(cases) <= self.most_unjudged and comparison.judged_as(JudgementKind.JUDGED)
         return cases if self.outcomes and not allowed else []
 
     def failures(self, comparison: RunComparison) -> Iterator[str]:
         """Yield why a comparison fails apart from outcomes of cases."""
         if not self.outcomes:
             return
-        judged = comparison.judged_as(Judgement.JUDGED)
-        if not judged and not comparison.judged_as(Judgement.BROKEN):
+        judged = comparison.judged_as(JudgementKind.JUDGED)
+        if not judged and not comparison.judged_as(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.unjudged(comparison):
             count = counted(len(cases), "case")
@@ -159,7 +165,7 @@ class Held:
             return {}
         name = self.comparison.a.id
         rows = with_outcome(self.comparison, *self.policy.outcomes)
-        broken = self.comparison.judged_as(Judgement.BROKEN)
+        broken = self.comparison.judged_as(JudgementKind.BROKEN)
         return {
             **{case.case: str(case.reason) for case in broken},
             **{

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from spbench.record.number_formatting import number
-from spbench.report.compare import HEADLINE, RunComparison
+from spbench.report.run_comparison import HEADLINE, RunComparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.index import past_runs
-from spbench.report.compare import HEADLINE, Past, nothing_past
+from spbench.report.compare import Past, nothing_past
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE
 
 
 def past_of(home: Path, a: RecordedRun, b: RecordedRun, until: str | None = None) -> Past:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from spbench.record.runs.files import read_file
-from spbench.report.compare import HEADLINE
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE
 
 PLANNED_CASE = "plan"
 """The name of the case that runs a plan, in the suite of `planned_line`."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from spbench.record.number_formatting import number
 from spbench.record.statistics import median
-from spbench.report.compare import HEADLINE
 from spbench.report.difference import Difference, difference, least_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE
 
 WORTH = 0.5
 """The share of a rank that one more is to bring, unless told otherwise."""

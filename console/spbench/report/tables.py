@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from spbench.record.number_formatting import number
-from spbench.report.case_judgement import Judgement
-from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import CasePair, JudgementKind, MetricRow, RunComparison
 
 RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")
 COMPARISON_COLUMNS = ("case", "metric", "a", "b", "unit", "b/a", "95 %", "outcome", "note")
@@ -64,10 +63,10 @@ def undecided_lines(
 
     Unjudged cases that are ``explained`` elsewhere are left out.
     """
-    for judgement in (Judgement.BROKEN, Judgement.UNJUDGED):
+    for judgement in (JudgementKind.BROKEN, JudgementKind.UNJUDGED):
         by_reason: dict[str | None, list[str]] = {}
         for case in comparison.judged_as(judgement):
-            if judgement is Judgement.BROKEN or case.case not in explained:
+            if judgement is JudgementKind.BROKEN or case.case not in explained:
                 by_reason.setdefault(case.reason, []).append(case.case)
         for reason, cases in by_reason.items():
             yield f"{judgement}: {', '.join(cases)}: {reason}"

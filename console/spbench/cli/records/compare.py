@@ -15,7 +15,7 @@ from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.compare import Outcome, RunComparison
+    from spbench.report.run_comparison import Outcome, RunComparison
 
 TEXT, CSV = "text", "csv"
 MARKDOWN = {"markdown": "md"}
@@ -81,7 +81,7 @@ def compare(
 
 
 def _outcome(word: str) -> Outcome:
-    from spbench.report.compare import OUTCOMES
+    from spbench.report.run_comparison import OUTCOMES
 
     for outcome in OUTCOMES:
         if outcome == word:

@@ -12,10 +12,11 @@ from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.case_judgement import BASELINE, unfit
-from spbench.report.compare import HEADLINE, Outcome, RunComparison, launches_of
+from spbench.report.compare import launches_of
 from spbench.report.difference import least_launches
 from spbench.report.model import CasePart, CheckPart, MetricPart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
 
 _SEEN = {
     "same": "is the same",

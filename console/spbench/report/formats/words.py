@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spbench.record.number_formatting import counted, number, printable
-from spbench.report.compare import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE
 from spbench.report.times import seconds_of
 
 BROKEN = frozenset({"error", "timeout"})

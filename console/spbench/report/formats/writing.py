@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from spbench.errors import FailedRunError, SpbenchError, UsageError, did_you_mean
-from spbench.report.compare import RunComparison
 from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
 from spbench.report.formats.grafana import grafana_dashboard
@@ -17,6 +16,7 @@ from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.formats.page.document import html_page
 from spbench.report.formats.trace.events import trace
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import RunComparison
 from spbench_core.plugins import Offer, guarded, named_offers
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {

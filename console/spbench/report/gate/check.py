@@ -15,9 +15,6 @@ from typing import TypeVar
 from spbench.launch.survey.progress import INTERVAL, Say, nobody
 from spbench.report.case_judgement import unfit
 from spbench.report.compare import (
-    HEADLINE,
-    CasePair,
-    Outcome,
     Past,
     chances,
     found_among,
@@ -30,6 +27,7 @@ from spbench.report.difference import least_launches
 from spbench.report.gate.noise import Launches, Noise, noise_of
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE, CasePair, Outcome
 
 _Thing = TypeVar("_Thing")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)

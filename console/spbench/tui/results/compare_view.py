@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from spbench.record.number_formatting import number
 from spbench.record.runs.history import RunSummary
-from spbench.report.compare import CasePair, MetricRow, RunComparison
+from spbench.report.run_comparison import CasePair, MetricRow, RunComparison
 from spbench.report.tables import comparison_remarks, interval, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns, swept_columns

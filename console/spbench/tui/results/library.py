@@ -12,11 +12,12 @@ from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
 from spbench.report.baselines.files import each, load_baseline, path_of
 from spbench.report.baselines.making import as_run
-from spbench.report.compare import RunComparison, compare, nothing_past
+from spbench.report.compare import compare, nothing_past
 from spbench.report.machines import unlike
 from spbench.report.model import CasePart
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
+from spbench.report.run_comparison import RunComparison
 
 MOST_KEPT = 256
 """Runs that are kept, without their samples."""

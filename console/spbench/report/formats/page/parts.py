@@ -10,7 +10,6 @@ from typing import Any
 
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import number
-from spbench.report.compare import RunComparison
 from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
 from spbench.report.formats.page.charts.lines import PlottedLine, PlottedPoint, line_plot
 from spbench.report.formats.page.charts.predictions import prediction_plot
@@ -20,6 +19,7 @@ from spbench.report.links import LinkTable, link_matrices
 from spbench.report.model import LaunchPart
 from spbench.report.predictions import PredictedTime, predictions
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import RunComparison
 from spbench.report.scaling import (
     SCALING_COLUMNS,
     SCALING_FIGURES,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.statistics import median
-from spbench.report.compare import HEADLINE
 from spbench.report.formats.trace.clocks import JobClocks
+from spbench.report.run_comparison import HEADLINE
 
 Event = Mapping[str, Any]
 

@@ -7,8 +7,9 @@ import pytest
 
 from spbench.errors import ExitCode, UsageError
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
-from spbench.report.compare import MetricRow, compare
+from spbench.report.compare import compare
 from spbench.report.judged import Against, GatePolicy, comparison_of, sentence_of
+from spbench.report.run_comparison import MetricRow
 from unit.results import case, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]

@@ -1,0 +1,161 @@
+"""The result of a comparison of two runs: by metric, by case, and of all cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal
+
+from spbench.record.number_formatting import counted
+from spbench.record.runs.history import RunSummary
+from spbench.report.deciding_factor import DecidingFactor
+
+HEADLINE = "time_ms"
+"""The metric that every case has; the others follow from it or stand beside it."""
+
+Outcome = Literal["better", "worse", "same", "not enough samples", "not comparable"]
+"""The verdict on b, seen from a."""
+OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples", "not comparable")
+
+
+class JudgementKind(StrEnum):
+    """How a case came out of a comparison."""
+
+    JUDGED = "judged"
+    UNJUDGED = "unjudged"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseJudgement:
+    """How a case came out of a comparison.
+
+    Attributes:
+        outcome: The outcome of its primary metric, which a broken case may have, too; else None.
+        reason: Why it was not judged, or is broken; None if it was judged.
+    """
+
+    case: str
+    judgement: JudgementKind
+    outcome: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric of one case in both runs.
+
+    Attributes:
+        a: The median in run a, in ``unit``; None where it was not measured.
+        b: The same of run b.
+        ratio: b over a; None where there is none.
+        interval: The ends of the ratio's 95 % interval; None with too few launches.
+        launches: The number of launches of a and of b.
+        chance: The probability of a difference this large between equals; None without a ratio.
+        fastest: The ratio of the launches' fastest iterations; None but of a case's time.
+        by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
+        past: The number of earlier runs whose spread widened the interval.
+        factor: Of a case's time, the factor that decides where no test can; None for a noisy case.
+        by_factor: Whether the outcome follows from this factor.
+        outcome: None where the two cannot be judged.
+        reason: Why there is no ratio or no outcome, or what the outcome lacks.
+    """
+
+    case: str
+    metric: str
+    unit: str
+    better: str
+    a: float | None
+    b: float | None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    launches: tuple[int, int] = (0, 0)
+    chance: float | None = None
+    fastest: float | None = None
+    by_fastest: bool = False
+    past: int = 0
+    factor: DecidingFactor | None = None
+    by_factor: bool = False
+    outcome: Outcome | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CasePair:
+    """A case that is in both runs.
+
+    Attributes:
+        differences: What makes the two unlike although they share an id: parameters, ranks, the
+            benchmark, noise; one short clause each.
+        rows: One a metric that either run has.
+        broken: Whether it failed in b, lost a check there, or came to no result.
+    """
+
+    id: str
+    status_a: str
+    status_b: str
+    differences: tuple[str, ...]
+    rows: tuple[MetricRow, ...]
+    broken: bool = False
+
+    @property
+    def headline(self) -> MetricRow | None:
+        """The row of its primary metric, by which the case is judged."""
+        return next((row for row in self.rows if row.metric == HEADLINE), None)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The remarks on each row: verdicts that are not passed, and differences."""
+        if self.status_a == self.status_b == "passed":
+            return self.differences
+        return (f"{self.status_a} in a, {self.status_b} in b", *self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Two runs: the cases of both in a's order, and the ids that only one of them has.
+
+    Attributes:
+        judgements: How each case of either run came out; a case that a filter left out of b has
+            none.
+    """
+
+    a: RunSummary
+    b: RunSummary
+    cases: tuple[CasePair, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    judgements: tuple[CaseJudgement, ...] = ()
+
+    @property
+    def rows(self) -> Iterator[MetricRow]:
+        """The rows of all cases."""
+        return (row for pair in self.cases for row in pair.rows)
+
+    def judged_as(self, judgement: JudgementKind) -> list[CaseJudgement]:
+        """Return the cases that came out so."""
+        return [case for case in self.judgements if case.judgement is judgement]
+
+    def with_only(self, outcome: Outcome) -> RunComparison:
+        """Return the comparison with the rows of one outcome alone."""
+        pairs = (
+            replace(pair, rows=tuple(row for row in pair.rows if row.outcome == outcome))
+            for pair in self.cases
+        )
+        return replace(self, cases=tuple(pair for pair in pairs if pair.rows))
+
+    @property
+    def tally(self) -> str:
+        """The number of judged cases: ``3 of 5 cases judged (1 worse, 2 same), 2 unjudged``."""
+        counts = Counter(case.outcome for case in self.judged_as(JudgementKind.JUDGED))
+        outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+        detail = f" ({', '.join(outcomes)})" if outcomes else ""
+        judged = f"{counts.total()} of {counted(len(self.judgements), 'case')} judged{detail}"
+        others = (
+            f"{len(cases)} {judgement}"
+            for judgement in (JudgementKind.UNJUDGED, JudgementKind.BROKEN)
+            if (cases := self.judged_as(judgement))
+        )
+        return ", ".join((judged, *others))
