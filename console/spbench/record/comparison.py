@@ -1,8 +1,8 @@
-"""The comparison of ranks that do the same work, by the part of their times that is their own.
+"""Compare ranks that do the same work, without their waits for other ranks.
 
 A rank that waits for a slow one takes as long as that one. If the waits are measured, ranks are
 compared without them. The shortest wait of any rank is the time that the exchange itself takes. It
-is added again, so that a ratio is one of whole iterations.
+is added again, so that a ratio compares whole iterations.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class RankTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """The typical rank of some that do the same work.
+class TypicalTime:
+    """The time of the typical rank among those that do the same work.
 
     Attributes:
-        middle: Its own time, or its whole time if waits are not measured.
-        floor: The shortest wait of any of the ranks.
+        own: Its time without waits, or its whole time if waits are not measured.
+        shortest_wait: The shortest wait of any of the ranks.
     """
 
-    middle: float
-    floor: float
+    own: float
+    shortest_wait: float
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The scale of each kind of work, and the ratio of each rank to the typical one of its kind."""
+class RankRatios:
+    """The typical time by kind of work, and by rank the ratio to the typical time of its kind."""
 
-    scales: Mapping[int, Scale] = field(default_factory=dict)
+    typical: Mapping[int, TypicalTime] = field(default_factory=dict)
     ratios: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -75,14 +75,14 @@ class RankComparison:
         self._stages = _number_kinds(stages, identity.np, programs)
         self._tiles = _number_kinds([*tiles], identity.np, programs)
 
-    def compare(self, times: Mapping[int, RankTime]) -> Compared:
-        """Compare ranks; one that alone does its work has no ratio."""
+    def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
+        """Compare ranks; a rank has no ratio if no other rank does the same work."""
         separates = self._separates(times)
         numbers = self._tiles if separates else self._stages
         kinds: dict[int, list[int]] = defaultdict(list)
         for rank in times:
             kinds[numbers.get(rank, 0)].append(rank)
-        scales: dict[int, Scale] = {}
+        typical_times: dict[int, TypicalTime] = {}
         ratios: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
@@ -90,16 +90,16 @@ class RankComparison:
             wholes = [times[rank].whole for rank in ranks]
             owns = [own for rank in ranks if (own := times[rank].own) is not None]
             values = owns if separates else wholes
-            scale = Scale(typical(values), max(0.0, min(map(sub, wholes, values))))
-            scales[kind] = scale
-            whole = scale.middle + scale.floor
+            wait = max(0.0, min(map(sub, wholes, values)))
+            typical_times[kind] = TypicalTime(typical(values), wait)
+            whole = typical_times[kind].own + wait
             if whole > 0:
-                shares = (within_floats((value + scale.floor) / whole) for value in values)
-                ratios |= zip(ranks, shares, strict=True)
-        return Compared(scales, ratios)
+                of_kind = (within_floats((value + wait) / whole) for value in values)
+                ratios |= zip(ranks, of_kind, strict=True)
+        return RankRatios(typical_times, ratios)
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
-        """Whether these times tell a slow rank from those that wait for it."""
+        """Whether these times distinguish a slow rank from ranks that wait for it."""
         return self._independent or self._separates(times)
 
     def _separates(self, times: Mapping[int, RankTime]) -> bool:
@@ -109,30 +109,34 @@ class RankComparison:
 def _number_kinds(kinds: Sequence[Hashable], np: int, programs: Container[str]) -> dict[int, int]:
     """Return the number of each rank's kind of work; a rank with its own program is a kind."""
     numbers: dict[Hashable, int] = {}
-    found = {}
+    by_rank = {}
     for rank in range(np):
         kind = kinds[rank] if rank < len(kinds) else None
         if str(rank) in programs:
             kind = ("program", rank)
-        found[rank] = numbers.setdefault(kind, len(numbers))
-    return found
+        by_rank[rank] = numbers.setdefault(kind, len(numbers))
+    return by_rank
 
 
 def own_times(
-    case: CaseState, waits: Iterable[str], rank: int, repeat: int, first: int = 0
+    case: CaseState, waits: Iterable[str], rank: int, repeat: int, chosen: slice = slice(None)
 ) -> list[float] | None:
-    """Return a rank's times of a repeat without its waits, from an iteration on.
+    """Return a rank's times of a repeat without its waits; None if waits are not measured.
 
-    Return None if waits are not measured, on this rank or at all.
+    Args:
+        case: The case.
+        waits: The metrics that are waits.
+        rank: The rank.
+        repeat: The repeat.
+        chosen: The iterations; those without a wait yet are left out.
     """
     samples = case.measured.samples
     parts = [samples.get(name, {}).get(rank, {}).get(repeat) for name in waits]
-    known = [part for part in parts if part is not None]
+    known = [part[chosen] for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    times = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())
-    count = min(len(times), *map(len, known))
-    return [times[at] - sum(part[at] for part in known) for at in range(first, count)]
+    times = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[chosen]
+    return list(map(sub, times, map(sum, zip(*known, strict=False))))
 
 
 def _stage(place: _Place) -> Hashable:

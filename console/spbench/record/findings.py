@@ -54,10 +54,10 @@ def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
 
 
 def _stragglers(cases: Iterable[CaseState]) -> list[str]:
-    """Return a sentence for each rank and host that was slow for long, case by case."""
-    found = [slow.finding(case.id) for case in cases for slow in case.verdict.stragglers]
-    more = [f"Slow: {len(found) - MOST} more."] if len(found) > MOST else []
-    return [*found[:MOST], *more]
+    """Return a message for each straggler, case by case."""
+    messages = [slow.finding(case.id) for case in cases for slow in case.verdict.stragglers]
+    more = [f"Slow: {len(messages) - MOST} more."] if len(messages) > MOST else []
+    return [*messages[:MOST], *more]
 
 
 def _slowest(cases: Iterable[CaseState]) -> list[str]:

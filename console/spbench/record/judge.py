@@ -60,12 +60,12 @@ def judge(
 
 def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
-    ends = accumulate(case.identity.shares or (case.identity.np,))
-    planted = {end - 1 for end in ends}
-    hosts = {case.measured.ranks[rank].host for rank in planted & case.measured.ranks.keys()}
     unseen = f"nothing noticed the planted fault {fault}"
     if fault.partition("=")[0] != FACTOR:
         return unseen
+    # In each job the last rank is slow.
+    planted = {end - 1 for end in accumulate(case.identity.shares or (case.identity.np,))}
+    hosts = {case.measured.ranks[rank].host for rank in planted & case.measured.ranks.keys()}
     for straggler in stragglers:
         if straggler.rank in planted or (straggler.rank is None and straggler.host in hosts):
             return f"fault noticed: {straggler.sentence}"

@@ -1,4 +1,4 @@
-"""Stragglers of the running case: ranks and hosts that lag behind now, and for how long."""
+"""Find the stragglers of the running case: ranks and hosts that lag now, and for how long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler, join_hosts
 
 LEAST_SAMPLES, LEAST_SECONDS = 5, 2.0
-"""A rank is not named before it has given so many times and has lagged so long."""
+"""The samples and the seconds of lagging from which on a rank is named."""
 
 
 class LiveStragglers:
@@ -41,7 +41,7 @@ class LiveStragglers:
     def find(self, least: float = LEAST_SECONDS) -> list[Straggler]:
         """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
 
-        A host of which every rank does, of two or more, stands for its ranks.
+        If all ranks of a host lag, and there are at least two, the host replaces them.
         """
         self.update()
         skews, cause = self._rows.skews(), self._rows.separates
@@ -53,7 +53,7 @@ class LiveStragglers:
         return join_hosts(lasting, {rank: of.host for rank, of in self._state.ranks.items()})
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each that lags, the worst first."""
+        """Return a message for each straggler, the worst first."""
         return [straggler.sentence for straggler in self.find()]
 
     def _lasted(self, rank: int) -> float:

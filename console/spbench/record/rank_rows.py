@@ -8,7 +8,7 @@ from heapq import nlargest
 from itertools import count
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import Compared, RankComparison, RankTime, own_times
+from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
 from spbench.record.ordered import Ordered
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
@@ -77,7 +77,7 @@ class RankFigures:
             return False
         for repeat in repeats:
             taken = self._own_taken.get(repeat, 0)
-            values = own_times(self.case, self._waits, self.rank, repeat, taken)
+            values = own_times(self.case, self._waits, self.rank, repeat, slice(taken, None))
             if values:
                 self.own.add(values)
                 self._own_taken[repeat] = taken + len(values)
@@ -85,7 +85,7 @@ class RankFigures:
 
     @property
     def time(self) -> RankTime | None:
-        """Its medians; None where there are no times."""
+        """Its medians; None if there are no times."""
         if self.p50 is None:
             return None
         return RankTime(self.p50, self.own.percentile(0.50) if self.own else None)
@@ -176,7 +176,7 @@ class RankRows:
         self._typical: float | None = None
         self._comparison: RankComparison | None = None
         self._times: dict[int, RankTime] = {}
-        self._compared = Compared()
+        self._compared = RankRatios()
         self._stale = False
         self._moved = 0
         self._names: tuple[PlaceName, ...] | None = None
@@ -253,7 +253,7 @@ class RankRows:
 
     @property
     def separates(self) -> bool:
-        """Whether a slow rank is told from the ranks that wait for it."""
+        """Whether a slow rank is distinguished from ranks that wait for it."""
         self._compare()
         return self._comparison is not None and self._comparison.separates(self._times)
 
@@ -279,7 +279,8 @@ class RankRows:
         self._case, self._names = case, None
         self._comparison = RankComparison(case.identity) if case is not None else None
         self._medians, self._typical, self._stale = {}, None, False
-        self._times, self._compared = {}, Compared()
+        self._times = {}
+        self._compared = RankRatios()
         self._moved = next(self._versions)
 
     def _catch_up(self) -> None:
@@ -308,13 +309,13 @@ class RankRows:
         self._changes[number] = next(self._versions)
 
     def _compare(self) -> None:
-        """Find the typical ranks again where a median has changed."""
+        """Compare the ranks again if a median has changed."""
         self._catch_up()
         if self._stale and self._comparison is not None:
             medians = self._medians.values()
             self._typical = typical(medians) if len(medians) > 1 else None
             before, self._compared = self._compared, self._comparison.compare(self._times)
-            if self._compared.scales != before.scales:
+            if self._compared.typical != before.typical:
                 self._moved = next(self._versions)
             self._stale = False
 

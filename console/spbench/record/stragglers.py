@@ -1,16 +1,15 @@
-"""Stragglers of a case: ranks and hosts that were slow for long, and not only for a moment."""
+"""Find the stragglers of a case: ranks and hosts that were slow for long."""
 
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import sub
 from typing import TYPE_CHECKING
 
-from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
 from spbench.record.statistics import median, typical, within_floats
 
 if TYPE_CHECKING:
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 BLOCKS = 20
 """The blocks of consecutive iterations in which ranks are compared."""
 FEWEST_BLOCKS = 8
-"""A straggler lags in at least so many blocks in a row. In a row of 8 the same one of two equal
-ranks is slower with a chance of 1 in 128, and far less often `NOTABLE_RANK` times as slow."""
+"""The least number of blocks in a row in which a straggler lags. The same one of two equal ranks is
+slower in 8 blocks in a row with a probability of 1/128, and rarely `NOTABLE_RANK` times as slow."""
 SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 LEAST_LASTED = 0.02
-"""Seconds of lagging from which on a rank is named: a scheduler's slice is shorter."""
+"""The least seconds that a straggler lags: a scheduler's time slice is shorter."""
 MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
 YEAR_10000 = 253402300800.0
@@ -53,24 +52,26 @@ class Straggler:
     cause: bool = True
 
     @property
+    def _name(self) -> str:
+        return f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+
+    @property
     def sentence(self) -> str:
         """Return ``rank 7 on node03 is 1.8x the median for 40 s``."""
-        name = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
         doubt = "" if self.cause else ", or waits for a rank that is"
-        return f"{name} is {self.ratio:.1f}x the median for {_duration(self.seconds)}{doubt}"
+        return f"{self._name} is {self.ratio:.1f}x the median for {_duration(self.seconds)}{doubt}"
 
     def finding(self, case: str) -> str:
         """Return the same as a finding of a run, with the case and the time of day."""
-        name = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
         doubt = "" if self.cause else "; cause and waiting cannot be separated in this benchmark"
         return (
-            f"Slow: {name}, {self.ratio:.1f}x the median of ranks with the same work in {case}, "
-            f"for {_duration(self.seconds)}{_since(self.since)}{doubt}."
+            f"Slow: {self._name}, {self.ratio:.1f}x the median of ranks with the same work in "
+            f"{case}, for {_duration(self.seconds)}{_since(self.since)}{doubt}."
         )
 
 
 def _since(seconds: float) -> str:
-    """Return the time of day in words; nothing if the clock was so wrong that there is none."""
+    """Return the time of day in words; nothing if the clock is beyond the calendar."""
     if not 0 <= seconds < YEAR_10000:
         return ""
     return f" since {datetime.fromtimestamp(seconds, UTC):%H:%M:%S} UTC"
@@ -92,9 +93,7 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
     by_host = defaultdict(list)
     for straggler in stragglers:
         by_host[straggler.host].append(straggler)
-    sizes: dict[str, int] = defaultdict(int)
-    for host in hosts.values():
-        sizes[host] += 1
+    sizes = Counter(hosts.values())
     joined: list[Straggler] = []
     for host, ranks in by_host.items():
         if 1 < len(ranks) == sizes[host]:
@@ -124,7 +123,7 @@ def stragglers_of(case: CaseState) -> list[Straggler]:
     times = [_times_in(case, comparison.waits, block) for block in blocks]
     ratios = [comparison.compare(of_block).ratios for of_block in times]
     cause = all(comparison.separates(of_block) for of_block in times)
-    found = []
+    slow_ranks = []
     for rank, part in case.measured.ranks.items():
         lags = [of_block.get(rank, 0.0) >= NOTABLE_RANK for of_block in ratios]
         span = _longest(lags)
@@ -133,9 +132,9 @@ def stragglers_of(case: CaseState) -> list[Straggler]:
             continue
         ratio = median(ratios[at][rank] for at in span if rank in ratios[at])
         since = _started(case, rank, blocks[span.start])
-        found.append(Straggler(rank, part.host, ratio, seconds, since, cause))
+        slow_ranks.append(Straggler(rank, part.host, ratio, seconds, since, cause))
     hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
-    return join_hosts(found, hosts)
+    return join_hosts(slow_ranks, hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +159,18 @@ def _blocks(case: CaseState) -> Iterator[_Block]:
 
 
 def _times_in(case: CaseState, waits: Sequence[str], block: _Block) -> dict[int, RankTime]:
-    samples = case.measured.samples
+    """Return the medians of each rank in a block."""
     step = -(-(block.end - block.first) // MOST_IN_BLOCK)
     chosen = slice(block.first, block.end, step)
-    found = {}
-    for rank, repeats in samples["time_ms"].items():
+    times = {}
+    for rank, repeats in case.measured.samples["time_ms"].items():
         if block.repeat not in repeats:
             continue
-        whole = repeats[block.repeat]
-        parts = [samples.get(name, {}).get(rank, {}).get(block.repeat, ()) for name in waits]
-        own = None
-        if any(parts) and all(len(part) >= block.end for part in parts):
-            waited = map(sum, zip(*(part[chosen] for part in parts), strict=True))
-            own = median(map(sub, whole[chosen], waited))
-        found[rank] = RankTime(median(whole[chosen]), own)
-    return found
+        whole = repeats[block.repeat][chosen]
+        own = own_times(case, waits, rank, block.repeat, chosen)
+        complete = own is not None and len(own) == len(whole)
+        times[rank] = RankTime(median(whole), median(own) if own and complete else None)
+    return times
 
 
 def _longest(lags: Sequence[bool]) -> range:
