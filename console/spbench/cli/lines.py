@@ -237,14 +237,14 @@ def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
 
 
 def counts(state: RunState) -> str:
-    """Return ``11 passed, 1 failed``."""
+    """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     statuses = [case.status for case in state.cases.values()]
-    told = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
+    parts = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
     flaky = sum(case.verdict.word == "flaky" for case in state.cases.values())
-    told += [f"{flaky} of them only on retry"] if flaky else []
+    parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in state.cases.values() for _ in not_judged(case))
-    told += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
-    return ", ".join(told) or "no case"
+    parts += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
+    return ", ".join(parts) or "no case"
 
 
 def describe_rank(rank: RankState) -> str:

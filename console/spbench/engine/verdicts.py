@@ -32,14 +32,14 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
             status=verdict.status,
             reason=verdict.reason,
             expectations=verdict.expectations,
-            **_slow(stragglers),
+            **_straggler_fields(stragglers),
         )
 
 
-def _slow(stragglers: Iterable[Straggler]) -> dict[str, Any]:
-    """Return the field of a verdict that has the stragglers; nothing if there is none."""
-    told = [asdict(straggler) for straggler in stragglers]
-    return {"stragglers": told} if told else {}
+def _straggler_fields(stragglers: Iterable[Straggler]) -> dict[str, Any]:
+    """Return the stragglers as fields of an event; no field if there are none."""
+    rows = [asdict(straggler) for straggler in stragglers]
+    return {"stragglers": rows} if rows else {}
 
 
 def judge_case(
@@ -57,7 +57,7 @@ def judge_case(
         "reason": fault.sentence,
         "traceback": fault.traceback,
         "expectations": [],
-        **_slow(stragglers_of(recorder.state.cases[case_id])),
+        **_straggler_fields(stragglers_of(recorder.state.cases[case_id])),
     } | ({} if job is None else {"job": job})
     try:
         recorder.say("case_judged", **fields)

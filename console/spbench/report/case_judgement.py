@@ -1,4 +1,4 @@
-"""How each case came out of a comparison: judged, unjudged or broken, with the reason."""
+"""Decide of each case whether a comparison judged it, and whether it is broken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASELINE = "baseline"
 def judge_cases(
     a: RecordedRun, b: RecordedRun, pairs: Mapping[str, CasePair]
 ) -> Iterator[CaseJudgement]:
-    """Yield the judgement of each case of run b, then of each that b should have and lacks."""
+    """Yield the judgement of each case of run b, then of each that is missing in b."""
     for id_, case in b.cases.items():
         if why := broken_reason(a.cases.get(id_), case):
             outcome = _outcome(pairs[id_]) if id_ in pairs else None
@@ -62,7 +62,7 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
     """Return why a case of run b is broken: it failed, lost a check, or came to no result.
 
     Args:
-        a: The case in the run that b is compared with; None if it is not there.
+        a: The same case in run a; None if run a does not have it.
         b: The case that is judged.
     """
     if b.status in _GOING_ON:

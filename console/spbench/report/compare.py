@@ -120,7 +120,7 @@ def pair_of(
 
 
 def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
-    """Yield what makes the work of two cases differ, so that their times do not compare."""
+    """Yield the differences in work that make the times of two cases incomparable."""
     if a.benchmark != b.benchmark:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
     if a.np != b.np:
@@ -271,7 +271,7 @@ def _direction(row: MetricRow, ratio: float) -> Outcome:
 
 
 def _by_factor(row: MetricRow, ratio: float, why_untold: str) -> MetricRow:
-    """Return a row that no test could tell, judged if its ratio is beyond the deciding factor."""
+    """Return a row without a test result, judged if its ratio is beyond the deciding factor."""
     if row.factor is None or max(ratio, 1 / ratio) <= row.factor.value:
         return replace(row, outcome="not enough samples", reason=why_untold)
     why = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"

@@ -1,4 +1,4 @@
-"""The factor beyond which two times differ where there are too few launches for a rank test."""
+"""The ratio beyond which two times differ, if there are too few launches for a rank test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUANTILES = {
 
 @dataclass(frozen=True, slots=True)
 class DecidingFactor:
-    """A ratio of two times that chance explains in at most about 1 of 1000 equal pairs.
+    """A ratio of two times that about 1 of 1000 equal pairs exceeds by chance.
 
     Attributes:
         value: The factor, above 1.
@@ -34,7 +34,7 @@ class DecidingFactor:
 
     @property
     def source(self) -> str:
-        """Where the factor comes from, as a clause for a note."""
+        """Return the origin of the factor in words, for a note."""
         if self.recorded < LEAST_RECORDED:
             return f"fewer than {LEAST_RECORDED} recorded launches"
         return f"from {self.recorded} recorded launches"

@@ -1,4 +1,4 @@
-"""A run held against another or a baseline, and whether it fails that comparison."""
+"""The comparison of a run with another or a baseline, and whether the run fails it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GatePolicy:
     """The conditions under which a comparison fails.
 
     Attributes:
-        outcomes: The outcomes of a case that fail it; none of them: it never fails.
+        outcomes: The outcomes of a case that fail a comparison; if empty, no comparison fails.
         most_unjudged: The number of cases that may be unjudged.
     """
 
@@ -57,13 +57,13 @@ class GatePolicy:
         return ExitCode.FAILED if self.unjudged(comparison) else ExitCode.PASSED
 
     def unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
-        """Return the unjudged cases; none if so many are allowed, and others were judged."""
+        """Return the unjudged cases that fail a comparison: all, if there are more than allowed."""
         cases = comparison.judged_as(JudgementKind.UNJUDGED)
         allowed = len(cases) <= self.most_unjudged and comparison.judged_as(JudgementKind.JUDGED)
         return cases if self.outcomes and not allowed else []
 
     def failures(self, comparison: RunComparison) -> Iterator[str]:
-        """Yield why a comparison fails apart from outcomes of cases."""
+        """Yield why a comparison fails for too few judged cases."""
         if not self.outcomes:
             return
         judged = comparison.judged_as(JudgementKind.JUDGED)
@@ -75,7 +75,7 @@ class GatePolicy:
 
 
 def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
-    """Return the rows by which cases came out as one of these."""
+    """Return the primary rows of the cases with one of these outcomes."""
     judged = {case.case: case.outcome for case in comparison.judgements}
     rows = (row for row in comparison.rows if row.metric == HEADLINE)
     return [row for row in rows if judged.get(row.case) in outcomes]
@@ -85,8 +85,8 @@ def sentence_of(row: MetricRow, baseline: str) -> str:
     """Return a row in a sentence: how a case's time differs from the baseline's."""
     assert row.ratio is not None, "it was compared"
     if row.by_fastest:
-        told = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
-        return f"{told} of baseline {baseline}, and the medians {row.ratio:.3g} times"
+        fastest = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
+        return f"{fastest} of baseline {baseline}, and the medians {row.ratio:.3g} times"
     within = f" (95 %: {interval(row)})" if row.interval else ""
     if row.by_factor:
         within = f", {row.reason}"
@@ -95,7 +95,7 @@ def sentence_of(row: MetricRow, baseline: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A run beside its baseline, and the policy by which it may fail."""
+    """A run with its comparison, and the policy that decides whether it fails."""
 
     run: RecordedRun
     comparison: RunComparison
@@ -109,12 +109,13 @@ class Held:
 
     @property
     def shown(self) -> RecordedRun:
-        """The run with its failing cases failed, as a test server is to show them.
+        """The run as reports show it: cases that fail the comparison have failed.
 
         A finding has the number of judged cases, whether the run fails or not.
         """
         findings = (*self.run.findings, self._tally)
-        if self.exit_code(ExitCode.PASSED) == ExitCode.PASSED:
+        exit_code = self.policy.exit_code(self.comparison)
+        if exit_code == ExitCode.PASSED:
             return replace(self.run, findings=findings)
         cases, missing = dict(self.run.cases), []
         for id_, why in self._failing_cases().items():
@@ -125,8 +126,7 @@ class Held:
         errors = (*self.run.errors, *missing, *self.policy.failures(self.comparison))
         summary = self.run.summary
         if summary.verdict == "passed":
-            exit_code = int(self.exit_code(ExitCode.PASSED))
-            summary = replace(summary, verdict="failed", exit_code=exit_code)
+            summary = replace(summary, verdict="failed", exit_code=int(exit_code))
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
 
     @property
@@ -142,7 +142,7 @@ class Held:
 
         With ``quiet`` cases are named only if the comparison fails.
         """
-        passes = self.exit_code(ExitCode.PASSED) == ExitCode.PASSED
+        passes = self.policy.exit_code(self.comparison) == ExitCode.PASSED
         lines = [] if quiet and passes else list(self._case_lines())
         lines += [f"error: {why}" for why in self.policy.failures(self.comparison)]
         lines.append(self._tally)
@@ -189,12 +189,12 @@ def _failed(case: CasePart, why: str) -> CasePart:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A baseline that a run is going to be held against, and the policy by which it may fail."""
+    """A baseline to compare a run with, and the policy that decides whether the run fails."""
 
     home: Path
     baseline: RecordedRun
     policy: GatePolicy
 
     def hold(self, run: RecordedRun) -> Held:
-        """Return a run beside the baseline."""
+        """Compare a run with the baseline."""
         return Held(run, comparison_of(self.home, self.baseline, run), self.policy)

@@ -21,7 +21,7 @@ OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples"
 
 
 class JudgementKind(StrEnum):
-    """How a case came out of a comparison."""
+    """Whether a comparison judged a case; a broken case fails whatever its time is."""
 
     JUDGED = "judged"
     UNJUDGED = "unjudged"
@@ -30,10 +30,10 @@ class JudgementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseJudgement:
-    """How a case came out of a comparison.
+    """The result of a comparison for one case.
 
     Attributes:
-        outcome: The outcome of its primary metric, which a broken case may have, too; else None.
+        outcome: The outcome of its time, which a broken case may have, too; None if it has none.
         reason: Why it was not judged, or is broken; None if it was judged.
     """
 
@@ -57,7 +57,7 @@ class MetricRow:
         fastest: The ratio of the launches' fastest iterations; None but of a case's time.
         by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
         past: The number of earlier runs whose spread widened the interval.
-        factor: Of a case's time, the factor that decides where no test can; None for a noisy case.
+        factor: The ratio beyond which a time is judged without a test; None if the case is noisy.
         by_factor: Whether the outcome follows from this factor.
         outcome: None where the two cannot be judged.
         reason: Why there is no ratio or no outcome, or what the outcome lacks.
@@ -135,7 +135,7 @@ class RunComparison:
         return (row for pair in self.cases for row in pair.rows)
 
     def judged_as(self, judgement: JudgementKind) -> list[CaseJudgement]:
-        """Return the cases that came out so."""
+        """Return the cases with this judgement."""
         return [case for case in self.judgements if case.judgement is judgement]
 
     def with_only(self, outcome: Outcome) -> RunComparison:

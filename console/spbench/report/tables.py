@@ -46,14 +46,15 @@ def comparison_remarks(comparison: RunComparison, *, brief: bool = False) -> lis
 
     With ``brief`` unjudged cases that have a row are left out, since the row has the reason.
     """
-    told = [f"b against a: {comparison.tally}."]
-    told += undecided_lines(comparison, {pair.id for pair in comparison.cases} if brief else set())
+    remarks = [f"b against a: {comparison.tally}."]
+    explained = {pair.id for pair in comparison.cases} if brief else set()
+    remarks += undecided_lines(comparison, explained)
     if together := overall(comparison):
-        told.append(together.sentence)
+        remarks.append(together.sentence)
     judged = {case.case for case in comparison.judgements}
     if left_out := [id_ for id_ in comparison.only_a if id_ not in judged]:
-        told.append(f"Not selected in b: {', '.join(left_out)}.")
-    return told
+        remarks.append(f"Not selected in b: {', '.join(left_out)}.")
+    return remarks
 
 
 def undecided_lines(

@@ -79,7 +79,7 @@ def check(
 
 
 def _found(told: GateCheck, percent: float | None) -> bool:
-    """Return whether a slowdown of so many percent is found in each case."""
+    """Return whether a slowdown of ``percent`` is found in each case."""
     if percent is None:
         return True
     smallest = [case.smallest for case in told.cases]

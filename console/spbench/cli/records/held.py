@@ -1,4 +1,4 @@
-"""The options that hold a run against a baseline at its end, and of comparisons that may fail."""
+"""The options of comparisons that may fail a run, and of the baseline to compare with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FailOn(StrEnum):
 
     @property
     def outcomes(self) -> frozenset[str]:
-        """The outcomes that it names."""
+        """The outcomes of a case that fail the comparison."""
         return _FAILING[self]
 
 
@@ -63,10 +63,10 @@ MaxUnjudgedOption = Annotated[
 
 
 def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
-    """Return the policy that options ask for.
+    """Return the policy of these options.
 
     Raises:
-        UsageError: A number of unjudged cases is allowed where nothing fails.
+        UsageError: ``--max-unjudged`` is given, but nothing can fail.
     """
     from spbench.report.judged import GatePolicy
 

@@ -64,11 +64,11 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
             "time": _seconds(duration(case)),
         },
     )
-    told = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
-    told += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
-    told += [("noisy", printable(case.noisy))] if case.noisy else []
+    properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
+    properties += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
+    properties += [("noisy", printable(case.noisy))] if case.noisy else []
     flaky = case.word == "flaky"
-    _add_properties(test, [("flaky", sentence(case)), *told] if flaky else told)
+    _add_properties(test, [("flaky", sentence(case)), *properties] if flaky else properties)
     if case.status == "failed":
         _add_why(test, "failure", _kind(case), sentence(case))
     elif case.status in BROKEN:

@@ -41,16 +41,16 @@ def sentence(case: CasePart) -> str:
 
 
 def tally(run: RecordedRun) -> str:
-    """Return the number of cases of each status, and of expectations that were left open."""
+    """Return the number of cases of each status, and of expectations that were not judged."""
     counts = Counter(case.word for case in run.cases.values())
-    told = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
+    parts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
         expectation.status == "skipped"
         for case in run.cases.values()
         for expectation in case.expectations
     )
-    told += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
-    return ", ".join(told)
+    parts += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
+    return ", ".join(parts)
 
 
 def unexplained(run: RecordedRun) -> Sequence[str]:
