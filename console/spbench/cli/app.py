@@ -16,6 +16,7 @@ from spbench.cli import batch, doctor, init, networks, plan, profile, run, scale
 from spbench.cli.ending import ENV_COMPLETE, complain, ended
 from spbench.cli.once import refuse_repeats
 from spbench.cli.records import baseline, compare, gate, report, results
+from spbench.cli.run_reports import report_usage
 from spbench.errors import ExitCode
 
 EPILOG = (
@@ -88,7 +89,7 @@ def _run(words: list[str] | None) -> int:
             return ExitCode.USAGE
         text = " ".join(error.format_message().split()) or "see spbench --help"
         complain(f"spbench: error: {text}")
-        run.report_usage(text, given)
+        report_usage(text, given)
         return ExitCode.USAGE
     except typer.Abort:
         return ExitCode.INTERRUPTED

@@ -122,7 +122,8 @@ def collect(
     """Make the run of a batch job, ended or not, of what its ranks wrote; its verdict is ours."""
     from spbench.batch.collect import collect as made_of
     from spbench.cli.lines import Lines
-    from spbench.cli.run import refuse, write_report, writer
+    from spbench.cli.run import writer
+    from spbench.cli.run_reports import refuse, write_report
     from spbench.errors import SpbenchError
     from spbench.record.runs.folder import home_of
     from spbench.record.state import RunState

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import re
 import sys
@@ -16,13 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 import typer
 
 from spbench.cli.completing import complete_fault, complete_run
-from spbench.cli.records.held import (
-    BaselineOption,
-    FailOnOption,
-    MaxUnjudgedOption,
-    against,
-)
-from spbench.cli.records.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
+from spbench.cli.records.held import BaselineOption, FailOnOption, MaxUnjudgedOption, against
+from spbench.cli.records.report import HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -37,6 +30,7 @@ from spbench.cli.request import (
     print_progress,
     request_from,
 )
+from spbench.cli.run_reports import REPORT_OPTIONS, refuse, write_report
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -47,9 +41,8 @@ if TYPE_CHECKING:
     from spbench.record.state import Event, RunState
     from spbench.report.judged import Against, Held
 
-
-_TARGETS = ("--json", "--junit", "--html")
-"""The options that name a file for what is known of the run at its end."""
+_REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
+"""The exit codes that become 4 if a report cannot be written."""
 
 
 class RunView(Protocol):
@@ -156,7 +149,7 @@ def run(
             retries=retries,
             fail_on_flaky=fail_on_flaky,
         )
-        targets = zip(_TARGETS, (json_target, junit, html), strict=True)
+        targets = zip(REPORT_OPTIONS, (json_target, junit, html), strict=True)
         if dry_run and (given := [option for option, path in targets if path is not None]):
             raise UsageError(
                 f"--dry-run runs nothing that {given[0]} could report; give one of the two"
@@ -180,7 +173,7 @@ def run(
     exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
     for sentence in [*wrong, *_write(outcome, held, json_target, no_samples, files)]:
         sys.stderr.write(f"spbench: error: {sentence}\n")
-        exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
+        exit_code = ExitCode.ERROR if exit_code in _REPLACED else exit_code
     raise typer.Exit(exit_code)
 
 
@@ -343,53 +336,6 @@ def writer(stream: TextIO) -> Callable[[str], None]:
             stream = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the end
 
     return write
-
-
-def report_usage(sentence: str, words: list[str]) -> None:
-    """Write the reports of a ``run`` whose words could not be read, where they name some."""
-    named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in _TARGETS}
-    if words[:1] == ["run"] and named:
-        json_target, junit, html = (named.get(option) for option in _TARGETS)
-        refuse(UsageError(sentence), json_target, ReportFiles(junit, html))
-
-
-def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:
-    """Write the reports of a run that never began, where options ask for them."""
-    from spbench.report.build import refused_report
-
-    report = refused_report(str(error), error.exit_code, sys.argv[1:])
-    try:
-        write_report(report, json_target, False)
-    except SpbenchError as unwritten:
-        # Why the run was refused matters more than where that could not be written.
-        sys.stderr.write(f"spbench: error: {unwritten}\n")
-    files.write_refusal(report)
-
-
-def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
-    """Write a report where --json names a place for it.
-
-    Raises:
-        FailedRunError: It could not be written.
-    """
-    if target is None:
-        return
-    from spbench.record.runs.event_log import unwritable
-    from spbench.record.runs.folder import write_whole
-    from spbench.report.build import without_samples
-
-    report = without_samples(report) if no_samples else report
-    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
-    if target != "-":
-        write_whole(Path(target), text)
-        return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # Where its reader has gone the exit code still tells.
-        if error.errno not in (errno.EPIPE, errno.EIO):
-            raise unwritable(Path("/dev/stdout"), error) from None
 
 
 def seconds(text: str) -> float:

@@ -5,6 +5,9 @@ import json
 import pytest
 
 from places import SUITES
+from spbench.cli import run
+from spbench.engine.run import Outcome
+from spbench.errors import ExitCode
 from unit.events import recorded, whole_run
 
 HALO = str(SUITES / "halo.yaml")
@@ -61,6 +64,18 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, w
     done = spbench("run", HALO, *words)
     assert (done.status, told in done.refusal) == (2, True)
     assert not (home / "runs").exists()
+
+
+@pytest.mark.parametrize(("written", "status"), [(True, 6), (False, 4)])
+def test_an_unwritten_report_is_4_although_no_case_was_judged(
+    spbench, tmp_path, main, written, status, monkeypatch
+):
+    report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
+    outcome = Outcome(main, ExitCode.PASSED, report)
+    monkeypatch.setattr(run, "_execute", lambda *_: outcome)
+    (tmp_path / "file").write_text("")
+    target = tmp_path / ("out.json" if written else "file/out.json")
+    assert spbench("run", HALO, "--baseline", "main", "--json", str(target)).status == status
 
 
 def test_few_launches_of_a_baseline_are_warned_of(spbench, home):

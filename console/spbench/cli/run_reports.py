@@ -1,0 +1,62 @@
+"""The reports that ``spbench run`` writes at its end, or when it refuses to start."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from spbench.cli.records.report import NO_FILES, ReportFiles
+from spbench.errors import SpbenchError, UsageError
+
+REPORT_OPTIONS = ("--json", "--junit", "--html")
+"""The options that name a file for a report."""
+
+
+def report_usage(sentence: str, words: list[str]) -> None:
+    """Write the reports of a ``run`` with wrong arguments, if the arguments name some."""
+    named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in REPORT_OPTIONS}
+    if words[:1] == ["run"] and named:
+        json_target, junit, html = (named.get(option) for option in REPORT_OPTIONS)
+        refuse(UsageError(sentence), json_target, ReportFiles(junit, html))
+
+
+def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:
+    """Write the reports of a run that never began, if options ask for them."""
+    from spbench.report.build import refused_report
+
+    report = refused_report(str(error), error.exit_code, sys.argv[1:])
+    try:
+        write_report(report, json_target, False)
+    except SpbenchError as unwritten:
+        # Why the run was refused matters more than where that could not be written.
+        sys.stderr.write(f"spbench: error: {unwritten}\n")
+    files.write_refusal(report)
+
+
+def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
+    """Write a report to the target of --json, if there is one.
+
+    Raises:
+        FailedRunError: It could not be written.
+    """
+    if target is None:
+        return
+    from spbench.record.runs.event_log import unwritable
+    from spbench.record.runs.folder import write_whole
+    from spbench.report.build import without_samples
+
+    report = without_samples(report) if no_samples else report
+    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
+    if target != "-":
+        write_whole(Path(target), text)
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # Where its reader has gone the exit code still tells.
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise unwritable(Path("/dev/stdout"), error) from None
