@@ -92,8 +92,9 @@ class Plan:
         micro_batches: How many of them go through each pipeline in a step.
         pipelines: Pipelines side by side; their devices of a stage are in one group.
         step_s: Estimated seconds of a step.
-        single_s: Seconds of the whole batch on one device, whatever its memory; in mode ``best``
-            on the fastest, in micro-batches or in the plan's own pieces, which takes less.
+        single_s: Seconds of the whole batch on one device; its memory does not matter. In mode
+            ``best`` it is the fastest device, with micro-batches or with the plan's shares of
+            them, if that takes less time.
         stages: In the order of the states.
         baselines: Other ways to train the same.
         skips: The way of outputs past stages; None where there are none.

@@ -46,7 +46,7 @@ def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
 
 def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
     """Return the other ways to train the same, and the plan: name, step ms, speed-up, reason."""
-    told = [
+    rows = [
         (
             each.name,
             "" if each.step_s is None else milliseconds(each.step_s),
@@ -57,7 +57,7 @@ def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
     ]
     faster = any(each.step_s is not None and each.step_s < plan.step_s for each in plan.baselines)
     note = FASTER_WAYS if faster and plan.mode == "hpgo" else ""
-    return [*told, (THIS_PLAN, milliseconds(plan.step_s), f"{plan.speedup:.4g}", note)]
+    return [*rows, (THIS_PLAN, milliseconds(plan.step_s), f"{plan.speedup:.4g}", note)]
 
 
 def step_words(step: Simulation) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""Other ways to train the same, with the costs and the micro-batch sizes that a plan has.
+"""Other ways to train a model, estimated with the costs and the micro-batch sizes of a plan.
 
-Mode ``best`` offers these shapes to its search too, so no plan is slower than one of them. HPGO's
-own estimates of them, in `hpgo.baselines`, are for plans of mode ``hpgo``: they scale all times by
-the batch and hide more of an all-reduce than can be hidden.
+Mode ``best`` also offers these shapes to its search, so no plan is slower than one of them. Plans
+of mode ``hpgo`` have HPGO's estimates instead (`hpgo.baselines`). These scale all times by the
+batch, and hide more of an all-reduce than can be hidden.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, wires_of, work_of
+from spbench.planner.hpgo.costs import HpgoWork, Wires, wires_of, work_of
 from spbench.planner.hpgo.straight import straight_pipeline
 from spbench.planner.plans import Baseline
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
+from spbench.planner.search.seeds import shape_of
 from spbench.planner.search.stage_times import passes, recomputing_passes
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import timetable
@@ -36,8 +37,8 @@ class Alternative:
         shape: Its stages; None if ``reason`` says why there are none.
         sizes: The micro-batch sizes that it can have.
         schedule: The order of its passes.
-        overlaps: Whether an all-reduce of the whole model runs beside the backward pass.
-        recomputes: Whether every stage computes its activations again.
+        overlaps: Whether an all-reduce of the whole model overlaps with the backward pass.
+        recomputes: Whether every stage recomputes its activations.
     """
 
     name: str
@@ -135,8 +136,4 @@ def _pipeline(way: Alternative, work: HpgoWork, wires: Wires) -> Alternative:
     if draft is None:
         counts = f"{work.last + 1} states for {sum(wires.sizes)} devices"
         return replace(way, reason=f"there are {counts}")
-    return replace(way, shape=_shape_of(draft))
-
-
-def _shape_of(draft: HpgoCandidate) -> Shape:
-    return Shape(tuple(cut + 1 for cut in draft.cuts), draft.groups)
+    return replace(way, shape=shape_of(draft))

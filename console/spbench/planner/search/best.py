@@ -1,10 +1,10 @@
 """Mode ``best``: the plan with the shortest step that fits the devices' memory.
 
-`alternatives` are the ways that a plan is listed with; `seeds` gives HPGO's shapes; `bounded` finds
-good ones at each micro-batch size, first among few groups, then among all of them near the best
-bounds; `rounds` gives the groups of good ones several stages each; `improve` changes the best of
-them as long as that helps; and of a small problem every shape is looked at. What counts is always
-the simulated step time.
+`alternatives` gives the other ways in a plan's table, and `seeds` gives HPGO's shapes. `bounded`
+finds good shapes at each micro-batch size, first among few groups, then among all groups near the
+best bounds. `rounds` gives the groups of good shapes several stages each. `improve` changes the
+best shapes as long as that helps. In a small problem every shape is tried. The plan is the shape
+with the shortest simulated step.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def find(
         cost_model: The costs.
         sizes: The micro-batch sizes that are allowed, rising.
         small: Shapes of a problem that is solved by looking at all of them.
-        others: The ways that the plan is listed with: it is never slower than they are.
+        others: The other ways in the plan's table; the result is never slower than one of them.
 
     Raises:
         NoPlanError: No candidate fits.

@@ -106,7 +106,7 @@ class CostModel:
         self._ways_past: dict[tuple[int, ...], dict[tuple[int, int], float]] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
-        """Return the seconds of the whole batch on the fastest device, whatever its memory.
+        """Return the seconds of the whole batch on the fastest device; its memory does not matter.
 
         Args:
             sizes: The micro-batch sizes that are allowed; the one with the shortest step counts.
@@ -117,11 +117,11 @@ class CostModel:
     def one_by_one_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
     ) -> float:
-        """Return the seconds of the whole batch on the fastest device, in a plan's own pieces.
+        """Return the seconds of the whole batch on the fastest device, in the shares of a plan.
 
-        Each device's share of each micro-batch is run by itself, one after another. Small shares
-        can take less time than their part of a micro-batch, so without this reference a plan
-        could seem more times as fast as it has devices.
+        The device runs the shares of all devices in each micro-batch, one after another. Small
+        shares can take less time than their part of a micro-batch. Without this reference the
+        speedup of a plan could exceed its number of devices.
 
         Args:
             spans: The plan's stages: first state, the state after the last, and devices.
@@ -139,7 +139,7 @@ class CostModel:
         return seconds * (self.training.global_batch_size // micro_batch) / self._fastest
 
     def _pieces(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
-        """Yield the sizes of the shares of a micro-batch, and how many devices have one of it."""
+        """Yield each size of a share of a micro-batch, and the number of devices with it."""
         kinds = self.kinds(group)
         shares = share([(kind.speed, count) for kind, count in kinds], micro_batch)
         left = micro_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.candidates import candidates
-from spbench.planner.hpgo.costs import step_seconds, wires_of, work_of
+from spbench.planner.hpgo.costs import HpgoCandidate, step_seconds, wires_of, work_of
 from spbench.planner.hpgo.straight import straight_pipeline
 from spbench.planner.profile.states import States
 from spbench.planner.search.candidates import Shape
@@ -32,5 +32,9 @@ def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Sh
     found = list(candidates(work, wires, straight_pipeline(work, wires)))
     found.reverse()  # of equals HPGO takes the last one
     found.sort(key=lambda candidate: step_seconds(work, wires, candidate))
-    shapes = (Shape(tuple(cut + 1 for cut in each.cuts), each.groups) for each in found[:_MOST])
-    return list(dict.fromkeys(shapes))
+    return list(dict.fromkeys(map(shape_of, found[:_MOST])))
+
+
+def shape_of(candidate: HpgoCandidate) -> Shape:
+    """Return the shape of a candidate, whose cuts are the last state of each stage."""
+    return Shape(tuple(cut + 1 for cut in candidate.cuts), candidate.groups)

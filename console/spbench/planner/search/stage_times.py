@@ -43,7 +43,7 @@ def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
 def recomputing_passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
     """Return the times of stages that all recompute; None if one does not fit its devices' memory.
 
-    Not for schedules with several stages for each device.
+    The schedule must have one stage per device.
     """
     shape, micro_batch, schedule = candidate
     micro_batches = cost_model.training.global_batch_size // micro_batch
