@@ -122,8 +122,8 @@ class LaunchSettings(StrictModel):
     ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")
     oversubscribe: bool = Field(
         default=True,
-        description="whether ranks may share cores or GPUs; false refuses more ranks than there "
-        "are, as the suite of a plan does",
+        description="whether ranks may share cores or GPUs; false, as in the suite of a plan, "
+        "rejects more ranks than cores or GPUs",
     )
     bind: Literal["auto", "core", "numa", "none"] = Field(
         default="auto", description="what a rank is bound to"
