@@ -1,4 +1,4 @@
-"""Options that take one value are given once: a repeat is an error, not a silent replacement."""
+"""Reject options with one value that are given twice, instead of using only the last value."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typer.core import TyperCommand
 
 
 class OnceCommand(TyperCommand):
-    """A command that refuses repeats of options with one value; flags may be repeated."""
+    """A command that rejects a second value of an option that takes one."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """Return the parser of the command line, which counts the options that it reads."""
+        """Return the parser of the command line, which also counts the options."""
         parser = super().make_parser(ctx)
         parse = parser.parse_args
 
         def parse_once(*args: Any, **named: Any) -> Any:
             values, rest, order = parse(*args, **named)
-            _refuse_repeats(ctx, order)
+            _check_counts(ctx, order)
             return values, rest, order
 
         parser.parse_args = parse_once  # type: ignore[method-assign]
         return parser
 
 
-def _refuse_repeats(ctx: Any, order: list[Any]) -> None:
+def _check_counts(ctx: Any, order: list[Any]) -> None:
     if ctx.resilient_parsing:
         return  # a shell asks for completions
     for param, count in Counter(order).items():
@@ -37,7 +37,7 @@ def _refuse_repeats(ctx: Any, order: list[Any]) -> None:
 
 
 def refuse_repeats(app: typer.Typer) -> None:
-    """Make all commands of an app refuse repeats."""
+    """Make all commands of an app reject repeated options."""
     for command in app.registered_commands:
         command.cls = OnceCommand
     for group in app.registered_groups:

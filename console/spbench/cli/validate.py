@@ -19,7 +19,7 @@ def validate(
 ) -> ExitCode:
     """Check suites; print the number of cases of each on stdout, and all errors on stderr.
 
-    Of suites that name networks of the user's own, the workers' Python imports them.
+    The workers' Python imports the networks of the user that a suite names.
 
     Where nobody reads them any more, as behind `| head`, the suites are checked all the same.
     """
@@ -48,13 +48,13 @@ def validate(
 
 
 def _check_networks(suite: Suite) -> list[str]:
-    """Ask the workers' Python whether networks of the user's own import.
+    """Check with the workers' Python whether the user's networks can be imported.
 
     Returns:
-        Why some are not checked.
+        A message for each group of networks that is not checked.
 
     Raises:
-        SuiteError: Some do not.
+        SuiteError: Some cannot be imported.
     """
     if not any(case.entry.checked_in for case in suite.cases):
         return []

@@ -13,6 +13,7 @@ from spbench.errors import Diagnostic, SuiteError
 from spbench.launch.program import interpreter, wrapped
 from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say, nobody
+from spbench.record.number_formatting import counted
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Mark, Node, compose
@@ -29,8 +30,8 @@ async def check_cases(
 ) -> list[str]:
     """Refuse cases that the workers cannot run, such as of a network that cannot be imported.
 
-    They are asked in a process of its own, on this host, with the Python, the setup lines and the
-    variables of the case's launch. Without cases of benchmarks that ask for a check, there is none.
+    A process on this host checks them, with the Python, the setup lines and the variables of the
+    case's launch. It is not started if no benchmark asks for a check.
 
     Args:
         suite: The suite of the cases, for the places of errors.
@@ -39,17 +40,17 @@ async def check_cases(
         say: Takes lines on how far it is.
 
     Returns:
-        A sentence for each process that gave no answer; its cases are not checked.
+        A message for each process that gave no answer; its cases are not checked.
 
     Raises:
-        SuiteError: Cases cannot run; a line for each, with what speaks against it.
+        SuiteError: Cases cannot run; it has a line for each case, with the reason.
     """
     wrong: list[tuple[Case, str]] = []
     unchecked = []
     for settings, alike in _by_settings(cases):
         answers = await _answers(settings, alike, environ, say)
         if isinstance(answers, str):
-            count = f"{len(alike)} case{'s' if len(alike) > 1 else ''}"
+            count = counted(len(alike), "case")
             unchecked.append(f"the networks of {count} are not checked: {answers}")
             continue
         pairs = zip(alike, answers, strict=True)
@@ -57,11 +58,6 @@ async def check_cases(
     if wrong:
         raise SuiteError(_diagnostics(suite, wrong))
     return unchecked
-
-
-def needs_check(cases: Iterable[Case]) -> bool:
-    """Whether there are cases that the workers are asked about."""
-    return any(case.entry.checked_in is not None for case in cases)
 
 
 def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Diagnostic]:
@@ -72,19 +68,19 @@ def _diagnostics(suite: Suite, wrong: Iterable[tuple[Case, str]]) -> Iterator[Di
 
 
 def _place(root: Node, case: Case) -> Mark:
-    """Return where the suite names a case's network; the case's own place if it does not."""
+    """Return the position of a case's network in the suite; else that of the case."""
     entries = root.find(("cases",))
     for _, entry in entries.children().values() if entries is not None else ():
         name = entry.find(("name",))
         if name is None or name.data != case.name:
             continue
         for section in ("params", "matrix", "zip"):
-            found = entry.find((section, "network"))
-            if found is None:
+            network = entry.find((section, "network"))
+            if network is None:
                 continue
-            swept = [node for _, node in found.children().values()]
+            swept = [node for _, node in network.children().values()]
             same = (node for node in swept if node.data == case.params.get("network"))
-            return next(same, found).mark
+            return next(same, network).mark
         return entry.mark
     return Mark(case.line, 1)
 
@@ -107,14 +103,14 @@ def _by_settings(cases: Iterable[Case]) -> Iterator[tuple[LaunchSettings, list[C
 async def _answers(
     settings: LaunchSettings, cases: list[Case], environ: Mapping[str, str], say: Say
 ) -> list[str | None] | str:
-    """Return what speaks against each case, or why nobody answers."""
+    """Return for each case why it cannot run, or None; a single message if there is no answer."""
     argv = wrapped(settings, (interpreter(settings), *CHECKER))
     asked = [{"benchmark": case.benchmark, "params": dict(case.params)} for case in cases]
     work = asyncio.ensure_future(_output(argv, {**environ, **settings.env}, json.dumps(asked)))
     try:
         done, _ = await asyncio.wait({work}, timeout=_SILENCE)
         if not done:
-            say(f"importing the networks of {len(cases)} case{'s' if len(cases) > 1 else ''}")
+            say(f"importing the networks of {counted(len(cases), 'case')}")
         stdout, last = await asyncio.wait_for(work, _PATIENCE)
     except TimeoutError:
         stdout, last = "", f"{_python(settings)} gave no answer within {_PATIENCE:g} s"
@@ -132,7 +128,7 @@ async def _answers(
 
 
 def _python(settings: LaunchSettings) -> str:
-    """Return what the interpreter of the workers is called in messages."""
+    """Return the name of the workers' interpreter for messages."""
     inside = " in its container" if settings.container else ""
     return f"the workers' Python {interpreter(settings)}{inside}"
 

@@ -260,10 +260,10 @@ async def check_before(
 
 
 async def check_networks(run: RunPlan, say: Say = nobody) -> list[str]:
-    """Refuse cases that the workers cannot run; return why some cannot be checked.
+    """Refuse cases that the workers cannot run; return a message for each unchecked group.
 
     Raises:
-        SuiteError: As `check_cases` does.
+        SuiteError: Cases cannot run.
     """
     cases = [case for job in run.jobs for case in job.cases]
     return await check_cases(run.suite, cases, run.request.environ, say)

@@ -1,4 +1,4 @@
-"""Refusal of jobs that want a device for each rank where there are fewer: those of plans."""
+"""Refuse jobs with more ranks than devices, if each rank needs its own, as for a plan."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CPUS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]) -> None:
     """Refuse jobs with more ranks than devices, if their settings forbid ``oversubscribe``.
 
-    Jobs on GPUs are left to `gpu_needs.check_gpus`, and so are allocations that do not say how
-    many devices they have: there the launcher refuses.
+    `gpu_needs.check_gpus` checks jobs on GPUs. If an allocation does not say how many devices it
+    has, the launcher refuses the job.
 
     Raises:
         MissingError: It says how many devices are wanted and how many are available.
@@ -29,15 +29,15 @@ def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, st
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
-        found = available_devices(job, hosts, env)
-        if found is not None and job.np > found[0]:
-            raise MissingError(too_few(job.cases[0].id, job.np, *found))
+        available = available_devices(job, hosts, env)
+        if available is not None and job.np > available[0]:
+            raise MissingError(too_few(job.cases[0].id, job.np, *available))
 
 
 def available_devices(
     job: Job, hosts: Hosts | None, env: Mapping[str, str]
 ) -> tuple[int, str] | None:
-    """Return how many devices a job's launcher has, and which; None if that is not known.
+    """Return the number of devices of a job's launcher, and their kind; None if unknown.
 
     With a hostfile or ``--hosts`` they are the slots, in an allocation its cores, and else the
     cores of this machine that this process may use.
@@ -64,8 +64,8 @@ def _allocated(env: Mapping[str, str]) -> int | None:
     """Return the cores of the batch allocation that variables show; None if they do not."""
     if "SLURM_JOB_ID" in env:
         parts = env.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
-        found = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]
-        counts = [int(part[1]) * int(part[2] or 1) for part in found if part is not None]
+        matches = [_CPUS_OF_NODES.fullmatch(part.strip()) for part in parts]
+        counts = [int(match[1]) * int(match[2] or 1) for match in matches if match is not None]
         return sum(counts) if len(counts) == len(parts) else None
     if "PBS_NODEFILE" in env:
         with suppress(OSError, UnicodeDecodeError):

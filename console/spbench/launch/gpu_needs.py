@@ -100,8 +100,8 @@ async def check_gpus(
                 continue
             gpus = _as_ranks_see(there.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
-                alone = not job.settings.oversubscribe
-                for reason, mend in _refusals(case, there, gpus, ranks, alone=alone):
+                exclusive = not job.settings.oversubscribe
+                for reason, mend in _refusals(case, there, gpus, ranks, exclusive=exclusive):
                     group = refused.setdefault(reason, _Refused(mend))
                     group.cases[case.name] = group.hosts[host] = None
     if refused:
@@ -157,21 +157,21 @@ def _as_ranks_see(
 
 def _refusals(
     case: Case,
-    told: MpiLibrary | HostFacts,
+    host_facts: MpiLibrary | HostFacts,
     gpus: HostGpus,
     ranks: Iterable[int],
     *,
-    alone: bool = False,
+    exclusive: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield why these ranks of a case cannot run on their host, and how to fix it.
 
-    ``alone`` is whether each rank wants a GPU of its own, whatever carries its messages.
+    If ``exclusive``, each rank needs its own GPU; else only ranks that use NCCL do.
     """
     params = dict(case.params)
     takers = sum("server" not in case.entry.place(params, rank) for rank in ranks)
     if not takers:
         return
-    why = trouble(gpus, told.torch, told.torch_cuda)
+    why = trouble(gpus, host_facts.torch, host_facts.torch_cuda)
     if why:
         yield why, f"spbench doctor says how to fix it; or {_ELSEWHERE}"
         return
@@ -182,7 +182,7 @@ def _refusals(
         by = " of device_ids" if few < gpus.usable else ""
         reason = f"{takers} ranks share {_counted(few)}{by}, and nccl needs one for each rank"
         yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
-    elif alone and takers > few:
+    elif exclusive and takers > few:
         reason = f"{takers} devices are wanted, one for each rank, and {_counted(few)} available"
         yield reason, f"plan for fewer devices, set launch.oversubscribe to true, or {_ELSEWHERE}"
     name = "device_ids" if params.get("device_ids") else "gpus"
