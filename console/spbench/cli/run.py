@@ -159,7 +159,7 @@ def run(
                 f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
                 "here: use it with --dry-run or spbench command"
             )
-        beside = against(home, baseline, fail_on, max_unjudged)
+        gate = against(home, baseline, fail_on, max_unjudged)
         planned = _planned(request, resume, failed)
         if dry_run:
             _dry_run(planned)
@@ -169,7 +169,7 @@ def run(
     except SpbenchError as error:
         refuse(error, json_target, files)
         raise
-    held, wrong = _held(beside, outcome, on_stderr, verbosity)
+    held, wrong = _held(gate, outcome, on_stderr, verbosity)
     exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
     for sentence in [*wrong, *_write(outcome, held, json_target, no_samples, files)]:
         sys.stderr.write(f"spbench: error: {sentence}\n")
@@ -222,15 +222,15 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
 
 
 def _held(
-    beside: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int
+    gate: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int
 ) -> tuple[Held | None, list[str]]:
     """Hold a run against a baseline, and tell how it came out; return also why it could not be."""
-    if beside is None:
+    if gate is None:
         return None, []
     from spbench.report.recorded import load_run
 
     try:
-        held = beside.hold(load_run(outcome.folder))
+        held = gate.hold(load_run(outcome.folder))
     except SpbenchError as error:  # the run has been: its reports are written all the same
         return None, [f"the run could not be held against its baseline: {error}"]
     held.tell(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)

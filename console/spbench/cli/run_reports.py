@@ -57,6 +57,6 @@ def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # Where its reader has gone the exit code still tells.
+        # If the reader has gone, the exit code still shows the result.
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise unwritable(Path("/dev/stdout"), error) from None

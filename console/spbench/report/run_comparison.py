@@ -13,7 +13,7 @@ from spbench.record.runs.history import RunSummary
 from spbench.report.deciding_factor import DecidingFactor
 
 HEADLINE = "time_ms"
-"""The metric that every case has; the others follow from it or stand beside it."""
+"""The primary metric, which every case has."""
 
 Outcome = Literal["better", "worse", "same", "not enough samples", "not comparable"]
 """The verdict on b, seen from a."""
@@ -21,7 +21,7 @@ OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples"
 
 
 class JudgementKind(StrEnum):
-    """Whether a comparison judged a case; a broken case fails whatever its time is."""
+    """Whether a comparison judged a case; a broken case fails with any time."""
 
     JUDGED = "judged"
     UNJUDGED = "unjudged"
@@ -48,9 +48,9 @@ class MetricRow:
     """One metric of one case in both runs.
 
     Attributes:
-        a: The median in run a, in ``unit``; None where it was not measured.
+        a: The median in run a, in ``unit``; None if it was not measured.
         b: The same of run b.
-        ratio: b over a; None where there is none.
+        ratio: b over a; None if there is none.
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
         chance: The probability of a difference this large between equals; None without a ratio.
@@ -59,8 +59,8 @@ class MetricRow:
         past: The number of earlier runs whose spread widened the interval.
         factor: The ratio beyond which a time is judged without a test; None if the case is noisy.
         by_factor: Whether the outcome follows from this factor.
-        outcome: None where the two cannot be judged.
-        reason: Why there is no ratio or no outcome, or what the outcome lacks.
+        outcome: None if the two cannot be judged.
+        reason: Why there is no ratio or no outcome, or a remark on the outcome.
     """
 
     case: str

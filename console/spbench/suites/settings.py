@@ -122,8 +122,8 @@ class LaunchSettings(StrictModel):
     ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")
     oversubscribe: bool = Field(
         default=True,
-        description="whether ranks may share cores or GPUs; false, as in the suite of a plan, "
-        "rejects more ranks than cores or GPUs",
+        description="whether ranks may share cores or GPUs; false (the suites of plans) rejects "
+        "more ranks than cores or GPUs",
     )
     bind: Literal["auto", "core", "numa", "none"] = Field(
         default="auto", description="what a rank is bound to"

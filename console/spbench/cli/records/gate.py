@@ -63,33 +63,33 @@ def check(
     root = home_of(home, os.environ)
     recorded = run_or_report(root, run)
     past = past_of(root, recorded, recorded)
-    told = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
+    gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
     if format_ is GateFormat.JSON:
-        print(json.dumps(gate_object(told), indent=1, allow_nan=False))
+        print(json.dumps(gate_object(gate_check), indent=1, allow_nan=False))
     else:
-        for line in _lines(told):
+        for line in _lines(gate_check):
             print(clean(line))
-    if not any(one.launches for one in told.cases):
-        raise NothingSelected(f"run {told.run} has no case with a time that can be compared")
-    if told.missed_errors or not _found(told, must_find):
+    if not any(one.launches for one in gate_check.cases):
+        raise NothingSelected(f"run {gate_check.run} has no case with a time that can be compared")
+    if gate_check.missed_errors or not _found(gate_check, must_find):
         raise typer.Exit(ExitCode.FAILED)
-    if all(case.smallest is None for case in told.cases):
+    if all(case.smallest is None for case in gate_check.cases):
         complain("spbench: error: a comparison with this run finds no slowdown in any case")
         raise typer.Exit(ExitCode.UNJUDGED)
 
 
-def _found(told: GateCheck, percent: float | None) -> bool:
+def _found(gate_check: GateCheck, percent: float | None) -> bool:
     """Return whether a slowdown of ``percent`` is found in each case."""
     if percent is None:
         return True
-    smallest = [case.smallest for case in told.cases]
+    smallest = [case.smallest for case in gate_check.cases]
     return all(each is not None and 100 * each <= percent + 1e-9 for each in smallest)
 
 
-def _lines(told: GateCheck) -> Iterator[str]:
+def _lines(gate_check: GateCheck) -> Iterator[str]:
     from spbench.cli.tables import aligned
     from spbench.report.gate.words import GATE_COLUMNS, gate_remarks, gate_rows
 
-    if told.cases:
-        yield from aligned([GATE_COLUMNS, *gate_rows(told)], {1, 2, 3})
-    yield from gate_remarks(told)
+    if gate_check.cases:
+        yield from aligned([GATE_COLUMNS, *gate_rows(gate_check)], {1, 2, 3})
+    yield from gate_remarks(gate_check)

@@ -70,9 +70,9 @@ def report(
         raise UsageError(f"--baseline is for {formats}; spbench compare has other formats")
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
-    beside = against(home, baseline, fail_on, max_unjudged)
+    gate = against(home, baseline, fail_on, max_unjudged)
     recorded = run_or_report(home_of(home, os.environ), run)
-    held = beside.hold(recorded) if beside else None
+    held = gate.hold(recorded) if gate else None
     shown, comparison = (held.shown, held.comparison) if held else (recorded, None)
     text = report_text(shown, format_, comparison)
     if push is not None:
@@ -101,7 +101,7 @@ HtmlOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """The files that ``spbench run`` writes beside the report, by their options; None is none."""
+    """The files that ``spbench run`` writes next to the report, by their options; None is none."""
 
     junit: str | None = None
     html: str | None = None

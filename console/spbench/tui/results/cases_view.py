@@ -157,8 +157,8 @@ show."""
         case = self.chosen()
         noise = f"noisy: {case.noisy}" if case and case.noisy else None
         slow = [f"slow: {straggler.sentence}" for straggler in case.stragglers] if case else []
-        words = [word for word in (case.id, case.reason, *slow, noise) if word] if case else []
-        self.query_one("#case-words", Static).update("\n".join(words))
+        lines = [line for line in (case.id, case.reason, *slow, noise) if line] if case else []
+        self.query_one("#case-words", Static).update("\n".join(lines))
 
 
 def _words(run: RecordedRun) -> Content:

@@ -108,7 +108,7 @@ class RunChanges:
 
 
 def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
-    """Return the number of cases of the baseline that was made, and what is wrong with it."""
-    made, told = baseline_of(name_of(path_of(home, name)), load_run(run.folder))
-    save_baseline(home, name, made)
-    return counted(len(made.cases), "case"), [*told, *launch_warnings(made)]
+    """Save a baseline; return its number of cases, the cases left out, and warnings."""
+    baseline, left_out = baseline_of(name_of(path_of(home, name)), load_run(run.folder))
+    save_baseline(home, name, baseline)
+    return counted(len(baseline.cases), "case"), [*left_out, *launch_warnings(baseline)]

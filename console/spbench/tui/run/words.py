@@ -88,7 +88,7 @@ class Words:
         ]
 
     def _findings(self) -> list[str]:
-        """The findings of the run, but for the stragglers: these are among the words of cases."""
+        """Return the findings of the run without stragglers, which are shown with their case."""
         cases = self._feed.state.cases.values()
         known = {slow.finding(case.id) for case in cases for slow in case.verdict.stragglers}
         return [finding for finding in self._feed.state.findings if finding not in known]
@@ -158,15 +158,15 @@ def _failed(case: CaseState) -> tuple[Word, ...]:
 def _judged(case: CaseState) -> tuple[Word, ...]:
     """The reason of a case that has not passed, each check that failed, and noise."""
     why = noise_of(case)
-    noise = (Word("noisy", case.id, why),) if why else ()
-    slow = tuple(Word("slow", case.id, slow.sentence) for slow in case.verdict.stragglers)
-    noise = (*slow[:MOST_STRAGGLERS], *noise)
+    stragglers = case.verdict.stragglers[:MOST_STRAGGLERS]
+    remarks = [Word("slow", case.id, straggler.sentence) for straggler in stragglers]
+    remarks += [Word("noisy", case.id, why)] if why else []
     if case.status == "passed":
-        return noise
+        return tuple(remarks)
     words = _failed(case)
     if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):
         words = (Word(case.status, case.id, case.verdict.reason), *words)
-    return (*(words or (Word(case.status, case.id, "no reason was given"),)), *noise)
+    return (*(words or (Word(case.status, case.id, "no reason was given"),)), *remarks)
 
 
 class WordsPanel(VerticalScroll):

@@ -55,7 +55,7 @@ class RankStrip(Chart):
 
     HELP: ClassVar[str] = (
         "All ranks in order: ░ near the median, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
-        "· not compared, ◆ chosen. Where there are many, a cell shows the worst of several.\n"
+        "· not compared, ◆ chosen. With many ranks a cell shows the worst of several.\n"
         "Arrows, home, end or a click choose a rank; the last line describes it."
     )
     HEIGHT: ClassVar[int] = 2
