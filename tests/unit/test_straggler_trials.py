@@ -51,3 +51,16 @@ def test_it_ends_with_1_if_a_rank_was_missed(missed, code, monkeypatch, tmp_path
     row = next(line for line in capsys.readouterr().out.splitlines() if "slow=1.5 on" in line)
     assert row.startswith("  1")
     assert stragglers.main(["--sample"]) == code
+
+
+@pytest.mark.parametrize(("misses", "code"), [(2, 0), (3, 1)])
+def test_a_sample_repeats_a_missed_setting_up_to_three_times(misses, code, monkeypatch):
+    tried = []
+
+    def try_setting(setting, iterations):
+        tried.append(setting)
+        return "none" if tried.count(setting) <= misses else setting.expected
+
+    monkeypatch.setattr(stragglers, "try_setting", try_setting)
+    assert stragglers.main(["--sample"]) == code
+    assert [tried.count(setting) for setting in stragglers.SAMPLE_SETTINGS] == [1, 3, 3, 1, 3]
