@@ -68,6 +68,10 @@ WRONG = {
         case(2, "UNet", "frozen counter", stages=2),
         "entry down1.bn1.num_batches_tracked of the state_dict is off by",
     ),
+    "no memory": (
+        case(2, "UNet", "no memory", stages=2),
+        r"network UNet: there is no memory to compare .* verify=False .* [(]CUDA out of memory",
+    ),
     "perturbed weight": (
         case(4, "UNet", "perturbed weight", grids=["2x2"]),
         "network UNet: .* is off by .*, compared with the module on one process",

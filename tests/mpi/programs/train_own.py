@@ -23,6 +23,7 @@ from spbench_workers.library import ParallelNetwork
 from spbench_workers.parallel.checkpoints import users_weights
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.validation import against_module
+from spbench_workers.parallel.validation.reference import OneProcess
 
 SIZE = 24, 36
 STEPS = 3
@@ -83,12 +84,18 @@ def perturbed(engine, step=Engine.step):
     step(engine)
 
 
+def no_memory(process):
+    """One process that gets no memory for the weights in float64."""
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 7.00 GiB.")
+
+
 PLANTED = {
+    "no memory": lambda: patch.object(OneProcess, "results", no_memory),
     "stale entry": lambda: patch.object(against_module, "each_entry", stale),
     "frozen counter": lambda: patch.object(against_module, "each_entry", frozen),
     "perturbed weight": lambda: patch.object(Engine, "step", perturbed),
 }
-"""Faults that the comparison with the module finds."""
+"""Faults that the comparison with the module finds or reports."""
 
 
 def drawn():

@@ -21,8 +21,9 @@ from torch import nn
 
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_workers.comm import rest
+from spbench_workers.device.failures import lacks_memory
 from spbench_workers.device.memory import give_back, trim_heap
-from spbench_workers.errors import CannotRunError
+from spbench_workers.errors import CannotRunError, first_line
 from spbench_workers.models.imported.forward.random_states import RandomStates
 from spbench_workers.models.imported.hooks import check_copies
 from spbench_workers.models.imported.model import ImportedModel
@@ -206,16 +207,26 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
     """Return the run of one process, and the learning rate of its small steps.
 
     Raises:
-        CannotRunError: A loss is no number.
+        CannotRunError: A loss is no number, or there is not enough memory.
     """
-    process = _one_process(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
-    results, rate = process.results(), process.learning_rate
+    try:
+        process = _one_process(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
+        results, rate = process.results(), process.learning_rate
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
+        raise CannotRunError(
+            f"network {plan.model.name}: there is no memory to compare it with the module on one "
+            "process, in float64 and with all its weights; verify=False leaves the comparison out "
+            f"({first_line(error)})"
+        ) from error
     del process
     expected = _run_of(plan, results)
     if not all(map(math.isfinite, expected.losses)):
         raise CannotRunError(
             f"network {plan.model.name}: on one process its loss of synthetic images is "
-            f"{expected.losses}, which nothing can be compared with; verify=False leaves it out"
+            f"{expected.losses}, which nothing can be compared with; verify=False leaves the "
+            "comparison out"
         )
     return expected, rate
 
