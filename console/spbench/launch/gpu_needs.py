@@ -101,8 +101,8 @@ async def check_gpus(
             gpus = _as_ranks_see(there.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
                 exclusive = not job.settings.oversubscribe
-                for reason, mend in _refusals(case, there, gpus, ranks, exclusive=exclusive):
-                    group = refused.setdefault(reason, _Refused(mend))
+                for reason, remedy in _refusals(case, there, gpus, ranks, exclusive=exclusive):
+                    group = refused.setdefault(reason, _Refused(remedy))
                     group.cases[case.name] = group.hosts[host] = None
     if refused:
         raise MissingError(_sentence(refused))

@@ -87,8 +87,8 @@ class CasePair:
     """A case that is in both runs.
 
     Attributes:
-        differences: What makes the two unlike although they share an id: parameters, ranks, the
-            benchmark, noise; one short clause each.
+        differences: The differences between the two cases apart from their times: parameters,
+            ranks, the benchmark, noise; one short clause each.
         rows: One a metric that either run has.
         broken: Whether it failed in b, lost a check there, or came to no result.
     """

@@ -92,7 +92,7 @@ def against(
         for option, value in (("--fail-on", fail_on), ("--max-unjudged", max_unjudged)):
             if value is not None:
                 raise UsageError(
-                    f"{option} says what of a baseline fails the run; add --baseline NAME"
+                    f"{option} needs a baseline to compare with; add --baseline NAME"
                 )
         return None
     root = home_of(home, os.environ)

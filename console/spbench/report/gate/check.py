@@ -135,7 +135,7 @@ def _unknown(case: CasePart, together: int) -> CaseGate:
         case.id,
         launches=1,
         needed=least_launches(together),
-        error=tells_error(case),
+        error=finds_error(case),
         reason="one launch does not tell how much launches differ",
     )
 
@@ -143,13 +143,13 @@ def _unknown(case: CasePart, together: int) -> CaseGate:
 # A known error
 
 
-def tells_error(case: CasePart) -> bool:
-    """Say whether a comparison of a case with itself tells a failed check that is planted in it."""
+def finds_error(case: CasePart) -> bool:
+    """Return whether a comparison of a case with itself finds a planted failed check."""
     planted = _with_failed_check(case)
     pair = pair_of(case, planted, nothing_past)
     rows = judged(pair, found_among(chances([pair]))).rows
-    told = f"check {planted.checks[0].name} failed in b"
-    return pair.broken and all(row.outcome is None and row.reason == told for row in rows)
+    reason = f"check {planted.checks[0].name} failed in b"
+    return pair.broken and all(row.outcome is None and row.reason == reason for row in rows)
 
 
 def _with_failed_check(case: CasePart) -> CasePart:
@@ -215,7 +215,7 @@ def _source(case: CasePart, past: Past) -> _Source | None:
     if noise is None:
         return None
     alone = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
-    return _Source(alone, noise, len(launches), earlier, tells_error(case), fastest)
+    return _Source(alone, noise, len(launches), earlier, finds_error(case), fastest)
 
 
 @dataclass(frozen=True, slots=True)

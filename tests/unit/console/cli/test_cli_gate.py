@@ -79,7 +79,7 @@ def test_a_run_in_which_no_slowdown_is_found_is_6(spbench, home):
 
 def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
     record(home, a=STEADY)
-    monkeypatch.setattr(gate, "tells_error", lambda case: False)
+    monkeypatch.setattr(gate, "finds_error", lambda case: False)
     status, out, _ = spbench("gate", "check", "last")
     assert status == 1
     assert "a planted error is NOT reported" in out
