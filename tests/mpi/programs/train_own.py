@@ -90,12 +90,12 @@ def no_memory(process):
 
 
 PLANTED = {
-    "no memory": lambda: patch.object(OneProcess, "results", no_memory),
-    "stale entry": lambda: patch.object(against_module, "each_entry", stale),
-    "frozen counter": lambda: patch.object(against_module, "each_entry", frozen),
-    "perturbed weight": lambda: patch.object(Engine, "step", perturbed),
+    "no memory": (OneProcess, "results", no_memory),
+    "stale entry": (against_module, "each_entry", stale),
+    "frozen counter": (against_module, "each_entry", frozen),
+    "perturbed weight": (Engine, "step", perturbed),
 }
-"""Faults that the comparison with the module finds or reports."""
+"""What each fault replaces, an object and its attribute, and by what."""
 
 
 def drawn():
@@ -112,7 +112,7 @@ def answer_of(case, comm):
     random.seed(1)
     np.random.seed(1)
     try:
-        with PLANTED.get(wrong, nullcontext)():
+        with patch.object(*PLANTED[wrong]) if wrong in PLANTED else nullcontext():
             network = ParallelNetwork(module, SIZE, pixels, targets, comm=comm, **case["words"])
         numbers = drawn()
         after = module.state_dict()

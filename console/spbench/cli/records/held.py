@@ -91,9 +91,7 @@ def against(
     if name is None:
         for option, value in (("--fail-on", fail_on), ("--max-unjudged", max_unjudged)):
             if value is not None:
-                raise UsageError(
-                    f"{option} needs a baseline to compare with; add --baseline NAME"
-                )
+                raise UsageError(f"{option} needs a baseline to compare with; add --baseline NAME")
         return None
     root = home_of(home, os.environ)
     found = as_run(load_baseline(root, name), path_of(root, name))

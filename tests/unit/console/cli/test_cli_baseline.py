@@ -56,8 +56,8 @@ def test_a_page_shows_the_run_beside_it(spbench, main):
     ("words", "told"),
     [
         (["--baseline", "x"], "there is no baseline 'x'"),
-        (["--fail-on", "any"], "--fail-on says what of a baseline fails the run"),
-        (["--max-unjudged", "1"], "--max-unjudged says what of a baseline fails the run"),
+        (["--fail-on", "any"], "--fail-on needs a baseline to compare with"),
+        (["--max-unjudged", "1"], "--max-unjudged needs a baseline to compare with"),
     ],
 )
 def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, words, told):
