@@ -317,7 +317,8 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
         (["--case", "smal"], "did you mean small?"),
     ],
 )
-def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named):
+def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # --junit writes its report also if the command is refused
     path = tmp_path / "report.json"
     done = spbench("run", HALO, "--headless", "--json", str(path), *words)
     assert (done.status, done.out) == (2, "")
