@@ -27,7 +27,9 @@ LAYOUTS: dict[str, Any] = {
     "tiles and a stage": (5, {"grids": ["2x2"], "stages": 2, "micro_batches": 2}),
 }
 EVERY = "stages", "tiles", "members", "tiles and a stage"
-"""Layouts of every run."""
+"""Layouts of every run, with the networks in `OFTEN`."""
+EVERYTHING = "stages", "tiles"
+"""Layouts in which long tests train all networks."""
 OFTEN = {
     *("named_ConvDropoutNormReLU", "conv_named_reshape", "inplace_ReLU", "identity_written"),
     *(
@@ -45,17 +47,13 @@ BY_RANK = "subclass_BatchNormAct2d", "subclass_with_forward", "norm_without_mome
 """Functional batch normalisations, which members refuse."""
 
 
-EVERYTHING = "stages", "tiles"
-"""Layouts in which long tests train all networks."""
-
-
 def each_of(names):
     """Return layouts with networks."""
     pairs = [(layout, name) for layout in LAYOUTS for name in names]
     return [
         pytest.param(*pair, marks=() if pair[1] in OFTEN and pair[0] in EVERY else pytest.mark.long)
         for pair in pairs
-        if (pair[1] in OFTEN or pair[0] in EVERY)
+        if (pair[1] in OFTEN or pair[0] in EVERYTHING)
         and not (pair[0] == "members" and pair[1] in BY_RANK)
     ]
 
