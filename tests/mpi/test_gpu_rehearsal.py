@@ -9,23 +9,26 @@ from benchmarks.gpu_once.steps import STEPS
 
 from places import ROOT
 
+GROUPS = 3
+"""All steps take six minutes: several processes share them."""
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def test_every_step_passes_in_a_rehearsal(tmp_path):
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_step_passes_in_a_rehearsal(group, tmp_path):
+    steps = {step.name: step for step in STEPS[group::GROUPS]}
     words = ["-m", "benchmarks.gpu_once", "--rehearse", "--installed", "--seconds", "560"]
     done = subprocess.run(
-        [sys.executable, *words, "--output", str(tmp_path)],
+        [sys.executable, *words, "--output", str(tmp_path), *steps],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    steps = json.loads((tmp_path / "results.json").read_text())["steps"]
-    assert {step["name"]: step["status"] for step in steps} == {
-        step.name: "passed" for step in STEPS
-    }, done.stdout[-20_000:]
+    results = json.loads((tmp_path / "results.json").read_text())["steps"]
+    statuses = {result["name"]: result["status"] for result in results}
+    assert statuses == dict.fromkeys(steps, "passed"), done.stdout[-20_000:]
     assert done.returncode == 0
-    cases = [case for step in steps for case in step["cases"]]
-    assert len(cases) > 40
+    for result in results:
+        assert bool(result["cases"]) == (steps[result["name"]].suite is not None)
     assert (tmp_path / "reports.tar.gz").stat().st_size > 1000
