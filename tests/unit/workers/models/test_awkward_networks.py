@@ -52,6 +52,7 @@ def assert_equal(one, other):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*RIGHT, *REFUSED])
 def test_tracing_leaves_the_module_and_random_numbers_as_they_are(name):
     module = RIGHT[name]() if name in RIGHT else REFUSED[name][0]()
