@@ -110,10 +110,7 @@ _OF_STEPS = (
     "drop-tile",
 )
 _OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
-FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
-    "wrong-neighbour",
-    "skipped-microbatch",
-}
+FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {"wrong-neighbour"}
 """Faults of gradients and statistics, which inference has none of."""
 _FAULTS = (*_OF_STEPS, "uncounted-wait")
 FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)

@@ -440,3 +440,11 @@ def test_what_a_network_of_ones_own_cannot_be_given(given, param, says):
         NETWORK.complete(OWN | given)
     errors = {error.param: str(error) for error in group.value.exceptions}
     assert says in errors[param]
+
+
+@pytest.mark.parametrize(
+    ("entry", "given"), [(RESNET, {}), (AMOEBANET, {}), (NETWORK, {"network": "nets:Net"})]
+)
+def test_inference_takes_only_faults_that_change_outputs(entry, given):
+    faults = entry.faults_of(entry.complete(SMALL | given | {"enable_evaluation": True}))
+    assert set(faults) == {"wrong-neighbour", "full:wrong-neighbour", "uncounted-wait"}
