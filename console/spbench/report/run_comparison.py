@@ -50,13 +50,13 @@ class MetricRow:
     Attributes:
         a: The median in run a, in ``unit``; None if it was not measured.
         b: The same of run b.
-        ratio: b over a; None if there is none.
+        ratio: b over a; None if it cannot be computed.
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
         chance: The probability of a difference this large between equals; None without a ratio.
         fastest: The ratio of the launches' fastest iterations; None but of a case's time.
         by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
-        past: The number of earlier runs whose spread widened the interval.
+        past: The number of earlier runs with a spread that widened the interval.
         factor: The ratio beyond which a time is judged without a test; None if the case is noisy.
         by_factor: Whether the outcome follows from this factor.
         outcome: None if the two cannot be judged.

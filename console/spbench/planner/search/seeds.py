@@ -36,5 +36,5 @@ def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Sh
 
 
 def shape_of(candidate: HpgoCandidate) -> Shape:
-    """Return the shape of a candidate, whose cuts are the last state of each stage."""
+    """Return the shape of a candidate. Its cuts are the last states of its stages."""
     return Shape(tuple(cut + 1 for cut in candidate.cuts), candidate.groups)

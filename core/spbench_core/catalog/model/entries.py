@@ -161,8 +161,8 @@ def _checks_operators(params: Params, layout: ModelLayout) -> bool:
     """Return whether operators are computed again.
 
     Training in more than 16 bits: all operators that multiply, as no other check at full size sees
-    their gradients. Inference: only those of several ranks. In 16 bits: all, but only those of
-    several ranks in a user's network, whose other operators may round differently. Layers that
+    their gradients. Inference: only those of several ranks. In 16 bits: all; in a user's network
+    only those of several ranks, because its other operators may round differently. Layers that
     ``halo_D2`` fuses are left out.
     """
     if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
