@@ -1,18 +1,15 @@
 """Recording of a forward pass as a graph, by torch.fx.
 
-A construct that a graph cannot hold is refused with the user's line. Types of symbols are those of
-the values that they represent. Random numbers must not be drawn while symbols are recorded: they
-would be constants.
+A construct that a graph cannot hold is refused with the user's line. Random numbers must not be
+drawn while symbols are recorded: they would be constants.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-import os
 import sys
 import types
-import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -21,7 +18,7 @@ from unittest import mock
 import torch
 from torch import fx, nn
 from torch.autograd import Function
-from torch.fx.proxy import Attribute, TraceError
+from torch.fx.proxy import TraceError
 from torch.utils.checkpoint import CheckpointFunction
 
 from spbench_core.models.parts import Map
@@ -29,14 +26,10 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.advice import tracing_error
 from spbench_workers.models.imported.forward.copies import copy_without_memory, is_compiled
 from spbench_workers.models.imported.forward.drops import drop_rule
-from spbench_workers.models.imported.forward.in_place import IN_PLACE, writes_by_name
+from spbench_workers.models.imported.forward.in_place import writes_by_name
 from spbench_workers.models.imported.forward.random_states import RandomStates
-from spbench_workers.models.imported.forward.sizes import (
-    SizedProxy,
-    SizedTracer,
-    defaults_of,
-    erase_defaults,
-)
+from spbench_workers.models.imported.forward.sizes import SizedTracer, defaults_of, erase_defaults
+from spbench_workers.models.imported.forward.symbols import Symbol
 from spbench_workers.models.imported.forward.torch_operators import BY_MODE, is_torch_operator
 from spbench_workers.models.imported.hooks import has_own_forward
 from spbench_workers.models.imported.loading import current_line, is_users, short
@@ -45,77 +38,6 @@ NO_GRADIENTS = "spbench_no_gradients"
 """Of a node's ``meta``: it was recorded under torch.no_grad."""
 NUMBER = "spbench_number"
 """Of a node's ``meta``: the forward pass has read the buffer as a number."""
-_ASKING = tuple(
-    os.path.abspath(module.__file__)
-    for module in (torch, torch.jit, torch._jit_internal, torch.nn.parameter, typing)
-    if module.__file__
-)
-"""Modules that ask for a type on behalf of their caller, such as `torch.is_tensor`."""
-
-
-class Symbol(SizedProxy):
-    """A symbol that records operators that write, and has the type of what it represents."""
-
-    def __getattr__(self, k: str) -> Attribute:
-        return _SymbolAttribute(self, k)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("tracer", "node", "_node", "root", "attr"):
-            _recorder(self).refuse(
-                f"the forward pass sets {name} of a tensor, which a graph cannot; make a new tensor"
-            )
-        object.__setattr__(self, name, value)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        _recorder(self).refuse(
-            "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
-            "torch.cat or torch.nn.functional.pad"
-        )
-
-    def __float__(self) -> float:
-        return float(_recorder(self).number_of(self))
-
-    def __int__(self) -> int:
-        return int(_recorder(self).number_of(self))
-
-    @property
-    def _is_param(self) -> bool:
-        """Whether it represents a parameter, which `isinstance(symbol, nn.Parameter)` asks."""
-        return _recorder(self).type_of(self) is nn.Parameter
-
-    @property
-    def __class__(self) -> type:
-        frame: types.FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.endswith(_ASKING):
-            frame = frame.f_back
-        if frame is None or not is_users(frame.f_code.co_filename):
-            return type(self)
-        return _recorder(self).type_of(self) or type(self)
-
-    @__class__.setter
-    def __class__(self, value: type) -> None:
-        raise TypeError("the class of a symbol is that of what it represents")
-
-
-def _recorder(symbol: fx.Proxy) -> GraphRecorder:
-    tracer = symbol.tracer
-    assert isinstance(tracer, GraphRecorder), "only a recorder makes symbols"
-    return tracer
-
-
-def _writing(function: Callable[..., Any]) -> Callable[[fx.Proxy, Any], fx.Proxy]:
-    def write(self: fx.Proxy, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", function, (self, other), {})
-
-    return write
-
-
-for _function in IN_PLACE:
-    setattr(Symbol, f"__{_function.__name__}__", _writing(_function))
-
-
-class _SymbolAttribute(Symbol, Attribute):
-    """An attribute of a symbol, which has a node from the first read on."""
 
 
 class GraphRecorder(SizedTracer):
@@ -212,7 +134,7 @@ class GraphRecorder(SizedTracer):
         return target(*args, **kwargs)
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        """Return the truth value of a symbol of buffers and constants only."""
+        """Return a symbol of buffers and constants only as a boolean."""
         return bool(self.number_of(obj))
 
     def iter(self, obj: fx.Proxy) -> Iterator[fx.Proxy]:
@@ -328,7 +250,7 @@ class GraphRecorder(SizedTracer):
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        """Patch the functions of torch whose effects a graph would lose silently."""
+        """Patch functions of torch that have effects which a graph would lose silently."""
         apply: Any = vars(Function)["apply"].__func__
         is_grad_enabled = torch.is_grad_enabled
         set_attribute, training = nn.Module.__setattr__, self._training
