@@ -35,12 +35,12 @@ from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import select_runs, summary_of
 from spbench.record.state import RunState
+from spbench.report.baseline_gate import BaselineGate, GatePolicy
 from spbench.report.baselines.files import load_baseline
 from spbench.report.baselines.making import as_run, baseline_of, updated
 from spbench.report.build import build_report
 from spbench.report.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
-from spbench.report.judged import Against, GatePolicy
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case
@@ -204,10 +204,11 @@ def baseline(draw: random.Random, folder: Path) -> str:
     else:
         path.write_bytes(mutated_text(draw, json.dumps(right).encode()))
     found = load_baseline(folder, str(path))
-    held = Against(folder, as_run(found, path), GatePolicy(frozenset({"worse"}))).hold(recorded)
-    shown = [*export_comparison(held.comparison, "csv").splitlines(), *held.failing]
-    held.tell(shown.append)
-    shown += updated(found, recorded, held.comparison, widen=True)[1]
+    gate = BaselineGate(folder, as_run(found, path), GatePolicy(frozenset({"worse"})))
+    result = gate.judge(recorded)
+    shown = [*export_comparison(result.comparison, "csv").splitlines(), *result.failing]
+    result.print_to(shown.append)
+    shown += updated(found, recorded, result.comparison, widen=True)[1]
     return clean("\n".join(shown))
 
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 import typer
 
 from spbench.cli.completing import complete_fault, complete_run
-from spbench.cli.records.held import BaselineOption, FailOnOption, MaxUnjudgedOption, against
+from spbench.cli.records.gate_options import (
+    BaselineOption,
+    FailOnOption,
+    MaxUnjudgedOption,
+    gate_of,
+)
 from spbench.cli.records.report import HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
     from spbench.engine.run import Outcome
     from spbench.record.runs.folder import RunFolder
     from spbench.record.state import Event, RunState
-    from spbench.report.judged import Against, Held
+    from spbench.report.baseline_gate import BaselineGate, GateResult
 
 _REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
 """The exit codes that become 4 if a report cannot be written."""
@@ -159,7 +164,7 @@ def run(
                 f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
                 "here: use it with --dry-run or spbench command"
             )
-        gate = against(home, baseline, fail_on, max_unjudged)
+        gate = gate_of(home, baseline, fail_on, max_unjudged)
         planned = _planned(request, resume, failed)
         if dry_run:
             _dry_run(planned)
@@ -169,9 +174,9 @@ def run(
     except SpbenchError as error:
         refuse(error, json_target, files)
         raise
-    held, wrong = _held(gate, outcome, on_stderr, verbosity)
-    exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
-    for sentence in [*wrong, *_write(outcome, held, json_target, no_samples, files)]:
+    gate_result, wrong = _judge(gate, outcome, on_stderr, verbosity)
+    exit_code = gate_result.exit_code(outcome.exit_code) if gate_result else outcome.exit_code
+    for sentence in [*wrong, *_write(outcome, gate_result, json_target, no_samples, files)]:
         sys.stderr.write(f"spbench: error: {sentence}\n")
         exit_code = ExitCode.ERROR if exit_code in _REPLACED else exit_code
     raise typer.Exit(exit_code)
@@ -221,25 +226,25 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
     return plan_failed(request, str(failed))
 
 
-def _held(
-    gate: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int
-) -> tuple[Held | None, list[str]]:
-    """Hold a run against a baseline, and tell how it came out; return also why it could not be."""
+def _judge(
+    gate: BaselineGate | None, outcome: Outcome, on_stderr: bool, verbosity: int
+) -> tuple[GateResult | None, list[str]]:
+    """Compare a run with a baseline and print the result; return also why that failed."""
     if gate is None:
         return None, []
     from spbench.report.recorded import load_run
 
     try:
-        held = gate.hold(load_run(outcome.folder))
+        gate_result = gate.judge(load_run(outcome.folder))
     except SpbenchError as error:  # the run has been: its reports are written all the same
-        return None, [f"the run could not be held against its baseline: {error}"]
-    held.tell(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)
-    return held, []
+        return None, [f"the run could not be compared with its baseline: {error}"]
+    gate_result.print_to(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)
+    return gate_result, []
 
 
 def _write(
     outcome: Outcome,
-    held: Held | None,
+    gate_result: GateResult | None,
     json_target: str | None,
     no_samples: bool,
     files: ReportFiles,
@@ -247,14 +252,14 @@ def _write(
     """Write what the options ask for; return why some of it could not be written."""
     unwritten = []
     try:
-        report = held.document(outcome.report) if held else outcome.report
+        report = gate_result.document(outcome.report) if gate_result else outcome.report
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
         unwritten.append(str(error))
     if any(files.wanted()):
         from spbench.report.recorded import load_run
 
-        unwritten += files.write(load_run(outcome.folder), held)
+        unwritten += files.write(load_run(outcome.folder), gate_result)
     return unwritten
 
 

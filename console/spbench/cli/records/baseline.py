@@ -118,9 +118,9 @@ def update(
     """Bring a baseline up to date: what is better replaces what was, new cases are added."""
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of
+    from spbench.report.baseline_gate import comparison_of
     from spbench.report.baselines.files import load_baseline, path_of, save_baseline
     from spbench.report.baselines.making import as_run, updated
-    from spbench.report.judged import comparison_of
 
     root = home_of(home, os.environ)
     old, later = load_baseline(root, name), run_or_report(root, run)

@@ -10,7 +10,7 @@ import typer
 
 from spbench.cli.completing import complete_side
 from spbench.cli.ending import complain
-from spbench.cli.records.held import FailOn, FailOnOption, MaxUnjudgedOption, policy_of
+from spbench.cli.records.gate_options import FailOn, FailOnOption, MaxUnjudgedOption, policy_of
 from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError
 
@@ -57,8 +57,8 @@ def compare(
     from spbench.cli.records.recorded import side_of
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
+    from spbench.report.baseline_gate import comparison_of
     from spbench.report.export import export_comparison
-    from spbench.report.judged import comparison_of
 
     policy = policy_of(fail_on or FailOn.NEVER, max_unjudged)
     root = home_of(home, os.environ)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.records.held import FailOnOption, MaxUnjudgedOption, against
+from spbench.cli.records.gate_options import FailOnOption, MaxUnjudgedOption, gate_of
 from spbench.cli.request import HomeOption, RunOrReportArgument, refuse_folder
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.judged import Held
+    from spbench.report.baseline_gate import GateResult
     from spbench.report.recorded import RecordedRun
 
 STDOUT = "-"
@@ -47,7 +47,7 @@ def report(
         str | None,
         typer.Option(
             "--baseline",
-            help="Hold the run against a baseline (html, md, junit, annotations).",
+            help="Compare the run with a baseline (html, md, junit, annotations).",
             metavar="NAME",
         ),
     ] = None,
@@ -70,10 +70,12 @@ def report(
         raise UsageError(f"--baseline is for {formats}; spbench compare has other formats")
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
-    gate = against(home, baseline, fail_on, max_unjudged)
+    gate = gate_of(home, baseline, fail_on, max_unjudged)
     recorded = run_or_report(home_of(home, os.environ), run)
-    held = gate.hold(recorded) if gate else None
-    shown, comparison = (held.shown, held.comparison) if held else (recorded, None)
+    gate_result = gate.judge(recorded) if gate else None
+    shown, comparison = (
+        (gate_result.shown, gate_result.comparison) if gate_result else (recorded, None)
+    )
     text = report_text(shown, format_, comparison)
     if push is not None:
         _push(text, push, recorded)
@@ -101,7 +103,7 @@ HtmlOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """The files that ``spbench run`` writes next to the report, by their options; None is none."""
+    """The files that ``spbench run`` writes next to its report; None if there is no such option."""
 
     junit: str | None = None
     html: str | None = None
@@ -126,7 +128,7 @@ class ReportFiles:
                     f"spbench report last --format {kind}"
                 )
 
-    def write(self, run: RecordedRun, held: Held | None = None) -> list[str]:
+    def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
         """Write them; return why some could not be written, a sentence each."""
         from spbench.record.runs.folder import write_whole
         from spbench.report.formats.writing import report_text
@@ -134,7 +136,9 @@ class ReportFiles:
         unwritten = []
         for kind, path in self.wanted():
             try:
-                shown, comparison = (held.shown, held.comparison) if held else (run, None)
+                shown, comparison = (
+                    (gate_result.shown, gate_result.comparison) if gate_result else (run, None)
+                )
                 text = report_text(shown, kind, comparison)
                 write_whole(Path(path), text)
             except SpbenchError as error:

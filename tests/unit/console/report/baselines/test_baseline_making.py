@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, UsageError
+from spbench.report.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
 from spbench.report.compare import compare
-from spbench.report.judged import Against, GatePolicy, comparison_of, sentence_of
 from spbench.report.run_comparison import MetricRow
 from unit.results import case, run, summary, wrong_check
 
@@ -135,10 +135,10 @@ def test_another_version_of_a_benchmark_is_not_comparable():
 
 def held(later, fails=("worse",), machine="node01", most_unjudged=0):
     policy = GatePolicy(frozenset(fails), most_unjudged)
-    against = Against(HOME, side(baseline(launched(), launched(name="b"))), policy)
-    held = against.hold(on(machine, later, launched(name="b"), id="later"))
+    against = BaselineGate(HOME, side(baseline(launched(), launched(name="b"))), policy)
+    held = against.judge(on(machine, later, launched(name="b"), id="later"))
     said = []
-    held.tell(said.append)
+    held.print_to(said.append)
     return held, said
 
 
@@ -151,7 +151,7 @@ def test_a_worse_time_fails_the_run_and_its_case():
     tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
     assert said == [f"worse: {why}", tally]
     quiet = []
-    found.tell(quiet.append, quiet=True)
+    found.print_to(quiet.append, quiet=True)
     assert quiet == said
     assert [case.status for case in found.shown.cases.values()] == ["failed", "passed"]
     assert f"a: {found.shown.cases['a'].reason}" == why
@@ -198,7 +198,7 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
     assert ("error: 1 case unjudged, and --max-unjudged allows 0" in said) == (code == 1)
     assert found.shown.cases["a"].status == ("failed" if code else "passed")
     quiet = []
-    found.tell(quiet.append, quiet=True)
+    found.print_to(quiet.append, quiet=True)
     tally = "against baseline main: 1 of 2 cases judged (1 same), 1 unjudged"
     assert quiet == (said if code else [tally])
 
@@ -206,7 +206,7 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
 def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
     policy = GatePolicy(frozenset({"worse"}))
     old = side(baseline(launched(), launched(name="b")))
-    found = Against(HOME, old, policy).hold(on("node01", launched(), id="later"))
+    found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), id="later"))
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.failing[0] == "b: not judged against main: only in baseline main"
     assert "b: not judged against main: only in baseline main" in found.shown.errors
@@ -216,10 +216,12 @@ def test_a_lost_check_fails_a_run_that_passed():
     passed = {"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
     check = wrong_check().model_copy(update=passed)
     old = side(baseline(launched(checks=[check])))
-    found = Against(HOME, old, GatePolicy(frozenset({"worse"}))).hold(on("node01", launched()))
+    found = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"}))).judge(
+        on("node01", launched())
+    )
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.shown.cases["a"].reason == "check halo is missing"
-    never = Against(HOME, old, GatePolicy(frozenset())).hold(on("node01", launched()))
+    never = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(on("node01", launched()))
     assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
     assert never.shown.cases == never.run.cases
 
@@ -243,8 +245,8 @@ def test_few_launches_are_warned_of_with_the_repeat_to_set():
 def test_names_of_a_file_make_no_lines_of_their_own():
     hostile = baseline(launched()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
     said = []
-    held_by = Against(HOME, side(hostile), GatePolicy(frozenset()))
-    held_by.hold(on("node01", launched(2.0))).tell(said.append)
+    held_by = BaselineGate(HOME, side(hostile), GatePolicy(frozenset()))
+    held_by.judge(on("node01", launched(2.0))).print_to(said.append)
     assert len(said) == 2
     assert all(line.isprintable() for line in said)
 

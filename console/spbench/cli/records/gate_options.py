@@ -13,7 +13,7 @@ from spbench.cli.completing import complete_baseline
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.judged import Against, GatePolicy
+    from spbench.report.baseline_gate import BaselineGate, GatePolicy
 
 
 class FailOn(StrEnum):
@@ -38,7 +38,7 @@ BaselineOption = Annotated[
     str | None,
     typer.Option(
         "--baseline",
-        help="Hold the run against a baseline at its end.",
+        help="Compare the run with a baseline at its end.",
         metavar="NAME",
         autocompletion=complete_baseline,
     ),
@@ -68,25 +68,25 @@ def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
     Raises:
         UsageError: ``--max-unjudged`` is given, but nothing can fail.
     """
-    from spbench.report.judged import GatePolicy
+    from spbench.report.baseline_gate import GatePolicy
 
     if fail_on is FailOn.NEVER and max_unjudged is not None:
         raise UsageError("--max-unjudged limits what fails; add --fail-on worse or any")
     return GatePolicy(fail_on.outcomes, max_unjudged or 0)
 
 
-def against(
+def gate_of(
     home: Path | None, name: str | None, fail_on: FailOn | None, max_unjudged: int | None
-) -> Against | None:
-    """Return the baseline that was asked for; None: none was.
+) -> BaselineGate | None:
+    """Return the gate of a baseline; None without ``--baseline``.
 
     Raises:
-        UsageError: There is none of that name, or it cannot be read.
+        UsageError: The baseline does not exist or cannot be read, or an option needs one.
     """
     from spbench.record.runs.folder import home_of
+    from spbench.report.baseline_gate import BaselineGate
     from spbench.report.baselines.files import load_baseline, path_of
     from spbench.report.baselines.making import as_run
-    from spbench.report.judged import Against
 
     if name is None:
         for option, value in (("--fail-on", fail_on), ("--max-unjudged", max_unjudged)):
@@ -94,5 +94,5 @@ def against(
                 raise UsageError(f"{option} needs a baseline to compare with; add --baseline NAME")
         return None
     root = home_of(home, os.environ)
-    found = as_run(load_baseline(root, name), path_of(root, name))
-    return Against(root, found, policy_of(fail_on or FailOn.WORSE, max_unjudged))
+    baseline = as_run(load_baseline(root, name), path_of(root, name))
+    return BaselineGate(root, baseline, policy_of(fail_on or FailOn.WORSE, max_unjudged))

@@ -94,7 +94,7 @@ def sentence_of(row: MetricRow, baseline: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GateResult:
     """A run with its comparison, and the policy that decides whether it fails."""
 
     run: RecordedRun
@@ -137,7 +137,7 @@ class Held:
         """Return the exit code of a run that had this one without its baseline."""
         return self.policy.exit_code(self.comparison) if code == ExitCode.PASSED else code
 
-    def tell(self, write: Callable[[str], None], *, quiet: bool = False) -> None:
+    def print_to(self, write: Callable[[str], None], *, quiet: bool = False) -> None:
         """Print what differs from the baseline, and how many cases were judged.
 
         With ``quiet`` cases are named only if the comparison fails.
@@ -188,13 +188,13 @@ def _failed(case: CasePart, why: str) -> CasePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class BaselineGate:
     """A baseline to compare a run with, and the policy that decides whether the run fails."""
 
     home: Path
     baseline: RecordedRun
     policy: GatePolicy
 
-    def hold(self, run: RecordedRun) -> Held:
+    def judge(self, run: RecordedRun) -> GateResult:
         """Compare a run with the baseline."""
-        return Held(run, comparison_of(self.home, self.baseline, run), self.policy)
+        return GateResult(run, comparison_of(self.home, self.baseline, run), self.policy)
