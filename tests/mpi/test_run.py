@@ -250,6 +250,7 @@ def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     jsonschema.validate(report, report_schema())
     assert report["cases"][0]["samples"] == {}
+    assert done.returncode == 0, done.stderr
     assert "passed" in done.stderr
 
 

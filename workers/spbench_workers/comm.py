@@ -56,8 +56,10 @@ def open_world() -> World:
 
     from spbench_workers.binding.before_mpi import take_gpu
     from spbench_workers.binding.driver import driver
+    from spbench_workers.shared_memory import own_folder
 
     take_gpu(os.environ, driver)
+    own_folder(os.environ)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
     # without locks answers faster.
     mpi4py.rc.thread_level = "serialized"
@@ -75,6 +77,13 @@ def open_world() -> World:
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     local_rank = found.local_ranks[comm.rank]
     return World(comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, found.doubt)
+
+
+def end_mpi() -> None:
+    """Finalize MPI on all ranks: it removes its shared memory, and this process then its folder."""
+    from mpi4py import MPI
+
+    MPI.Finalize()
 
 
 def _boot_id() -> str:

@@ -27,7 +27,7 @@ from spbench_workers.channel import (
     TcpChannel,
     open_channel,
 )
-from spbench_workers.comm import World, fabric, numa_node, open_world
+from spbench_workers.comm import World, end_mpi, fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.device.failures import told_of_gpu
 from spbench_workers.errors import CannotRunError
@@ -63,6 +63,7 @@ def serve() -> None:
         run_case(world, channel, case, runners[name], **ends)
     world.comm.Barrier()
     channel.close()
+    end_mpi()
 
 
 def start_gpu(world: World) -> None:

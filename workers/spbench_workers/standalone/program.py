@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.binding.before_mpi import load_kernels_first
-from spbench_workers.comm import DisagreementError, World, agree, open_world
+from spbench_workers.comm import DisagreementError, World, agree, end_mpi, open_world
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
 from spbench_workers.session import Runner, load_runners, run
@@ -115,10 +115,8 @@ def _say(kind: str, text: str) -> None:
 
 def _leave(world: World, status: int) -> NoReturn:
     """End all ranks together, MPI first: it would report a status above 0 as a crash."""
-    from mpi4py import MPI
-
     world.comm.Barrier()
-    MPI.Finalize()
+    end_mpi()
     sys.exit(status)
 
 

@@ -86,6 +86,7 @@ def served(monkeypatch):
         monkeypatch.setattr(session, "begin", lambda *_: happened.append("ready"))
         monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
         monkeypatch.setattr(session, "run_case", lambda *_, **__: happened.append("case"))
+        monkeypatch.setattr(session, "end_mpi", lambda: None)
         monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: happened.append("started"))
         session.serve()
         return happened

@@ -1,0 +1,61 @@
+"""Open MPI's segments in shared memory: no job opens another's, no killed rank leaves one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from places import DATA, STANDINS
+from running import Running, run
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+LONG = str(DATA / "long.yaml")
+MIXED = str(DATA / "mixed.yaml")
+
+
+def segments_of(pid: int) -> set[Path]:
+    """Return the segments of Open MPI that a process has mapped."""
+    mapped = re.findall(r"/dev/shm/\S*sm_segment\S*", Path(f"/proc/{pid}/maps").read_text())
+    return set(map(Path, mapped))
+
+
+def namespace_of(pid: int) -> str:
+    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(entry[15:] for entry in environ if entry.startswith(b"PMIX_NAMESPACE=")).decode()
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Running:
+    return Running(LONG, home=tmp_path / "long").timing()
+
+
+def test_jobs_with_the_same_number_share_no_segment(long: Running, tmp_path: Path) -> None:
+    namespace = namespace_of(long.pid_of(0))
+    prterun = shutil.which("prterun")
+    assert prterun is not None
+    env = {
+        "OMPI_PRTERUN": str(STANDINS / "prterun"),
+        "SPBENCH_TEST_PRTERUN": prterun,
+        "SPBENCH_TEST_LIKE": namespace,
+    }
+    other = run(MIXED, "-k", "narrow", home=tmp_path / "other", env=env)
+    assert other.code == 0, other.stderr
+    assert long.process.poll() is None
+    assert len(segments_of(long.pid_of(0))) == 2
+    long.interrupt()
+    long.cancelled()
+
+
+def test_segments_of_a_killed_rank_are_gone_after_the_next_job(long: Running) -> None:
+    segments = segments_of(long.pid_of(0))
+    assert segments
+    os.kill(long.pid_of(0), signal.SIGKILL)
+    ended = long.end()
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert not [path for path in segments if path.parent.exists()]

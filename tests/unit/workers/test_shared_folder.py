@@ -1,0 +1,93 @@
+"""The folder of a rank in shared memory: one each, and none stays behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spbench_workers.shared_memory import VARIABLES, own_folder, remove_abandoned
+
+CREATE = """
+import os, sys
+from pathlib import Path
+from spbench_workers.shared_memory import own_folder
+folder = own_folder({}, Path(sys.argv[1]))
+print(folder, flush=True)
+if sys.argv[2] == "killed":
+    (folder / "segment").write_bytes(bytes(4096))
+    os.kill(os.getpid(), 9)
+if sys.argv[2] == "waits":
+    sys.stdin.read()
+"""
+
+
+def created(memory: Path, how: str) -> Path:
+    words = [sys.executable, "-c", CREATE, str(memory), how]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    return Path(done.stdout.strip())
+
+
+def test_the_folder_is_named_to_open_mpi(tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    folder = own_folder(environ, tmp_path)
+    assert folder is not None
+    assert folder.parent == tmp_path
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert environ == dict.fromkeys(VARIABLES, str(folder))
+    assert own_folder({}, tmp_path) != folder
+
+
+def test_folders_of_users_choice_are_kept(tmp_path: Path) -> None:
+    environ = {VARIABLES[0]: "/chosen"}
+    folder = own_folder(environ, tmp_path)
+    assert environ == {**dict.fromkeys(VARIABLES, str(folder)), VARIABLES[0]: "/chosen"}
+    assert own_folder(dict.fromkeys(VARIABLES, "/chosen"), tmp_path) is None
+
+
+def test_without_a_file_system_in_memory_open_mpi_takes_its_default(tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    assert own_folder(environ, tmp_path / "none") is None
+    assert environ == {}
+
+
+def test_a_process_removes_its_empty_folder_at_its_end(tmp_path: Path) -> None:
+    assert created(tmp_path, "ends").parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    killed = created(tmp_path, "killed")
+    assert (killed / "segment").exists()
+    words = [sys.executable, "-c", CREATE, str(tmp_path), "waits"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as alive:
+        assert alive.stdout is not None
+        folder = Path(alive.stdout.readline().strip())
+        remove_abandoned(tmp_path)
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_folders_of_others_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, elsewhere = tmp_path / "memory", tmp_path / "elsewhere"
+    memory.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    mine = memory / f"spbench-{os.getuid()}-link"
+    mine.symlink_to(elsewhere)
+    (memory / "other").mkdir()
+    remove_abandoned(memory)
+    assert (elsewhere / "file").exists()
+    assert {path.name for path in memory.iterdir()} == {mine.name, "other"}
+    # A folder under our name whose owner is another user.
+    other = os.getuid() + 1
+    foreign = memory / f"spbench-{other}-folder"
+    foreign.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: other)
+    remove_abandoned(memory)
+    assert foreign.exists()
