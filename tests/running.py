@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -261,14 +262,17 @@ def on_ranks(
     # As the console starts ranks of this host.
     defaults = {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_btl": "^ofi,openib,uct", "OMP_NUM_THREADS": "1"}
     defaults["PYTHONPATH"] = python_path()
-    return subprocess.run(
-        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
-        env=os.environ | as_root | defaults | env,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    # Not in /dev/shm itself: another test's job may have the same number (docs/launching.md).
+    with tempfile.TemporaryDirectory(prefix="spbench-tests-", dir="/dev/shm") as segments:
+        defaults["OMPI_MCA_btl_sm_backing_directory"] = segments
+        return subprocess.run(
+            [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
+            env=os.environ | as_root | defaults | env,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
 
 
 def answers_of(

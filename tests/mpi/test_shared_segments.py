@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def long(tmp_path: Path) -> Running:
 
 def test_jobs_with_the_same_number_share_no_segment(long: Running, tmp_path: Path) -> None:
     namespace = namespace_of(long.pid_of(0))
-    prterun = shutil.which("prterun")
+    beside = str(Path(sys.executable).parent)
+    prterun = shutil.which("prterun", path=beside) or shutil.which("prterun")
     assert prterun is not None
     env = {
         "OMPI_PRTERUN": str(STANDINS / "prterun"),
