@@ -12,7 +12,7 @@ from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.index import PastLaunch, past_launches
 from spbench.record.statistics import median
 from spbench.report.recorded import load_run
-from spbench.report.steps import ENOUGH, Step, steps
+from spbench.report.steps import ENOUGH, ChangePoint, steps
 
 NEWEST = 200
 """The newest runs that a history is of, unless another number is asked for."""
@@ -51,7 +51,7 @@ class History:
     elsewhere: int
     otherwise: int
     earlier: int
-    steps: tuple[Step, ...]
+    steps: tuple[ChangePoint, ...]
 
     @property
     def untold(self) -> str | None:
@@ -62,7 +62,7 @@ class History:
             return f"too few runs to tell a step: {len(self.runs)}, and it takes about {ENOUGH}"
         return None
 
-    def outcome(self, step: Step) -> str:
+    def outcome(self, step: ChangePoint) -> str:
         """Return ``better`` or ``worse``; ``higher`` or ``lower`` where neither way is better."""
         higher = step.ratio > 1
         if self.better not in ("lower", "higher"):

@@ -30,11 +30,14 @@ ENOUGH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step: the place of the first run after it, and what that made of the median.
+class ChangePoint:
+    """A step in a history of runs: at which run the median changes, and by how much.
 
-    ``ratio`` is the median of the runs up to the next step over that of those since the last one,
-    ``chance`` the share of random orders in which a step as large is found.
+    Attributes:
+        at: The position of the first run after the step.
+        before: The median of the runs since the previous step.
+        after: The median of the runs up to the next step.
+        chance: The share of random orders in which a step as large is found.
     """
 
     at: int
@@ -48,7 +51,7 @@ class Step:
         return self.after / self.before
 
 
-def steps(values: Sequence[float], seed: int = 1) -> list[Step]:
+def steps(values: Sequence[float], seed: int = 1) -> list[ChangePoint]:
     """Return the steps in values of runs, all above 0, the oldest first.
 
     Equal values and seeds give equal steps. Differences of a few percent, as `compare` ignores
@@ -60,10 +63,11 @@ def steps(values: Sequence[float], seed: int = 1) -> list[Step]:
         return []
     ends = [0, *(at for at, _ in found), len(values)]
     medians = [median(values[a:b]) for a, b in pairwise(ends)]
-    told = [
-        Step(at, medians[place], medians[place + 1], how) for place, (at, how) in enumerate(found)
+    points = [
+        ChangePoint(at, medians[place], medians[place + 1], how)
+        for place, (at, how) in enumerate(found)
     ]
-    return [step for step in told if max(step.ratio, 1 / step.ratio) > 1 + TOLERANCE]
+    return [step for step in points if max(step.ratio, 1 / step.ratio) > 1 + TOLERANCE]
 
 
 def _cuts(values: Sequence[float], first: int, end: int, chance: Random) -> list[tuple[int, float]]:
