@@ -236,7 +236,7 @@ def _judge(
 
     try:
         gate_result = gate.judge(load_run(outcome.folder))
-    except SpbenchError as error:  # the run has been: its reports are written all the same
+    except SpbenchError as error:  # its reports are still written
         return None, [f"the run could not be compared with its baseline: {error}"]
     gate_result.print_to(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)
     return gate_result, []
@@ -259,7 +259,8 @@ def _write(
     if any(files.wanted()):
         from spbench.report.recorded import load_run
 
-        unwritten += files.write(load_run(outcome.folder), gate_result)
+        run = gate_result.run if gate_result else load_run(outcome.folder)
+        unwritten += files.write(run, gate_result)
     return unwritten
 
 

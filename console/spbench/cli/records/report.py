@@ -63,7 +63,6 @@ def report(
     refuse_folder("--output", output)
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole
-    from spbench.report.formats.writing import report_text
 
     if baseline is not None and format_ not in _WITH_BASELINE:
         formats = ", ".join(_WITH_BASELINE)
@@ -72,17 +71,22 @@ def report(
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
     gate = gate_of(home, baseline, fail_on, max_unjudged)
     recorded = run_or_report(home_of(home, os.environ), run)
-    gate_result = gate.judge(recorded) if gate else None
-    shown, comparison = (
-        (gate_result.shown, gate_result.comparison) if gate_result else (recorded, None)
-    )
-    text = report_text(shown, format_, comparison)
+    text = _text_of(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
     elif output == STDOUT:
         print(text, end="")
     if output != STDOUT:
         write_whole(Path(output), text)
+
+
+def _text_of(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
+    """Return a report of a run, or of the run's comparison with a baseline."""
+    from spbench.report.formats.writing import report_text
+
+    if gate_result is None:
+        return report_text(run, format_, None)
+    return report_text(gate_result.shown, format_, gate_result.comparison)
 
 
 def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
@@ -131,16 +135,11 @@ class ReportFiles:
     def write(self, run: RecordedRun, gate_result: GateResult | None = None) -> list[str]:
         """Write them; return why some could not be written, a sentence each."""
         from spbench.record.runs.folder import write_whole
-        from spbench.report.formats.writing import report_text
 
         unwritten = []
         for kind, path in self.wanted():
             try:
-                shown, comparison = (
-                    (gate_result.shown, gate_result.comparison) if gate_result else (run, None)
-                )
-                text = report_text(shown, kind, comparison)
-                write_whole(Path(path), text)
+                write_whole(Path(path), _text_of(run, kind, gate_result))
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten

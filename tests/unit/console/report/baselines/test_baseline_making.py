@@ -133,17 +133,17 @@ def test_another_version_of_a_benchmark_is_not_comparable():
 # A run held against a baseline
 
 
-def held(later, fails=("worse",), machine="node01", most_unjudged=0):
+def judged(later, fails=("worse",), machine="node01", most_unjudged=0):
     policy = GatePolicy(frozenset(fails), most_unjudged)
-    against = BaselineGate(HOME, side(baseline(launched(), launched(name="b"))), policy)
-    held = against.judge(on(machine, later, launched(name="b"), id="later"))
+    gate = BaselineGate(HOME, side(baseline(launched(), launched(name="b"))), policy)
+    result = gate.judge(on(machine, later, launched(name="b"), id="later"))
     said = []
-    held.print_to(said.append)
-    return held, said
+    result.print_to(said.append)
+    return result, said
 
 
 def test_a_worse_time_fails_the_run_and_its_case():
-    found, said = held(launched(1.5))
+    found, said = judged(launched(1.5))
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.exit_code(ExitCode.MISSING) == ExitCode.MISSING
     [why] = found.failing
@@ -174,12 +174,12 @@ def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
     [(1.5, (), 0), (0.5, ("worse",), 0), (0.5, ("worse", "better"), 1), (1.0, ("worse",), 0)],
 )
 def test_what_fails_a_run_is_chosen(factor, fails, code):
-    found, _ = held(launched(factor), fails)
+    found, _ = judged(launched(factor), fails)
     assert found.exit_code(ExitCode.PASSED) == code
 
 
 def test_other_machines_are_unjudged():
-    found, said = held(launched(1.5), machine="node02", most_unjudged=99)
+    found, said = judged(launched(1.5), machine="node02", most_unjudged=99)
     assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
     assert said == [
         "unjudged: a, b: hosts node01 in a, node02 in b",
@@ -192,7 +192,7 @@ def test_other_machines_are_unjudged():
 @pytest.mark.parametrize(("most", "code"), [(0, 1), (1, 0)])
 def test_unjudged_cases_fail_beyond_a_number(most, code):
     one_launch = case("a", {"time_ms": 1.0})
-    found, said = held(one_launch, most_unjudged=most)
+    found, said = judged(one_launch, most_unjudged=most)
     assert found.exit_code(ExitCode.PASSED) == code
     assert said[0].startswith("unjudged: a: 5 and 1 launches; within a factor of 1.5")
     assert ("error: 1 case unjudged, and --max-unjudged allows 0" in said) == (code == 1)
@@ -252,11 +252,11 @@ def test_names_of_a_file_make_no_lines_of_their_own():
 
 
 def test_a_report_has_the_comparison_and_the_verdict_that_follows():
-    found, _ = held(launched(1.5))
+    found, _ = judged(launched(1.5))
     report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
     told = found.document(report)
     assert told["run"] == {"verdict": "failed", "exit_code": 1}
     assert told["errors"] == found.failing
     assert [pair["id"] for pair in told["comparison"]["cases"]] == ["a", "b"]
-    same, _ = held(launched(1.0))
+    same, _ = judged(launched(1.0))
     assert same.document(report)["run"] == {"verdict": "passed", "exit_code": 0}
