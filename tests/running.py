@@ -250,12 +250,16 @@ def python_path() -> str:
     return f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
 
 
+def find_program(name: str) -> str | None:
+    """Return the path of a program, from this Python's environment if possible."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
 def on_ranks(
     ranks: int, *program: str, seconds: float = 280, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a program with mpi4py on ranks of this host, without the console."""
-    beside = str(Path(sys.executable).parent)
-    mpirun = shutil.which("mpirun", path=beside) or shutil.which("mpirun")
+    mpirun = find_program("mpirun")
     if mpirun is None:
         pytest.skip("no mpirun")
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -6,11 +6,9 @@ One launch of six ranks serves all tests; a case takes as many of them as it nee
 import json
 import math
 import os
-import shutil
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from places import PROGRAMS
+from running import find_program
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -37,8 +36,7 @@ class Server:
     """The ranks, which answer one case after the other."""
 
     def __init__(self, folder):
-        mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent))
-        mpirun = mpirun or shutil.which("mpirun")
+        mpirun = find_program("mpirun")
         if mpirun is None:
             pytest.skip("no mpirun")
         self.errors = folder / "stderr"
