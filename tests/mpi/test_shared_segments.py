@@ -1,18 +1,16 @@
-"""Open MPI's segments in shared memory: no job opens another's, no killed rank leaves one."""
+"""Open MPI's files in shared memory: jobs do not share them, killed ranks do not leave them."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from places import DATA, STANDINS
-from running import Running, run
+from running import Running, find_program, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -38,8 +36,7 @@ def long(tmp_path: Path) -> Running:
 
 def test_jobs_with_the_same_number_share_no_segment(long: Running, tmp_path: Path) -> None:
     namespace = namespace_of(long.pid_of(0))
-    beside = str(Path(sys.executable).parent)
-    prterun = shutil.which("prterun", path=beside) or shutil.which("prterun")
+    prterun = find_program("prterun")
     assert prterun is not None
     env = {
         "OMPI_PRTERUN": str(STANDINS / "prterun"),

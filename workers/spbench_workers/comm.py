@@ -56,10 +56,10 @@ def open_world() -> World:
 
     from spbench_workers.binding.before_mpi import take_gpu
     from spbench_workers.binding.driver import driver
-    from spbench_workers.shared_memory import own_folder
+    from spbench_workers.shared_memory import set_private_folder
 
     take_gpu(os.environ, driver)
-    own_folder(os.environ)
+    set_private_folder(os.environ)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
     # without locks answers faster.
     mpi4py.rc.thread_level = "serialized"
@@ -80,7 +80,7 @@ def open_world() -> World:
 
 
 def end_mpi() -> None:
-    """Finalize MPI on all ranks: it removes its shared memory, and this process then its folder."""
+    """Finalize MPI, which all ranks must do; MPI then removes its files in shared memory."""
     from mpi4py import MPI
 
     MPI.Finalize()

@@ -1,11 +1,10 @@
-"""A folder in shared memory of each rank's own, for the segments of Open MPI.
+"""A private folder in shared memory for each rank, in which Open MPI creates its files.
 
-Open MPI names the segments through which ranks of one host exchange messages by host, user, rank
-and a 16-bit hash of the job. Two jobs that run on a host at the same time with equal hashes open
-the same segments, and crash or hang: one pair of jobs in 65,536. A rank that is killed leaves its
-segment, 16 MiB, behind. Each rank therefore has a folder under a random name, and removes the
-folders of ranks that are gone. A rank holds a lock on its folder for as long as it lives, however
-it ends.
+Ranks on one host exchange messages through files that Open MPI names by host, user, rank and a
+16-bit hash of the job. Two jobs that run on a host at the same time with the same hash open the
+same files, then crash or hang: one pair of jobs in 65,536. A rank that is killed leaves a file of
+16 MiB behind. Each rank therefore creates a folder with a random name, and removes the folders of
+ranks that have ended. A rank locks its folder: the kernel releases the lock however the rank ends.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ VARIABLES = (
     "OMPI_MCA_btl_vader_backing_directory",  # its name in Open MPI 4
     "OMPI_MCA_osc_sm_backing_directory",
 )
-"""Environment variables that tell Open MPI where to create segments."""
+"""Environment variables by which Open MPI chooses the folder of its files."""
 
 
-def own_folder(environ: MutableMapping[str, str], memory: Path = SHARED) -> Path | None:
-    """Create the folder of this process and name it to Open MPI, before MPI starts.
+def set_private_folder(environ: MutableMapping[str, str], memory: Path = SHARED) -> Path | None:
+    """Create a folder for this process, and set Open MPI's variables to it, before MPI starts.
 
-    The folder is removed at the end of the process if MPI was finalized by then.
+    The folder is removed when the process exits, if MPI is finalized by then.
 
     Args:
-        environ: The environment of this process. Variables that are set there are kept.
-        memory: The file system in memory.
+        environ: The environment of this process. Variables that are set already are kept.
+        memory: The file system in which to create the folder.
 
     Returns:
-        The folder, or None where all variables are set or ``memory`` takes no folder: Open MPI
-        then uses its default.
+        The folder; None if all variables are set already or the folder cannot be created, and
+        Open MPI uses its default.
     """
     if all(name in environ for name in VARIABLES):
         return None
@@ -56,42 +55,45 @@ def own_folder(environ: MutableMapping[str, str], memory: Path = SHARED) -> Path
 
 
 def remove_abandoned(memory: Path = SHARED) -> None:
-    """Remove the folders of this user's processes that are gone.
+    """Remove the folders of processes of this user that have ended.
 
     Raises:
         OSError: ``memory`` cannot be read.
     """
     for name in os.listdir(memory):
-        if not name.startswith(_prefix()):
-            continue
-        with suppress(OSError):  # another user's, no folder, in use, or just removed by its owner
-            locked = _lock(memory / name)
-            shutil.rmtree(memory / name, ignore_errors=True)
-            os.close(locked)
+        if name.startswith(_prefix()):
+            with suppress(OSError):  # in use, just removed, a link, or another user's
+                locked = _lock(memory / name)
+                shutil.rmtree(memory / name, ignore_errors=True)
+                os.close(locked)
 
 
 def _create_locked(memory: Path) -> Path:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=memory))
-        # Until the folder is locked, another rank may take it for an abandoned one.
-        with suppress(BlockingIOError, FileNotFoundError):
+        try:
             locked = _lock(folder)
-            if folder.exists():
-                return folder
-            os.close(locked)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # another rank removes it as abandoned: it was not locked yet
+        except OSError:
+            folder.rmdir()
+            raise
+        if folder.exists():
+            return folder
+        os.close(locked)
 
 
 def _lock(folder: Path) -> int:
-    """Lock a folder for as long as the descriptor that is returned is open.
+    """Lock a folder until the returned descriptor is closed.
 
     Raises:
         BlockingIOError: Another process holds the lock.
-        OSError: The path is no folder of this user.
+        OSError: It is a link or no folder, another user owns it, or it cannot be locked.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(descriptor).st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to another user")
+            raise PermissionError(f"another user owns {folder}")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)

@@ -1,7 +1,9 @@
-"""The folder of a rank in shared memory: one each, and none stays behind."""
+"""Private folders of ranks in shared memory: one for each process, removed when it is gone."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spbench_workers.shared_memory import VARIABLES, own_folder, remove_abandoned
+from spbench_workers.shared_memory import VARIABLES, remove_abandoned, set_private_folder
 
 CREATE = """
 import os, sys
 from pathlib import Path
-from spbench_workers.shared_memory import own_folder
-folder = own_folder({}, Path(sys.argv[1]))
+from spbench_workers.shared_memory import set_private_folder
+folder = set_private_folder({}, Path(sys.argv[1]))
 print(folder, flush=True)
 if sys.argv[2] == "killed":
     (folder / "segment").write_bytes(bytes(4096))
@@ -26,32 +28,41 @@ if sys.argv[2] == "waits":
 
 
 def created(memory: Path, how: str) -> Path:
-    words = [sys.executable, "-c", CREATE, str(memory), how]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    argv = [sys.executable, "-c", CREATE, str(memory), how]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     return Path(done.stdout.strip())
 
 
 def test_the_folder_is_named_to_open_mpi(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    folder = own_folder(environ, tmp_path)
+    folder = set_private_folder(environ, tmp_path)
     assert folder is not None
     assert folder.parent == tmp_path
     assert folder.stat().st_mode & 0o777 == 0o700
     assert environ == dict.fromkeys(VARIABLES, str(folder))
-    assert own_folder({}, tmp_path) != folder
+    assert set_private_folder({}, tmp_path) != folder
 
 
 def test_folders_of_users_choice_are_kept(tmp_path: Path) -> None:
     environ = {VARIABLES[0]: "/chosen"}
-    folder = own_folder(environ, tmp_path)
+    folder = set_private_folder(environ, tmp_path)
     assert environ == {**dict.fromkeys(VARIABLES, str(folder)), VARIABLES[0]: "/chosen"}
-    assert own_folder(dict.fromkeys(VARIABLES, "/chosen"), tmp_path) is None
+    assert set_private_folder(dict.fromkeys(VARIABLES, "/chosen"), tmp_path) is None
 
 
 def test_without_a_file_system_in_memory_open_mpi_takes_its_default(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    assert own_folder(environ, tmp_path / "none") is None
+    assert set_private_folder(environ, tmp_path / "none") is None
     assert environ == {}
+
+
+def test_without_locks_no_folder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert set_private_folder({}, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_removes_its_empty_folder_at_its_end(tmp_path: Path) -> None:
@@ -62,8 +73,8 @@ def test_a_process_removes_its_empty_folder_at_its_end(tmp_path: Path) -> None:
 def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
     killed = created(tmp_path, "killed")
     assert (killed / "segment").exists()
-    words = [sys.executable, "-c", CREATE, str(tmp_path), "waits"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as alive:
+    argv = [sys.executable, "-c", CREATE, str(tmp_path), "waits"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as alive:
         assert alive.stdout is not None
         folder = Path(alive.stdout.readline().strip())
         remove_abandoned(tmp_path)
@@ -84,7 +95,7 @@ def test_links_and_folders_of_others_are_left_alone(
     remove_abandoned(memory)
     assert (elsewhere / "file").exists()
     assert {path.name for path in memory.iterdir()} == {mine.name, "other"}
-    # A folder under our name whose owner is another user.
+    # A folder with the prefix of a user, but of another owner.
     other = os.getuid() + 1
     foreign = memory / f"spbench-{other}-folder"
     foreign.mkdir()

@@ -14,7 +14,7 @@ from spbench_workers.comm import World
 from spbench_workers.errors import CannotRunError
 from spbench_workers.program.run import run
 from spbench_workers.session import begin, connected, report_failure, run_case
-from spbench_workers.shared_memory import own_folder
+from spbench_workers.shared_memory import set_private_folder
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,7 +33,7 @@ class NoCommunicator:
 def serve() -> None:
     """Run the first of the job's cases, and end: a program's MPI starts once in a launch."""
     channel = connected()
-    own_folder(os.environ)  # for the program's MPI
+    set_private_folder(os.environ)  # for the program's MPI
     try:
         world = launched_world(os.environ)
         begin(channel, world, {"mpi": None, "mpi4py": None})

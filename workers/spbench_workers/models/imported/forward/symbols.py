@@ -1,6 +1,6 @@
-"""Symbols of a recorded forward pass: they stand for tensors, and record what is done with them.
+"""Symbols of a recorded forward pass: they represent tensors, and record each operation on them.
 
-The type of a symbol is that of the value that it represents, for the user's code.
+The user's code sees a symbol as an instance of the class that it represents, such as Tensor.
 """
 
 from __future__ import annotations
