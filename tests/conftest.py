@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import hashlib
 import os
@@ -37,9 +38,22 @@ def pytest_configure() -> None:
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     os.environ["PWD"] = str(plain_path(ROOT))
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        give_programs_a_folder()
+    else:
         # Ranks of other tests are on the same cores: those that wait for a message give way.
         os.environ.update(OMPI_MCA_mpi_yield_when_idle="1")
+
+
+def give_programs_a_folder() -> None:
+    """Set TMPDIR for the programs that tests start; the tests' own files stay where they are.
+
+    An mpirun refuses to start if one with the same PID was killed before and left files in TMPDIR.
+    """
+    tempfile.gettempdir()  # which is remembered
+    folder = tempfile.mkdtemp(prefix="spbench-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = folder
 
 
 def plain_path(folder: Path) -> Path:

@@ -89,6 +89,7 @@ def run_ranks(
     env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     if os.geteuid() == 0:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env["PRTE_MCA_prte_local_tmpdir_base"] = str(folder)
     process = subprocess.Popen(
         [*command, sys.executable, __file__, str(spec)],
         env=env,

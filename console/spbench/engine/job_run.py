@@ -92,23 +92,24 @@ class JobRun:
         Raises:
             SpbenchError: The launcher could not be started, or the run folder not be written.
         """
-        process = None
-        try:
-            process = await self._start()
-        finally:
+        with processes.launcher_folder(self._plan.launch.command) as variables:
+            process = None
+            try:
+                process = await self._start(variables)
+            finally:
+                if process is None:
+                    await self._collector.close()
+                    await self._tunnels.close()
             if process is None:
+                return self._watch.fault
+            try:
+                await self._supervise(process)
+                await self._explain(process)
+            finally:
+                await self._let_events_arrive(process)
                 await self._collector.close()
                 await self._tunnels.close()
-        if process is None:
-            return self._watch.fault
-        try:
-            await self._supervise(process)
-            await self._explain(process)
-        finally:
-            await self._let_events_arrive(process)
-            await self._collector.close()
-            await self._tunnels.close()
-            await processes.end(process, self._folder.id, GRACE, self._hurry)
+                await processes.end(process, self._folder.id, GRACE, self._hurry)
         if self._listener.failure is not None:
             raise self._listener.failure
         fault = self._watch.fault
@@ -137,8 +138,8 @@ class JobRun:
 
     # Starting
 
-    async def _start(self) -> asyncio.subprocess.Process | None:
-        """Start the launcher; None where the job was cancelled before."""
+    async def _start(self, variables: Mapping[str, str]) -> asyncio.subprocess.Process | None:
+        """Start the launcher with these variables too; None where the job was cancelled before."""
         plan, launch = self._plan, self._plan.launch
         names = plan.hosts.names if plan.hosts else ()
         unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
@@ -181,6 +182,8 @@ class JobRun:
             **({} if self._job.host is None else {"first_rank": self._job.first_rank}),
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
+        # Not part of the recorded environment: the folder has another name in each job.
+        command = replace(command, env={**command.env, **variables})
         return await processes.start(command, folder)
 
     async def _open_tunnels(self, hosts: Sequence[str], port: int) -> None:

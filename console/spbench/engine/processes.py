@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
@@ -18,6 +20,25 @@ from spbench_core.events.rank_events import ENV_RUN
 POLL = 0.05
 KILL_TIMEOUT = 10.0
 """Seconds in which a killed process must be gone."""
+
+
+@contextmanager
+def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
+    """Make a folder for the launcher's own files; yield the variables that name it.
+
+    It is removed at the end, whatever became of the launcher. There are no variables if the
+    launcher takes no folder, or none can be made: then its own message says what is wrong.
+    """
+    if not command.folder_variables:
+        yield {}
+        return
+    try:
+        folder = TemporaryDirectory(prefix="spbench-launcher-", ignore_cleanup_errors=True)
+    except OSError:
+        yield {}
+        return
+    with folder as path:
+        yield dict.fromkeys(command.folder_variables, path)
 
 
 async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:

@@ -103,10 +103,18 @@ def counts(placement: Sequence[Placed]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A launcher's process: ``argv`` and its whole environment."""
+    """A launcher's process.
+
+    Attributes:
+        argv: The program and its arguments.
+        env: Its whole environment.
+        folder_variables: Variables that name the folder for the launcher's own files on this host.
+            The console sets them to a new folder for each job and removes it afterwards.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    folder_variables: tuple[str, ...] = ()
 
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM)

@@ -135,8 +135,8 @@ OPENMPI = [
     (
         "[vm:07868] PMIX ERROR: PMIX_ERR_FILE_OPEN_FAILURE in file ptl_base_listener.c\n---\n"
         "The PMIx server's listener thread failed to start. We cannot\ncontinue.\n",
-        "mpirun could not open its files, which are ompi.PID in TMPDIR: see that these can be "
-        "written, and that no other container's mpirun has the same ones",
+        "mpirun could not open its files: if prte_tmpdir_base is set, remove the folder ompi.PID "
+        "of a killed mpirun there; otherwise see that TMPDIR can be written",
     ),
     ("\n  Option: --nosuchopt\n", "mpirun does not know the option --nosuchopt of launch.args"),
     (
