@@ -9,7 +9,9 @@ of accumulation. The bound of a vector ``v`` is
 with ``u`` and ``a`` the distances from 1 to the next number of the two formats, and ``m`` the sum
 of magnitudes that the vector is made of, by the inequality of Cauchy and Schwarz: what random
 rounding leaves, of a sum and of its parts. Vectors are the channels of one pixel, over which errors
-even out, so that a wrong border of one pixel stands out in any format.
+even out, so that a wrong border of one pixel stands out in any format. In TF32 a GPU also rounds,
+or cuts off, both factors of each product. The bound then has SLACK * t * m in addition, with ``t``
+the distance from 1 to the next number of TF32.
 
 A wrong scale does not: in bf16 each number may be off by 0.4 %. But rounding errs up and down, and
 `ScaleError` holds the scale of a whole tensor, <found, wanted> / <wanted, wanted>, against 1. With
@@ -21,7 +23,8 @@ wanted values ``r`` and errors of at most ``b``, independent and of mean 0, Hoef
 which is 5e-11 with C = 7. Where ``b = u r / 2``, the bound is ``C u / (2 sqrt(n))``, with ``n`` the
 number of values, (sum r^2)^2 / sum r^4: few large ones count as few. What sums in the wide format
 are off may be of one sign: it is added as it is, and so is what numbers near the format's least
-one lose.
+one lose. In TF32 a rounded factor is part of many values, so that their errors are not independent:
+SLACK * t is added for what they have in common.
 """
 
 from __future__ import annotations
@@ -52,16 +55,20 @@ class Rounding:
         work: From 1 to the next number of the format of products and maps.
         sums: The same of the format in which they are summed.
         least: From 0 to the next number of the format of maps.
+        factors: From 1 to the next number of the format to which factors are rounded when they are
+            multiplied; 0 if they are multiplied as they are.
     """
 
     work: float
     sums: float
     least: float
+    factors: float = 0.0
 
     @classmethod
     def of(cls, precision: Precision) -> Rounding:
         """Return the rounding of a number format."""
-        return replace(cls.of_numbers(precision.work), work=precision.epsilon)
+        factors = precision.epsilon if precision.tf32 else 0.0
+        return replace(cls.of_numbers(precision.work), factors=factors)
 
     @classmethod
     def of_numbers(cls, dtype: torch.dtype) -> Rounding:
@@ -71,8 +78,18 @@ class Rounding:
         least = float(torch.finfo(dtype).smallest_normal) * eps
         return cls(eps, float(torch.finfo(wide).eps), least)
 
+    @property
+    def of_additions(self) -> Rounding:
+        """The rounding of operators that do not multiply."""
+        return replace(self, factors=0.0)
+
     def bound(
-        self, norm: torch.Tensor, magnitude: torch.Tensor, terms: float, values: float
+        self,
+        norm: torch.Tensor,
+        magnitude: torch.Tensor,
+        terms: float,
+        values: float,
+        products: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return bounds of vectors' errors.
 
@@ -81,10 +98,13 @@ class Rounding:
             magnitude: The lengths of the sums of magnitudes that they are made of.
             terms: The number of terms of each sum.
             values: The number of values of each vector.
+            products: The lengths of the sums of magnitudes of products; None: as `magnitude`.
         """
+        products = magnitude if products is None else products
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))
         below = self.least * math.sqrt(max(1.0, values))
-        return SLACK * (self.work * rounded + self.sums * magnitude + below)
+        error = self.work * rounded + self.sums * magnitude + below + self.factors * products
+        return SLACK * error
 
 
 @dataclass(slots=True)
@@ -175,6 +195,8 @@ class ScaleError:
     ) -> None:
         rounding, sizes = self._rounding, wanted.abs()
         most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
+        most = most + rounding.factors * magnitude * sizes
+        self._certain += SLACK * rounding.factors * float(sizes.square().sum())
         self._product += float(((found.double() - wanted) * wanted).sum())
         self._random += float(most.square().sum())
         self._largest += float(most.sum())

@@ -38,7 +38,7 @@ from spbench_workers.parallel.full_size.gradient_sums import GradientSums
 from spbench_workers.parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_workers.parallel.full_size.joints import JointSums
 from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
-from spbench_workers.parallel.full_size.own_operators import own_operators
+from spbench_workers.parallel.full_size.own_operators import MULTIPLYING, own_operators
 from spbench_workers.parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_workers.parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_workers.parallel.full_size.windows import WindowCheck
@@ -264,17 +264,18 @@ class StepCheck:
         plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
             words = f"stage {place.stage}, {name}"
+            own_rounding = rounding if isinstance(module, MULTIPLYING) else rounding.of_additions
             if isinstance(module, SpatialConv2d | TiledPool):
-                yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
+                yield module, WindowCheck(words, module, beside, plan.dtype, own_rounding, errors)
             elif isinstance(module, nn.BatchNorm2d) and (name in plain or normed.size > 1):
-                yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
+                yield module, NormCheck(words, module, normed, list(sharers), own_rounding, errors)
             elif isinstance(module, SpatialGlobalAvgPool2d | AllGather):
-                yield module, WholeImageCheck(words, module, beside, rounding, errors)
+                yield module, WholeImageCheck(words, module, beside, own_rounding, errors)
             elif name in plain:
                 assert isinstance(module, PlainOperator), "normalisations come above"
                 yield (
                     module,
-                    PlainCheck(words, module, plan.dtype, rounding, errors, biases=self._every),
+                    PlainCheck(words, module, plan.dtype, own_rounding, errors, biases=self._every),
                 )
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:

@@ -12,7 +12,8 @@ from spbench_workers.parallel.full_size.plain import PlainOperator
 from spbench_workers.parallel.plan import ModelPlan
 
 _ALL = (PlainOperator, nn.BatchNorm2d)
-_MULTIPLYING = (nn.Conv2d, nn.Linear)
+MULTIPLYING = (nn.Conv2d, nn.Linear)
+"""Operators that sum products."""
 
 
 def own_operators(
@@ -25,7 +26,7 @@ def own_operators(
         stage: The rank's part of it.
         every: Whether all of them are checked, or only those that multiply.
     """
-    kinds = _ALL if every else _MULTIPLYING
+    kinds = _ALL if every else MULTIPLYING
     plain = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
     if not isinstance(plan.model, ImportedModel):
         yield from plain

@@ -57,7 +57,8 @@ class PlainCheck:
         self._compute = _compute_of(module)
         kernel = getattr(module, "kernel_size", 1)
         self._taps = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
-        self._linear = isinstance(module, nn.Linear)
+        # In mixed precision fully connected layers multiply in the format of the weights.
+        self._wide = isinstance(module, nn.Linear) and work.itemsize == 2
         self._rounding, self._biases = rounding, biases
         self._winograd = (
             isinstance(module, nn.Conv2d)
@@ -127,8 +128,7 @@ class PlainCheck:
         size: torch.Tensor,
         summed: torch.Tensor | None = None,
     ) -> None:
-        # Fully connected layers are of the weights' format, and give back what they were given.
-        rounding = Rounding.of_numbers(found.dtype) if self._linear else self._rounding
+        rounding = Rounding.of_numbers(found.dtype) if self._wide else self._rounding
         where = f"{self._name}: {what}"
         if found.shape != wanted.shape:
             self._errors.single.note(math.inf, where)
@@ -143,7 +143,7 @@ class PlainCheck:
         wide = STATISTICS_SLACK * length(sizes)
         if summed is not None:
             wide = torch.maximum(wide, summed)
-        bound = rounding.bound(lengths, wide, math.inf, exact.shape[1])
+        bound = rounding.bound(lengths, wide, math.inf, exact.shape[1], length(sizes))
         error, (row, col) = worst_pixel(single, exact, bound)
         at = f" at row {row}, column {col}" if maps else ""
         self._errors.single.note(error, where + at)

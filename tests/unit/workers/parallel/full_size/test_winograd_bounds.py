@@ -302,7 +302,8 @@ def bounds_for_sums(module, call, precision):
     def bound(norm, magnitude, terms, values):
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))
         below = rounding.least * math.sqrt(max(1.0, values))
-        return 2.0 * (rounding.work * rounded + rounding.sums * magnitude + below)
+        error = rounding.work * rounded + rounding.sums * magnitude + below
+        return 2.0 * (error + rounding.factors * magnitude)
 
     def lengths(values):
         return values.square().sum(1).sqrt()
