@@ -182,6 +182,14 @@ def test_nothing_is_fitted_below_zero():
     assert early.slope.low <= early.slope.value <= early.slope.high
 
 
+@given(st.lists(st.floats(1e-6, 1e-2), min_size=4, max_size=4))
+def test_no_times_give_a_line_below_zero(times):
+    # 4 ranks that share an H200: copies of 1 MiB took longer than the line through the others.
+    found = fit_line(list(zip((4096, 65536, 1 << 20, 16 << 20), times, strict=True)))
+    for estimate in (found.start, found.slope):
+        assert 0.0 <= estimate.low <= estimate.value <= estimate.high
+
+
 @pytest.mark.parametrize(
     ("points", "reason"),
     [

@@ -98,17 +98,23 @@ def fit_line(points: Sequence[Point]) -> Line:
     times = [seconds for _, seconds in points]
     if not all(seconds > 0.0 for seconds in times):
         raise ValueError("a line needs times above 0")
-    sizes, ones = [float(nbytes) for nbytes, _ in points], [1.0] * len(points)
-    start, slope, spread = _two_terms(sizes, times, times)
+    sizes = [float(nbytes) for nbytes, _ in points]
+    line = _line(sizes, times, times)
+    # Errors relative to the times favour short ones; errors relative to the line do not.
+    expected = [line.start.value + line.slope.value * size for size in sizes]
+    return _line(sizes, times, expected) if line.start.value and line.slope.value else line
+
+
+def _line(sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]) -> Line:
+    """Fit a line to times with errors as large as ``scale``, with no term below 0."""
+    start, slope, spread = _two_terms(sizes, times, scale)
     if start.value <= 0.0:
         fitted, spread = _one_term(sizes, times)
         return Line(_none(start), fitted, spread)
     if slope.value < 0.0:
-        fitted, spread = _one_term(ones, times)
+        fitted, spread = _one_term([1.0] * len(times), times)
         return Line(fitted, _none(slope), spread)
-    # Errors relative to the times favour short ones; errors relative to the line do not.
-    expected = [start.value + slope.value * size for size in sizes]
-    return Line(*_two_terms(sizes, times, expected))
+    return Line(start, slope, spread)
 
 
 def _two_terms(
