@@ -82,7 +82,7 @@ def tile_of(
         device=device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    tile.copy_(image.box(tiling.tile, 0, dtype))
+    tile.copy_(image.box(tiling.tile, 0, dtype, device))
     return tile if room is None else with_room(tile, tiling.tile, room)
 
 
@@ -153,7 +153,7 @@ class OperatorCase:
 
     def pixels(self, image: Image, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image, on the device and in the memory format of the tiles."""
-        return self._as_given(image.box(box, round_, self.like.dtype))
+        return self._as_given(image.box(box, round_, self.like.dtype, self.like.device))
 
     def _as_given(self, values: torch.Tensor) -> torch.Tensor:
         values = values.to(self.like.device)

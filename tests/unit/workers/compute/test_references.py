@@ -21,12 +21,17 @@ from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.fused import tolerances_of
+from spbench_workers.spatial import pixels
 from spbench_workers.spatial.pixels import Image, WholeImage
+from standins.late_device import install
 from standins.winograd import winograd
 from unit.recorded import choice_of, context_of, said
 
 IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)
+WHOLE_NUMBERS = WholeImage(2, 3, 40, 30, seed=7, largest=3)
 WHOLE = Box((0, 40), (0, 30))
+install()
+GPU = torch.device("late")
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
@@ -65,6 +70,15 @@ def test_large_images_are_made_in_parts():
     assert torch.equal(whole[:, :, 2:3, 7:9], image.box(Box((2, 3), (7, 9)), 0, torch.float16))
 
 
+@pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
+@pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
+def test_a_device_makes_the_values_of_the_host(image, dtype, monkeypatch):
+    monkeypatch.setattr(pixels, "_CHUNK", 100)  # several parts
+    made = image.box(WHOLE, 3, dtype, GPU)
+    assert made.device.type == GPU.type
+    assert torch.equal(made.cpu(), image.box(WHOLE, 3, dtype))
+
+
 def test_the_first_wrong_pixel_is_named_in_global_coordinates():
     box = Box((10, 14), (20, 25))
     expected = IMAGE.box(box, 0, torch.float32)
@@ -100,7 +114,7 @@ def test_the_worst_of_several_comparisons_is_kept():
 
 
 def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
-    image = WholeImage(2, 3, 40, 30, seed=7, largest=3)
+    image = WHOLE_NUMBERS
     values = image.box(WHOLE, 1, torch.float32)
     assert torch.equal(values, values.round())
     assert sorted(values.unique().tolist()) == [-3, -2, -1, 0, 1, 2, 3]
