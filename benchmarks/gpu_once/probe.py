@@ -108,8 +108,11 @@ def _relative_error(values: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def check_norm_sums() -> object:
-    """Check the sums of a batch norm's gradient in each format; return their largest error."""
-    largest = 0.0
+    """Check the sums of a batch norm's gradient; return their errors by format and layout.
+
+    A sum may be rounded once to the format of the pixels, but its terms may not.
+    """
+    errors: dict[str, str] = {}
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for layout in (torch.contiguous_format, torch.channels_last):
             pixels = torch.randn(2, 8, 33, 17).to(dtype)
@@ -136,17 +139,21 @@ def check_norm_sums() -> object:
             centred = (wide - mean[:, None, None]) * scale[:, None, None]
             expected = (gradient.double() * centred).sum((0, 2, 3))
             assert weight_sum.dtype == torch.float32, (dtype, layout, weight_sum.dtype)
+            shown = []
             for total, expected_total in (
                 (weight_sum, expected),
                 (bias_sum, gradient.double().sum((0, 2, 3))),
             ):
-                error = float((total.cpu().double() - expected_total).abs().max())
-                assert error < 1e-2, (dtype, layout, error)
-                largest = max(largest, error)
+                error = (total.cpu().double() - expected_total).abs()
+                assert bool((error < 1e-3 + torch.finfo(dtype).eps * expected_total.abs()).all()), (
+                    *(dtype, layout, error, expected_total),
+                )
+                shown.append(f"{float(error.max()):.2g}")
+            errors[f"{dtype} {layout}"] = " and ".join(shown)
             functional.batch_norm(
                 on_device[1], device_mean, ones, ones, torch.zeros_like(ones), eps=1e-5
             )
-    return f"largest error {largest:.2g}"
+    return errors
 
 
 def check_pinned_buffers() -> object:
