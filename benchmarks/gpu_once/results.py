@@ -134,7 +134,10 @@ def merge_results(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def render_page(results: Mapping[str, Any]) -> str:
-    """Return docs/gpu_results.md for the content of `results.json`."""
+    """Return docs/gpu_results.md for the content of `results.json`.
+
+    Cancelled cases and those with a planted fault are counted by their step and have no row.
+    """
     facts = [f"- {name}: {value}" for name, value in results["machine"].items()]
     steps = [
         _row(step["name"], step["status"], f"{step['seconds']:.0f} s", step["detail"])
@@ -143,6 +146,7 @@ def render_page(results: Mapping[str, Any]) -> str:
     cases = [
         _row(
             f"`{case['id']}`",
+            step["name"],
             case["benchmark"],
             case["np"],
             case["status"],
@@ -153,6 +157,7 @@ def render_page(results: Mapping[str, Any]) -> str:
         for step in results["steps"]
         if not step["name"].startswith("fault-")
         for case in step["cases"]
+        if case["status"] != "cancelled"
     ]
     return "\n".join(
         [
@@ -171,8 +176,10 @@ def render_page(results: Mapping[str, Any]) -> str:
             "",
             "## Cases",
             "",
-            _row("case", "benchmark", "ranks", "status", "time", "limit", "reason"),
-            _row(*["---"] * 7),
+            "Without those that were cancelled because the time of their step was used up.",
+            "",
+            _row("case", "step", "benchmark", "ranks", "status", "time", "limit", "reason"),
+            _row(*["---"] * 8),
             *cases,
             "",
         ]

@@ -255,10 +255,11 @@ def test_the_page_has_machine_steps_and_cases():
     assert "- device: cuda:0 NVIDIA H100\n- about: driver 580\n" in page
     assert "- launcher: Open MPI 5.0.11\n" in page
     assert "| halos | failed | 12 s | a / b |\n" in page
-    row = "| `halo[dtype=fp32]` | halo.exchange | 4 | passed | 0.123 ms | 0.1 ms | - |\n"
+    row = "| `halo[dtype=fp32]` | halos | halo.exchange | 4 | passed | 0.123 ms | 0.1 ms | - |\n"
     assert page.count(row) == 1, "cases with a planted fault are no results"
     assert (
-        "| `links` | link.pingpong | 2 | failed | - | - | check echo failed / on rank 1 |" in page
+        "| `links` | halos | link.pingpong | 2 | failed | - | - | check echo failed / on rank 1 |"
+        in page
     )
 
 
