@@ -46,12 +46,12 @@ def pytest_configure() -> None:
 
 
 def give_programs_a_folder() -> None:
-    """Set TMPDIR for the programs that tests start; the tests' own files stay where they are.
+    """Set TMPDIR for the programs that tests start.
 
     An mpirun refuses to start if one with the same PID was killed before and left files in TMPDIR.
     """
-    tempfile.gettempdir()  # which is remembered
     folder = tempfile.mkdtemp(prefix="spbench-tests-")
+    os.chmod(folder, 0o711)  # some tests start programs as another user
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TMPDIR"] = folder
 
