@@ -13,7 +13,7 @@ _CHUNKS = {"cpu": 1 << 17}
 
 On a CPU they fit into a cache: 16 times as many take twice the time.
 """
-_CHUNK = 1 << 24
+_CHUNK = 1 << 22
 """Values that any other device makes at once."""
 _CPU = torch.device("cpu")
 _ODD = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
