@@ -74,7 +74,7 @@ class ImportedModel(Model):
     def whole(self, device: torch.device | str = "cpu") -> nn.Module:
         """Return the user's module itself in float64, with the names of the layers' parts."""
         module = copy.deepcopy(self.network.module).to(device, torch.float64)
-        return _Whole(module, self.owners()).train()
+        return WholeModule(module, self.owners()).train()
 
     def resized(self, height: int, width: int) -> ImportedModel:
         """Return the same network, with the same layers, for images of another size.
@@ -194,10 +194,10 @@ def state_of(whole: nn.Module) -> dict[str, torch.Tensor]:
 
     The result is empty for other models.
     """
-    return whole.module.state_dict() if isinstance(whole, _Whole) else {}
+    return whole.module.state_dict() if isinstance(whole, WholeModule) else {}
 
 
-class _Whole(nn.Module):
+class WholeModule(nn.Module):
     """A user's module whose parameters and running statistics have the names of layers' parts."""
 
     def __init__(self, module: nn.Module, owners: Mapping[str, str]) -> None:
@@ -229,7 +229,7 @@ class _Whole(nn.Module):
         logits: torch.Tensor = made["out"] if isinstance(made, dict) else made
         return logits
 
-    def train(self, mode: bool = True) -> _Whole:
+    def train(self, mode: bool = True) -> WholeModule:
         """Set the mode of the user's module too."""
         self._own[0].train(mode)
         return super().train(mode)
