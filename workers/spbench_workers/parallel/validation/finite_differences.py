@@ -107,7 +107,7 @@ def _loss_at(
 def _forward_slope(
     plan: ModelPlan, images: SyntheticImages, model: nn.Module, along: dict[str, torch.Tensor]
 ) -> float | None:
-    """Return the slope by forward-mode differentiation; None if an operator lacks it."""
+    """Return the slope by forward-mode differentiation; None if the network does not have one."""
     with forward_ad.dual_level(), warnings.catch_warnings():
         # Torch 2.11 compiles some of its formulas by torch.jit.script, which it calls deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -118,7 +118,7 @@ def _forward_slope(
         with _replaced(model, duals):
             try:
                 slope = forward_ad.unpack_dual(_loss(plan, images, model)).tangent
-            except NotImplementedError:
+            except RuntimeError:  # An operator lacks it, or writes such numbers into a buffer.
                 return None
         return None if slope is None else float(slope)
 
