@@ -70,6 +70,19 @@ def plain_path(folder: Path) -> Path:
     return link
 
 
+@pytest.fixture(scope="module")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Set HOME to a folder without a profile, and return it.
+
+    Login shells, which `launch.setup` starts, would read the user's. If one is killed while pyenv's
+    part of the profile runs, pyenv lets every later one wait for 60 s.
+    """
+    home = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        yield home
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Give each process of ``--dist loadscope`` all tests that share something."""

@@ -9,11 +9,8 @@ import typer.main
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nobodys_home(tmp_path_factory):
-    """No profile of the user's: login shells read it, and pyenv's locks out a second one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-        yield
+def no_profile(empty_home):
+    """Let programs that tests start read no profile of the user."""
 
 
 @pytest.fixture
