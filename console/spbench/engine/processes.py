@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,16 +29,13 @@ def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
     It is removed at the end, whatever became of the launcher. There are no variables if the
     launcher takes no folder, or none can be made: then its own message says what is wrong.
     """
-    if not command.folder_variables:
-        yield {}
-        return
-    try:
-        folder = TemporaryDirectory(prefix="spbench-launcher-", ignore_cleanup_errors=True)
-    except OSError:
-        yield {}
-        return
-    with folder as path:
-        yield dict.fromkeys(command.folder_variables, path)
+    variables: dict[str, str] = {}
+    with ExitStack() as stack:
+        if command.folder_variables:
+            with suppress(OSError):
+                folder = TemporaryDirectory(prefix="spbench-launcher-", ignore_cleanup_errors=True)
+                variables = dict.fromkeys(command.folder_variables, stack.enter_context(folder))
+        yield variables
 
 
 async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:
