@@ -42,7 +42,7 @@ class PaddedTile:
         tile: The view of `padded` that this rank owns.
         outgoing: The views that are sent to others.
         incoming: The views of the halo, received from others.
-        halo: Their pixels.
+        halo: The boxes of these pixels in the image.
         exchange: The halo exchange.
     """
 
@@ -81,8 +81,8 @@ class PaddedTile:
     def compare(self, image: Image, round_: int) -> Mismatch:
         """Compare tile and halo with the image, bit for bit.
 
-        On a GPU the tile's image is made there, as the host takes minutes for a large one. Halos
-        are compared on the host as well.
+        On a GPU the expected values are made there, which is far faster than on the host. Halos
+        are compared with values that the host makes, too.
         """
         dtype, place = self.padded.dtype, self.padded.device
         expected = image.box(self.held, round_, dtype, place)
@@ -91,8 +91,8 @@ class PaddedTile:
         worst = Mismatch()
         if is_gpu(place):
             for box, values in zip(self.halo, self.incoming, strict=True):
-                made = image.box(box, round_, dtype)
-                worst = worst.worse(compare_pixels(values.cpu(), made, box))
+                by_host = image.box(box, round_, dtype)
+                worst = worst.worse(compare_pixels(values.cpu(), by_host, box))
         return worst
 
 

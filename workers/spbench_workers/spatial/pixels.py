@@ -8,7 +8,7 @@ import torch
 
 from spbench_core.layout.tiles import Box
 
-_CHUNKS = {"cpu": 1 << 17}
+_CHUNKS = {"cpu": 1 << 16}
 """Values that a kind of device makes at once; the integers behind them have eight bytes each.
 
 On a CPU they fit into a cache: 16 times as many take twice the time.
