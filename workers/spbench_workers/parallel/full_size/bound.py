@@ -79,7 +79,7 @@ class Rounding:
         return cls(eps, float(torch.finfo(wide).eps), least)
 
     @property
-    def of_additions(self) -> Rounding:
+    def without_factors(self) -> Rounding:
         """The rounding of operators that do not multiply."""
         return replace(self, factors=0.0)
 
@@ -195,8 +195,9 @@ class ScaleError:
     ) -> None:
         rounding, sizes = self._rounding, wanted.abs()
         most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
-        most = most + rounding.factors * magnitude * sizes
-        self._certain += SLACK * rounding.factors * float(sizes.square().sum())
+        if rounding.factors:
+            most = most + rounding.factors * magnitude * sizes
+            self._certain += SLACK * rounding.factors * float(sizes.square().sum())
         self._product += float(((found.double() - wanted) * wanted).sum())
         self._random += float(most.square().sum())
         self._largest += float(most.sum())

@@ -260,22 +260,24 @@ class StepCheck:
         if plan.fused_layers and own.spatial:
             return
         sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
-        rounding, errors = Rounding.of(plan.precision), self._errors.operators
+        multiplying, errors = Rounding.of(plan.precision), self._errors.operators
         plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
             words = f"stage {place.stage}, {name}"
-            own_rounding = rounding if isinstance(module, MULTIPLYING) else rounding.of_additions
+            rounding = (
+                multiplying if isinstance(module, MULTIPLYING) else multiplying.without_factors
+            )
             if isinstance(module, SpatialConv2d | TiledPool):
-                yield module, WindowCheck(words, module, beside, plan.dtype, own_rounding, errors)
+                yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
             elif isinstance(module, nn.BatchNorm2d) and (name in plain or normed.size > 1):
-                yield module, NormCheck(words, module, normed, list(sharers), own_rounding, errors)
+                yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
             elif isinstance(module, SpatialGlobalAvgPool2d | AllGather):
-                yield module, WholeImageCheck(words, module, beside, own_rounding, errors)
+                yield module, WholeImageCheck(words, module, beside, rounding, errors)
             elif name in plain:
                 assert isinstance(module, PlainOperator), "normalisations come above"
                 yield (
                     module,
-                    PlainCheck(words, module, plan.dtype, own_rounding, errors, biases=self._every),
+                    PlainCheck(words, module, plan.dtype, rounding, errors, biases=self._every),
                 )
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:

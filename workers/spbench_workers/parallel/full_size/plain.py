@@ -58,7 +58,7 @@ class PlainCheck:
         kernel = getattr(module, "kernel_size", 1)
         self._taps = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
         # In mixed precision fully connected layers multiply in the format of the weights.
-        self._wide = isinstance(module, nn.Linear) and work.itemsize == 2
+        self._has_format_of_weights = isinstance(module, nn.Linear) and work.itemsize == 2
         self._rounding, self._biases = rounding, biases
         self._winograd = (
             isinstance(module, nn.Conv2d)
@@ -128,7 +128,9 @@ class PlainCheck:
         size: torch.Tensor,
         summed: torch.Tensor | None = None,
     ) -> None:
-        rounding = Rounding.of_numbers(found.dtype) if self._wide else self._rounding
+        rounding = (
+            Rounding.of_numbers(found.dtype) if self._has_format_of_weights else self._rounding
+        )
         where = f"{self._name}: {what}"
         if found.shape != wanted.shape:
             self._errors.single.note(math.inf, where)
