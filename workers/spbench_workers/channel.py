@@ -6,18 +6,20 @@ Nothing here imports torch or MPI: a rank connects before it loads either.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
 import queue
 import select
+import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -30,6 +32,8 @@ REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console; its death ends the rank at once in any case."""
 LOST_STATUS = 75
 """Exit status of a rank whose console is gone (EX_TEMPFAIL)."""
+LAST_LINE_TIMEOUT = 1.0
+"""Seconds that the last line of a rank may take to be written."""
 
 
 class ConsoleUnreachableError(ConnectionError):
@@ -69,6 +73,13 @@ class _Numbered(ABC):
         self._told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.where: Callable[[], str] = where_main_thread_stands
         """Tells where this rank stands, for a console that asks."""
+        self.kill_children: Callable[[], object] = lambda: None
+        """Ends the processes that this rank has started, when it must end at once."""
+        self._thread = threading.Thread(target=self._guarded_watch, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the heartbeat."""
+        self._thread.start()
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
@@ -89,6 +100,33 @@ class _Numbered(ABC):
         """Send a heartbeat."""
         load = self.host_load() if self.host_load is not None else {}
         self.send("heartbeat", **({"load": load} if load else {}))
+
+    def _guarded_watch(self) -> None:
+        # Without its heartbeat a rank would outlive its console and its timeouts.
+        try:
+            self._watch()
+        except BaseException as error:
+            self._end(f"stops because its heartbeat failed: {error!r}")
+
+    def _end(self, reason: str) -> NoReturn:
+        """End this process with LOST_STATUS, wherever its main thread is."""
+        try:
+            self.kill_children()
+        finally:
+            rank = "?" if self.rank is None else self.rank
+            end_process(f"rank {rank} {reason}")
+
+    @contextlib.contextmanager
+    @abstractmethod
+    def guarded_by_kernel(self) -> Iterator[None]:
+        """Let the kernel end this process while a call holds Python's lock, as MPI_Init does.
+
+        The heartbeat thread cannot run during such a call.
+        """
+
+    @abstractmethod
+    def _watch(self) -> None:
+        """Send heartbeats, and end this process where it must not go on."""
 
     @abstractmethod
     def _write(self, line: bytes) -> None:
@@ -112,11 +150,6 @@ class TcpChannel(_Numbered):
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
         self._closing = threading.Event()
         self._through = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        """Start the heartbeat."""
-        self._thread.start()
 
     def receive_cases(self) -> list[dict[str, Any]]:
         cases: list[dict[str, Any]] = self._reply("cases")["cases"]
@@ -190,10 +223,47 @@ class TcpChannel(_Numbered):
         if not self._through.is_set():
             self._lost()
 
+    @contextlib.contextmanager
+    def guarded_by_kernel(self) -> Iterator[None]:
+        """See the base class. The console sends nothing to a rank that has not reported ready.
+
+        Its one exception asks where a rank is, before it ends the job.
+        """
+        number = self._socket.fileno()
+        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+        fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
+        # SIGIO, which ends a process that does not handle it, comes with the connection's end.
+        fcntl.fcntl(number, fcntl.F_SETFL, flags | os.O_ASYNC)
+        try:
+            # The end may have come before the line above.
+            poller = select.poll()
+            poller.register(number, select.POLLRDHUP)
+            if poller.poll(0):
+                self._ended()
+            yield
+        finally:
+            fcntl.fcntl(number, fcntl.F_SETFL, flags)
+
     def _lost(self) -> NoReturn:
-        rank = "?" if self.rank is None else self.rank
-        sys.stderr.write(f"spbench: rank {rank}: the console is gone, so this rank ends\n")
-        sys.stderr.flush()
+        self._end("stops because the console is gone")
+
+
+def end_process(line: str) -> NoReturn:
+    """End this process with LOST_STATUS, after a line on stderr if that can be written.
+
+    Nobody may read stderr any more, or a full pipe may take nothing: neither keeps the process.
+    """
+
+    def write() -> None:
+        with contextlib.suppress(OSError):
+            # Not by sys.stderr, whose lock a thread that is stuck in a write holds.
+            os.write(2, f"spbench: {line}\n".encode())
+
+    try:
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        writer.join(LAST_LINE_TIMEOUT)
+    finally:
         os._exit(LOST_STATUS)
 
 
@@ -232,11 +302,6 @@ class FileChannel(_Numbered):
         self._closing = threading.Event()
         self._due = self._after(None)
         self._standing: Standing | None = None
-        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        """Start the heartbeat."""
-        self._thread.start()
 
     def send(self, event: str, **fields: Any) -> None:
         super().send(event, **fields)
@@ -271,7 +336,7 @@ class FileChannel(_Numbered):
             try:
                 self._beat()
             except OSError as error:
-                self._end(f"cannot write its events ({error.strerror})")
+                self._end(f"stops because its events cannot be written ({error.strerror})")
             if time.monotonic() > self._due:
                 self._overdue()
 
@@ -281,12 +346,17 @@ class FileChannel(_Numbered):
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
         if time.monotonic() <= self._due:
             return
-        self._end("has exceeded its timeout")
+        self._end("stops because its case exceeded its timeout")
 
-    def _end(self, why: str) -> NoReturn:
-        sys.stderr.write(f"spbench: rank {self.rank} {why}, so it ends\n")
-        sys.stderr.flush()
-        os._exit(LOST_STATUS)
+    @contextlib.contextmanager
+    def guarded_by_kernel(self) -> Iterator[None]:
+        """See the base class. SIGALRM ends this process when its time to start is over."""
+        if math.isfinite(self._due):
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._due - time.monotonic()))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
+FINALIZE_TIMEOUT = 60
+"""Seconds that MPI_Finalize may take. The console ends a job's launcher after 5 s already."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -50,8 +54,13 @@ class World:
     hosts: tuple[str, ...] = ()
 
 
-def open_world() -> World:
-    """Start MPI and return this rank's place. It sets the number of OMP threads before torch."""
+def open_world(guard: AbstractContextManager[None] | None = None) -> World:
+    """Start MPI and return this rank's place. It sets the number of OMP threads before torch.
+
+    Args:
+        guard: Entered around MPI_Init. MPI_Init holds Python's lock, so that no other thread can
+            run until it returns.
+    """
     import mpi4py
 
     from spbench_workers.binding.before_mpi import take_gpu
@@ -63,7 +72,8 @@ def open_world() -> World:
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
     # without locks answers faster.
     mpi4py.rc.thread_level = "serialized"
-    from mpi4py import MPI
+    with guard or nullcontext():
+        from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     cpus = tuple(sorted(os.sched_getaffinity(0)))
@@ -80,10 +90,17 @@ def open_world() -> World:
 
 
 def end_mpi() -> None:
-    """Finalize MPI, which all ranks must do; MPI then removes its files in shared memory."""
+    """Finalize MPI, which all ranks must do; MPI then removes its files in shared memory.
+
+    SIGALRM ends a process that waits in it for longer than `FINALIZE_TIMEOUT`: its connection to
+    the console is closed by then, and MPI_Finalize holds Python's lock.
+    """
     from mpi4py import MPI
 
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(FINALIZE_TIMEOUT)
     MPI.Finalize()
+    signal.alarm(0)
 
 
 def _boot_id() -> str:

@@ -25,6 +25,8 @@ ATTEMPT = 1.0
 asks to be asked again only after 1, 3 and 7 s."""
 PAUSES = (0.05, 0.25)
 """Seconds between two attempts, drawn at random: ranks that start together come back apart."""
+KEEPALIVE_INTERVAL = 5
+"""Seconds of an idle connection after which the kernel asks whether the other host is there."""
 RELAY_BACKLOG = 4096
 
 _started: list[subprocess.Popen[bytes]] = []
@@ -89,6 +91,10 @@ def _by_tcp(address: str, share: float) -> socket.socket:
     # a host that is cut off gets no reset: what is not acknowledged ends the connection
     silence = int(1000 * rank_events.SILENCE_LIMIT)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
+    # A rank in MPI_Init sends nothing that could stay unacknowledged.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_INTERVAL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL)
     return connection
 
 

@@ -40,7 +40,7 @@ def serve() -> None:
     """Run the cases of the console. An exception of a benchmark ends the process."""
     channel = connected()
     try:
-        world = open_world()
+        world = open_world(channel.guarded_by_kernel())
         if os.environ.get(rank_events.ENV_DEVICE) == "cuda":
             # Before ready no rank counts as silent: launch.start_timeout bounds the start of CUDA.
             start_gpu(world)

@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -8,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -202,7 +204,150 @@ def test_a_rank_whose_console_is_gone_ends_though_it_sleeps(console, way):
         console.close()
         _, said = rank.communicate(timeout=5.0)
     assert rank.returncode == LOST_STATUS == 75
-    assert said == "spbench: rank 2: the console is gone, so this rank ends\n"
+    assert said == "spbench: rank 2 stops because the console is gone\n"
+
+
+RANK_WITHOUT_STDERR = """
+import os, sys, threading, time
+from spbench_workers.channel import open_channel
+open_channel(os.environ)
+way = sys.argv[1]
+if way == "closed":
+    os.close(2)
+if way in ("full", "locked"):
+    os.set_blocking(2, False)
+    try:
+        while True:
+            os.write(2, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(2, True)
+if way == "locked":
+    # The lock of sys.stderr belongs to a thread that is stuck in a write.
+    threading.Thread(target=sys.stderr.write, args=("x" * 100_000,), daemon=True).start()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("way", ["no reader", "closed", "full", "locked"])
+def test_a_rank_ends_with_its_console_if_stderr_takes_nothing(console, way):
+    words = [sys.executable, "-c", RANK_WITHOUT_STDERR, way]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=environ, stdout=pipe, stderr=pipe) as rank:
+        try:
+            console.let_in()
+            assert rank.stdout.readline() == b"ready\n"
+            if way == "no reader":
+                rank.stderr.close()
+            console.close()
+            assert rank.wait(timeout=5.0) == LOST_STATUS
+        finally:
+            rank.kill()
+
+
+RANK_WITH_A_FAILING_HEARTBEAT = """
+import os, sys, time
+from spbench_workers.channel import open_channel
+channel = open_channel(os.environ)
+def fail():
+    raise ValueError("no load")
+setattr(channel, sys.argv[1], fail)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("part", ["host_load", "_beat"])
+def test_a_rank_ends_if_its_heartbeat_fails(console, part):
+    words = [sys.executable, "-c", RANK_WITH_A_FAILING_HEARTBEAT, part]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, text=True) as rank:
+        console.let_in()
+        _, said = rank.communicate(timeout=5.0)
+    assert rank.returncode == LOST_STATUS
+    assert said == "spbench: rank 2 stops because its heartbeat failed: ValueError('no load')\n"
+
+
+RANK_THAT_HOLDS_PYTHONS_LOCK = """
+import ctypes, os
+from spbench_workers.channel import open_channel
+channel = open_channel(os.environ)
+with channel.guarded_by_kernel():
+    os.write(1, b"ready")
+    ctypes.PyDLL(None).sleep(60)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_the_kernel_ends_a_rank_that_holds_pythons_lock(console, when):
+    words = [sys.executable, "-c", RANK_THAT_HOLDS_PYTHONS_LOCK]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
+        try:
+            console.let_in()
+            if when == "during":
+                assert rank.stdout.read(5) == b"ready"
+                time.sleep(0.1)
+            console.close()
+            assert rank.wait(timeout=5.0) in (-signal.SIGIO, LOST_STATUS)
+            assert when == "before" or rank.returncode == -signal.SIGIO
+        finally:
+            rank.kill()
+
+
+def test_a_guarded_rank_that_gets_on_goes_on(console):
+    text = RANK_THAT_HOLDS_PYTHONS_LOCK.replace("sleep(60)", "usleep(50_000)")
+    words = [sys.executable, "-c", f"{text}\nchannel.receive_cases()\nchannel.close()"]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
+        try:
+            console.let_in()
+            assert rank.stdout.read(5) == b"ready"
+            time.sleep(0.2)
+            console.reply(reply="cases", cases=[])
+            assert console.event("bye")
+            console.reply(reply="bye")
+            assert rank.wait(timeout=5.0) == 0
+        finally:
+            rank.kill()
+
+
+RANK_WITH_A_PROGRAM = """
+import os, sys, time
+from spbench_workers.channel import open_channel
+from spbench_workers.program.child import ChildProgram, ProgramCommand
+channel = open_channel(os.environ)
+command = ProgramCommand(["sh", "-c", "sleep 60 & echo $!; wait"], None, dict(os.environ))
+child = ChildProgram(command, lambda line: None, lambda: None)
+channel.kill_children = child.kill
+child.run()
+time.sleep(60)
+"""
+
+
+def test_a_ranks_program_ends_with_its_children_when_the_console_is_gone(console):
+    words = [sys.executable, "-c", RANK_WITH_A_PROGRAM]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE) as rank:
+        console.let_in()
+        grandchild = int(rank.stdout.readline())
+        console.close()
+        assert rank.wait(timeout=5.0) == LOST_STATUS
+    assert ended(grandchild)
+
+
+def ended(pid):
+    """Whether a process ends within `PATIENCE`; one that nobody waits for counts as ended."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
 
 
 RANK_THAT_CLOSES = """
@@ -391,6 +536,44 @@ def test_without_a_console_a_rank_ends_itself_where_its_case_exceeds_its_timeout
     where = [event["message"] for event in events if event.get("level") == "where"]
     assert bool(where) == (case == "short")
     assert events[-1]["event"] == ("bye" if case == "long" else "log")
+
+
+BATCH_RANK_THAT_HOLDS_PYTHONS_LOCK = """
+import ctypes, os
+from pathlib import Path
+from spbench_workers.channel import FileChannel
+channel = FileChannel(Path(os.environ["FOLDER"]), {None: 0.5})
+channel.start()
+with channel.guarded_by_kernel():
+    ctypes.PyDLL(None).sleep(60)
+"""
+
+
+def test_the_kernel_ends_a_batch_rank_that_does_not_start_in_time(tmp_path):
+    words = [sys.executable, "-c", BATCH_RANK_THAT_HOLDS_PYTHONS_LOCK]
+    env = os.environ | {"FOLDER": str(tmp_path / "events")}
+    done = subprocess.run(words, env=env, check=False, timeout=10.0)
+    assert done.returncode == -signal.SIGALRM
+
+
+BATCH_RANK_ON_A_FULL_DISK = """
+import os, time
+from pathlib import Path
+from spbench_workers.channel import FileChannel
+channel = FileChannel(Path(os.environ["FOLDER"]))
+full = os.open("/dev/full", os.O_WRONLY)
+os.dup2(full, channel._file.fileno())
+os.dup2(full, 2)
+channel.start()
+time.sleep(60)
+"""
+
+
+def test_a_batch_rank_ends_if_neither_its_events_nor_its_message_can_be_written(tmp_path):
+    words = [sys.executable, "-c", BATCH_RANK_ON_A_FULL_DISK]
+    env = os.environ | {"FOLDER": str(tmp_path / "events")}
+    done = subprocess.run(words, env=env, check=False, timeout=10.0)
+    assert done.returncode == LOST_STATUS
 
 
 def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path, monkeypatch):

@@ -104,6 +104,11 @@ class ChildProgram:
             return name
         return f"{name}, {ASLEEP}" if state == "S" else name
 
+    def kill(self) -> None:
+        """Kill it and the processes that it has started, from any thread."""
+        if self._pid:
+            _signal(self._pid, signal.SIGKILL)
+
     def run(self) -> ProgramEnd:
         """Start it, and return its end.
 
@@ -113,12 +118,13 @@ class ChildProgram:
         start = time.perf_counter()
         process = self._start()
         self._pid = process.pid
-        before = signal.signal(signal.SIGTERM, _ending_too(process))
+        before = signal.signal(signal.SIGTERM, _ending_too(process.pid))
         try:
             ended = self._follow(process)
         finally:
             signal.signal(signal.SIGTERM, before)
-            _signal(process, signal.SIGKILL)  # what it has left behind
+            self.kill()  # what it has left behind
+            self._pid = 0
         return ProgramEnd(process.returncode, ended - start)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -156,10 +162,10 @@ class ChildProgram:
                     due += TICK
                     if self.stopped is None and (why := self._on_tick()) is not None:
                         self.stopped, killing = why, now + GRACE
-                        _signal(process, signal.SIGTERM)
+                        _signal(process.pid, signal.SIGTERM)
                 if killing is not None and now > killing:
                     killing = None
-                    _signal(process, signal.SIGKILL)
+                    _signal(process.pid, signal.SIGKILL)
             streams.end()
         return ended
 
@@ -251,20 +257,20 @@ def _die_with_parent() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def _ending_too(process: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
+def _ending_too(group: int) -> Callable[[int, FrameType | None], None]:
     """Return a handler that ends the program's group, and then this process as SIGTERM does."""
 
     def end(number: int, _: FrameType | None) -> None:
-        _signal(process, signal.SIGKILL)
+        _signal(group, signal.SIGKILL)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     return end
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(group, number)
 
 
 def _why_not(command: ProgramCommand, error: Exception) -> str:

@@ -127,6 +127,7 @@ class ProgramRun:
         self._context.progress(RUNNING, self._lines, 0)
         child = ChildProgram(self._command, self._on_line, self._on_tick)
         self._console.where = child.stands
+        self._console.kill_children = child.kill
         end = self._run(child)
         for line in results.lines():
             self._on_line(line)

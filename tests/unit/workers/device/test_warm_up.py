@@ -1,5 +1,6 @@
 """The start of CUDA before a rank is ready."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -72,6 +73,7 @@ def served(monkeypatch):
                 {"benchmark": benchmark, "params": {"device": device, **params}}
             ],
             send=lambda event, **fields: happened.append(event),
+            guarded_by_kernel=nullcontext,
             close=lambda: None,
         )
         comm = SimpleNamespace(bcast=lambda value: value, Barrier=lambda: None)
@@ -81,7 +83,7 @@ def served(monkeypatch):
         else:
             monkeypatch.delenv("SPBENCH_DEVICE", raising=False)
         monkeypatch.setattr(session, "connected", lambda: channel)
-        monkeypatch.setattr(session, "open_world", lambda: world)
+        monkeypatch.setattr(session, "open_world", lambda guard: world)
         monkeypatch.setattr(session, "mpi_versions", dict)
         monkeypatch.setattr(session, "begin", lambda *_: happened.append("ready"))
         monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
