@@ -116,7 +116,9 @@ def mutated_value(draw: random.Random, value: Any) -> Any:
     elif kind < 0.85:
         del parent[key]
     elif isinstance(parent, dict):
-        parent[draw.choice(("rank", "case", "name", "value", "x"))] = draw.choice(VALUES)
+        parent[draw.choice(("rank", "case", "name", "value", "job", "time", "x"))] = draw.choice(
+            VALUES
+        )
     else:
         parent.append(draw.choice(VALUES))
     return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +81,14 @@ def line(draw: random.Random, folder: Path) -> str:
 
 
 def protocol(draw: random.Random, folder: Path) -> str:
-    """Two ranks speak, one of them wrongly, to a collector, its listener and the run's state."""
+    """Two ranks speak, one of them wrongly; the log then replays to the report of the run."""
     settings = LaunchSettings()
     params = BENCHMARKS["link.pingpong"].complete({})
     cases = [
         Case(name, name, "link.pingpong", params, 2, 1, (), settings, 1) for name in inputs.CASES
     ]
-    state, shown = RunState(), list[str]()
-    log = EventLog(folder / "events.jsonl")
+    state, shown, run = RunState(), list[str](), _run_folder(folder)
+    log = EventLog(run.events)
     recorder = Recorder(log, state, Lines(state, shown.append, 1))
     for event in (inputs.run_start(), inputs.job_start()):
         recorder.say(event.pop("event"), **{k: of for k, of in event.items() if k != "time"})
@@ -108,7 +108,23 @@ def protocol(draw: random.Random, folder: Path) -> str:
     report = build_report(state)
     _look_at_report(report)
     findings(state)
+    _compare_reports(report, build_report(run.replay()))
     return "\n".join([told, *shown])
+
+
+def _compare_reports(live: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
+    """Compare the report of a run with that of its log.
+
+    Raises:
+        UnsafeError: They differ.
+    """
+    for name in sorted(live.keys() | replayed.keys()):
+        one, other = json.dumps(live.get(name)), json.dumps(replayed.get(name))
+        if one != other:
+            pairs = enumerate(zip(one, other, strict=False))
+            at = max(0, next((at for at, (a, b) in pairs if a != b), 0) - 80)
+            parts = f"{one[at : at + 160]!r}, then {other[at : at + 160]!r}"
+            raise UnsafeError(f"{name} differs in the replay: {parts}")
 
 
 def _lines(rank: int) -> Iterator[bytes]:

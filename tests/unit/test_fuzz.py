@@ -14,6 +14,13 @@ def test_a_sample_of_mutations_is_borne(capsys):
     assert main(["--seed", "7", "--mutations", "1000"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_replay_that_differs_from_its_run_is_found(monkeypatch, capsys):
+    monkeypatch.setattr("spbench.engine.job_listener.has_commands", lambda text: False)
+    assert main(["--only", "protocol", "--mutations", "500"]) == 1
+    assert "differs in the replay" in capsys.readouterr().out
+
+
 def raises(draw, folder):
     raise KeyError("unexpected")
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from spbench_core.events import rank_events
+from spbench_core.events import clock, rank_events
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import EventError
 from spbench_workers.connect import admitted, admitted_by_relay
@@ -58,7 +58,7 @@ class Channel(Protocol):
 def numbered(event: str, rank: int | None, seq: int, fields: dict[str, Any]) -> bytes:
     """Return the line of an event that happens now."""
     head = {"event": event, "rank": rank, "seq": seq}
-    return rank_events.encode(head | {"time": round(time.time(), 6)} | fields)
+    return rank_events.encode(head | {"time": clock.now()} | fields)
 
 
 class _Numbered(ABC):

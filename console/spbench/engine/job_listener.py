@@ -16,6 +16,8 @@ from spbench.engine.verdicts import tell_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
+from spbench.record.runs.event_log import encode
+from spbench.record.runs.files import has_commands, without_commands
 from spbench_core.events.rank_events import (
     BEFORE_READY,
     BROKEN_OFF,
@@ -23,7 +25,6 @@ from spbench_core.events.rank_events import (
     OF_CASE,
     PRINTED,
     SCHEMA,
-    encode,
 )
 
 _ONE_VERSION = "install the same version of spbench here and on every host"
@@ -64,6 +65,8 @@ class JobListener:
 
     def on_events(self, source: RankPeer, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch, then act on what it says."""
+        if has_commands(b"".join(lines)):
+            events = [without_commands(event) for event in events]
         right, wrong = self._known(source, events)
         try:
             self._record(lines[:right], events[:right])
@@ -105,12 +108,16 @@ class JobListener:
     def _wrong(self, event: Event, rank: int | None) -> str | None:
         """Return what is wrong with an event of a rank; ``rank`` is None until it is ready."""
         kind, number = event["event"], event["rank"]
+        if "job" in event:
+            return "sent a field 'job', which only the console adds"
         if kind == "hello" and (spoken := event.get("schema", SCHEMA)) != SCHEMA:
             return f"speaks {str(spoken)[:40]!r}, this console {SCHEMA!r}: {_ONE_VERSION}"
         if kind == "ready":
             known = 0 <= number < event["size"]
             twice = "was ready twice" if rank is not None else None
             return twice if known else f"says it is rank {number} of {event['size']}"
+        if number is not None and number < 0:
+            return f"says it is rank {number}"
         if rank is None:
             return None if kind in BEFORE_READY else f"sent {kind} before it was ready"
         if number != rank:
@@ -135,6 +142,7 @@ class JobListener:
             self._on_ready(source, event, now)
         elif kind == "case_start":
             self._watch.on_case_start(event, now)
+            self._begin(event["case"])
         elif kind == "progress":
             self._watch.on_progress(event, now)
         elif kind == "case_end":
@@ -153,6 +161,11 @@ class JobListener:
             self._watch.on_bye(event["rank"], now)
             self._let_go(source)
             self.wake.set()
+
+    def _begin(self, case: str) -> None:
+        """Record that a case has begun; a rank's clock may differ from that of this machine."""
+        if not self._recorder.state.cases[case].verdict.begun:
+            self._recorder.say("case_begin", case=case)
 
     def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:
         self._watch.on_ready(

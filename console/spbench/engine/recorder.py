@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from spbench.errors import FailedRunError, defect_of
-from spbench.record.runs.event_log import EventLog, encode
+from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.state import RunState
+from spbench_core.events.clock import now
 from spbench_core.events.run_events import run_event
 
 LOOK = 1.0
@@ -22,11 +23,13 @@ View = Callable[[Mapping[str, Any]], None]
 class Recorder:
     """The recorder of a run: it takes every event, in order.
 
+    The state gets each event as a reader of the log gets it, so that a replay has the same state.
+
     Args:
         log: The run's event log.
         state: What is known of the run.
         view: Shows each event.
-        clock: When the console's own events are said, in seconds since the epoch; None: now.
+        clock: The time of the console's own events, in seconds since the epoch; it never goes back.
     """
 
     def __init__(
@@ -34,9 +37,10 @@ class Recorder:
         log: EventLog,
         state: RunState,
         view: View,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = now,
     ) -> None:
         self._clock = clock
+        self._ahead = 0.0
         self._log = log
         self.state = state
         self._view = view
@@ -45,13 +49,20 @@ class Recorder:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Record an event of the console's own."""
-        when = {} if self._clock is None else {"time": round(self._clock(), 6)}
-        event = run_event(kind, **when, **fields)
-        self._write(encode(event), look=True)
-        self._show(event)
+        time = round(self._clock() + self._ahead, 6)
+        line = encode(run_event(kind, time=time, **fields))
+        self._write(line, look=True)
+        self._show(decode(line))
+
+    def continue_after(self, time: float) -> None:
+        """Give no event of the console's own an earlier time than this."""
+        self._ahead = max(self._ahead, time - self._clock())
 
     def take(self, job: int, lines: list[bytes], events: list[dict[str, Any]]) -> None:
-        """Record a batch of a rank's events as they came, with the job's number put before."""
+        """Record a batch of a rank's events as they came, with the job's number put before.
+
+        The events have no field ``job``, and texts that can be printed.
+        """
         head = b'{"job":%d,' % job
         self._write(b"".join([b"%b%b\n" % (head, line[1:]) for line in lines]))
         for event in events:

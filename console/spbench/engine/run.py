@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
 from spbench.suites.shipped import file_of
+from spbench_core.events import clock, run_events
 from spbench_core.events.run_events import run_event
 
 
@@ -80,7 +80,7 @@ class Run:
             try:
                 recorder = Recorder(log, self._state, self._view)
                 if self._plan.resumed:
-                    self._take_up(folder)
+                    self._take_up(folder, recorder)
                 self._begin(folder, recorder, environment)
                 await self._run_jobs(prepared, folder, recorder)
                 return self._finish(folder, recorder)
@@ -94,10 +94,12 @@ class Run:
         folder.write_json("run.json", run_json(self._plan, folder.id, environment))
         return folder
 
-    def _take_up(self, folder: RunFolder) -> None:
+    def _take_up(self, folder: RunFolder, recorder: Recorder) -> None:
         """Take in what a run had told before it was cut short; its report is no longer true."""
         for event in RecordedEvents(folder.events):
             self._state.apply(event)
+            if event["event"] in run_events.FIELDS:
+                recorder.continue_after(event["time"])
         refuse_overtaken(folder, self._plan, self._state)
         forget_cancel(folder)
         folder.write_json("run.json", resumed_json(folder.read_json("run.json")))
@@ -199,7 +201,7 @@ class Run:
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
         told = {name: end[name] for name in ("verdict", "exit_code")}
-        told |= {"finished": time.time(), "counts": self._state.counts()}
+        told |= {"finished": clock.now(), "counts": self._state.counts()}
         told |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
         folder.write_json("run.json", folder.read_json("run.json") | told)
 

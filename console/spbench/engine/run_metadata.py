@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from spbench.engine.plan import RunPlan
-from spbench.record.runs.folder import working_folder
+from spbench.record.runs.folder import process_start, working_folder
 from spbench.suites.case import Case, Expectation
+from spbench_core.events import clock
 
 
 def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
@@ -30,8 +30,13 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
 
 
 def console() -> dict[str, Any]:
-    """Return what tells later whether the console of a run still goes on: this process."""
-    return {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+    """Return what identifies this process later, to find out whether the run still goes on."""
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "started": clock.now(),
+        "since_boot": process_start(os.getpid()),
+    }
 
 
 def resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -199,6 +199,7 @@ class CaseVerdict:
     """The progress and the outcome of a case; times are seconds since the epoch.
 
     ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
+    ``started`` is the time of the console's clock if it has ``begun``, else that of a rank's.
     ``job`` is the number of its launch, the last one where there were several. ``earlier`` are the
     outcomes of the tries before this one. ``stragglers`` are the ranks and hosts that were slow.
     """
@@ -207,6 +208,7 @@ class CaseVerdict:
     reason: str | None = None
     traceback: str | None = None
     started: float | None = None
+    begun: bool = False
     finished: float | None = None
     attempts: int = 0
     job: int | None = None

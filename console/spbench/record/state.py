@@ -186,7 +186,7 @@ class RunState:
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
         self._of_hosts.discard(job.number)
-        job.finished = event["time"]
+        job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
 
     def _on_rank_lost(self, event: Event) -> None:
@@ -201,6 +201,10 @@ class RunState:
         end = RepeatsEnd(event["repeats"], event["why"], event["width"])
         self.cases[event["case"]].measured.repeats_end = end
 
+    def _on_case_begin(self, event: Event) -> None:
+        verdict = self.cases[event["case"]].verdict
+        verdict.started, verdict.begun = event["time"], True
+
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
         verdict.status = event["status"]
@@ -208,13 +212,16 @@ class RunState:
         verdict.expectations = event["expectations"]
         verdict.stragglers = tuple(Straggler(**item) for item in event.get("stragglers", ()))
         verdict.job = event.get("job", verdict.job)
-        verdict.finished = event["time"] if verdict.started is not None else None
+        if verdict.started is None:
+            verdict.finished = None
+        else:
+            verdict.finished = max(event["time"], verdict.started)
         if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
             verdict.traceback = event["traceback"]
 
     def _on_run_end(self, event: Event) -> None:
         if self.run is not None:
-            self.run.finished = event["time"]
+            self.run.finished = max(event["time"], self.run.started)
             self.run.verdict = event["verdict"]
             self.run.exit_code = event["exit_code"]
             self.run.load_after = event.get("load")

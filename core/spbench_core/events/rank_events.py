@@ -179,7 +179,7 @@ def decode(line: bytes) -> Event:
         event, end = (SHORT_JSON if len(line) < _LONG_LINE else LONG_JSON).raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise EventError(f"not JSON: {error}") from None
-    if end != len(text) and text[end:].strip():
+    if end != len(text) and text[end:].strip(_SPACE):
         raise EventError("not JSON: there is more than one value")
     if type(event) is not dict:
         raise EventError("not an object")
@@ -230,6 +230,8 @@ def _check_heartbeat(event: Event) -> None:
     check_items("heartbeat", "load", event.get("load", {}).values(), NUMBER)
 
 
+_SPACE = " \t\r\n"
+"""The white space of JSON."""
 _ROW = {"name", "value", "rank"}
 """Of a labelled value, what stands beside its labels."""
 _CONTENTS: dict[str, Callable[[Event], None]] = {

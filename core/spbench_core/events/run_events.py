@@ -6,11 +6,10 @@ neither ``seq`` nor a rank that says them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from spbench_core.events import fields
+from spbench_core.events import clock, fields
 from spbench_core.events.fields import EventError, Fields, check, check_items
 
 _TEXT_OR_NONE = fields.TEXT | fields.NOTHING
@@ -70,6 +69,11 @@ FIELDS: Mapping[str, Fields] = {
         "rank": _INTEGER_OR_NONE,
         "host": fields.TEXT,
         "reason": fields.TEXT,
+    },
+    # The first rank has started a case: ``case_start`` has the time of that rank's own clock.
+    "case_begin": {
+        "time": fields.NUMBER,
+        "case": fields.TEXT,
     },
     "case_judged": {
         "time": fields.NUMBER,
@@ -178,7 +182,7 @@ def run_event(kind: str, **said: Any) -> dict[str, Any]:
     Raises:
         EventError: There is no such kind, or a field is missing, unknown or of a wrong type.
     """
-    event = {"event": kind, "time": round(time.time(), 6), **said}
+    event = {"event": kind, "time": clock.now(), **said}
     known = FIELDS.get(kind)
     if known is None:
         raise EventError(f"unknown event {kind!r}")

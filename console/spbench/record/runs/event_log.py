@@ -6,13 +6,16 @@ import errno
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.runs.files import file_mode
+from spbench.record.runs.files import file_mode, has_commands, without_commands
+from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
+_BEYOND_FLOATS = re.compile(rb"\d{309}")
 _BLOCK = 1 << 16
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -111,3 +114,16 @@ def unwritable(path: Path, error: OSError) -> FailedRunError:
 def encode(event: Mapping[str, Any]) -> bytes:
     """Return a console event as one line."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(text: bytes) -> Any:
+    """Return the event of a line, or a JSON array of events, with texts that can be printed.
+
+    Returns None if the text is not JSON, or has a number that no float can hold.
+    """
+    decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
+    try:
+        value = decoder.decode(text.decode())
+        return without_commands(value) if has_commands(text) else value
+    except (ValueError, RecursionError):
+        return None

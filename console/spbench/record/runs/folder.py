@@ -129,8 +129,11 @@ class RunFolder:
         started = console.get("started")
         if begun is None or not isinstance(started, (int, float)):
             return False
-        # A later process may have the number; the console's own began before it wrote the folder.
-        return begun <= started + _CLOCK_SLACK
+        # A later process may have the number.
+        if isinstance(console.get("since_boot"), (int, float)):
+            return bool(begun == console["since_boot"])
+        # Older run folders have only a time by the system's clock, which may have been set since.
+        return begun + _boot_time() <= started + _CLOCK_SLACK
 
     def elsewhere(self) -> str | None:
         """Return the host of the console that writes this run, where that is another than this."""
@@ -168,20 +171,24 @@ class RunFolder:
 
 
 def process_start(pid: object) -> float | None:
-    """Return when a process of spbench on this host began, in seconds since the epoch.
+    """Return when a process of spbench on this host began, in seconds since the host's start.
 
     None where there is no process of that number, or it is another program's.
     """
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        booted = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
     except OSError:
         return None
     # Any program may have a file below a folder called spbench in its command line.
-    if b"spbench" not in map(os.path.basename, words) or booted is None:
+    if b"spbench" not in map(os.path.basename, words):
         return None
-    return int(booted[1]) + int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
+    return int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
+
+
+def _boot_time() -> float:
+    """Return when this host was started, in seconds since the epoch by its clock now."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_whole(path: Path, text: str, *, make_folder: bool = True, mode: int = 0o666) -> None:

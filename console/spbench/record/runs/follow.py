@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.runs.files import has_commands, open_file, without_commands
+from spbench.record.runs.event_log import decode
+from spbench.record.runs.files import open_file
 from spbench.record.runs.log_check import LogCheck
-from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
 Event = dict[str, Any]
 
@@ -19,7 +18,6 @@ READ_SIZE = 256 << 10
 """Bytes of a log that one look takes in, unless it is told otherwise."""
 MOST_LINE = 256 << 20
 """Bytes of the longest line of a log: a run of many cases on ten thousand ranks begins with it."""
-_BEYOND_FLOATS = re.compile(rb"\d{309}")
 
 
 class EventTail:
@@ -101,9 +99,9 @@ class EventTail:
         They are read as one array: twice as fast as line by line, for they have the same keys.
         """
         count = lines.count(b"\n") + 1
-        events = _parsed(b"[%b]" % lines.replace(b"\n", b","))
+        events = decode(b"[%b]" % lines.replace(b"\n", b","))
         if type(events) is not list or len(events) != count:
-            events = [_parsed(line) for line in lines.split(b"\n")]
+            events = [decode(line) for line in lines.split(b"\n")]
         first, self._lines = self._lines + 1, self._lines + count
         return [
             event for number, event in enumerate(events, first) if self._is_event(event, number)
@@ -138,13 +136,3 @@ class RecordedEvents(Iterator[Event]):
     def _read(self) -> Iterator[Event]:
         while not self._tail.at_end:
             yield from self._tail.read()
-
-
-def _parsed(text: bytes) -> Any:
-    """Return JSON as Python has it; None where it is none, or has a number that no float is."""
-    decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
-    try:
-        value = decoder.decode(text.decode())
-        return without_commands(value) if has_commands(text) else value
-    except (ValueError, RecursionError):
-        return None

@@ -170,7 +170,7 @@ def _verdict(folder: RunFolder, recorded: Any) -> str:
 
 
 def _between(started: float | None, finished: float | None) -> float | None:
-    return None if started is None or finished is None else round(finished - started, 6)
+    return None if started is None or finished is None else round(max(0.0, finished - started), 6)
 
 
 def _text(value: Any) -> str | None:

@@ -58,7 +58,7 @@ class LogCheck:
             if known and kind == "job_start":
                 self._jobs.add(event["job"])
             return known
-        if kind in ("case_judged", "repeats_end"):
+        if kind in ("case_begin", "case_judged", "repeats_end"):
             return event["case"] in self._repeats
         return kind == "run_end" or event["job"] in self._jobs
 

@@ -17,6 +17,7 @@ from spbench.tui.run.replaying import replay_words
 from spbench.tui.run.words import MUTED, Word, colour
 from spbench.tui.signs import signed
 from spbench.tui.widgets.fitting import cells, fit
+from spbench_core.events import clock
 
 BAR = 16
 
@@ -120,7 +121,7 @@ def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
 def _starting(feed: Feed) -> str:
     """What the run waits for; of a run that goes on the clock goes on as well."""
     live = isinstance(feed.source, LiveSource) and feed.elsewhere is None
-    return start_words(feed.state, time.time() if live else feed.now)
+    return start_words(feed.state, clock.now() if live else feed.now)
 
 
 def _launched(state: RunState) -> Iterator[HeadlinePart]:

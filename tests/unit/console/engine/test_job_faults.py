@@ -19,6 +19,8 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.events import clock
+from spbench_core.events.rank_events import encode
 from unit.events import described, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
@@ -106,6 +108,32 @@ def fail_in_b_while_rank_0_is_in_a(job):
     job.say(1, "case_end", case="a")
     job.say(1, "case_start", case="b")
     job.say(1, "case_end", case="b", status="error", error=ERROR)
+
+
+def test_a_rank_does_not_choose_its_job(job):
+    job.say(0, "case_start", case="a", job=99)
+    assert job.watch.fault.sentence.endswith("sent a field 'job', which only the console adds")
+
+
+def test_a_rank_below_0_is_a_fault(job):
+    source = Source(-1)
+    job.listener.on_events(source, [b"{}"], [rank_event("hello", -1)])
+    assert job.watch.fault.sentence.endswith("says it is rank -1")
+    assert -1 not in job.state.ranks
+
+
+def test_a_text_is_recorded_and_shown_as_a_reader_of_the_log_gets_it(job):
+    event = rank_event("choice", 0, case="a", value="\x1b[2J")
+    job.listener.on_events(job.sources[0], [encode(event).rstrip(b"\n")], [event])
+    assert job.state.cases["a"].measured.choices["transport"]["value"] == "?[2J"
+
+
+def test_a_case_begins_by_the_consoles_clock(job):
+    job.say(0, "case_start", case="a")  # at 1001 s by the clock of this rank
+    begun = job.state.cases["a"].verdict.started
+    assert begun == pytest.approx(clock.now(), abs=60.0)
+    job.say(1, "case_start", case="a")
+    assert job.state.cases["a"].verdict.started == begun
 
 
 def test_an_error_goes_to_the_case_it_names_though_an_earlier_end_is_read_later(job):

@@ -15,6 +15,28 @@ def say(recorder, event):
     )
 
 
+def test_a_resumed_run_is_not_earlier_than_its_log(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl")
+    recorder = Recorder(log, RunState(), lambda event: None, clock=lambda: 500.0)
+    recorder.continue_after(1000.0)
+    recorder.continue_after(900.0)
+    say(recorder, run_start())
+    say(recorder, run_end())
+    log.close()
+    times = [event["time"] for event in RecordedEvents(tmp_path / "events.jsonl")]
+    assert times == [1000.0, 1000.0]
+
+
+def test_a_text_is_shown_as_a_reader_of_the_log_gets_it(tmp_path):
+    seen = []
+    log = EventLog(tmp_path / "events.jsonl")
+    recorder = Recorder(log, RunState(), seen.append)
+    say(recorder, run_start() | {"description": "\x1b[2J"})
+    log.close()
+    assert seen == list(RecordedEvents(tmp_path / "events.jsonl"))
+    assert recorder.state.run.description == "?[2J"
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError, OSError(5, "Input/output error")])
 def test_a_view_whose_terminal_has_gone_is_dropped_and_the_run_goes_on(tmp_path, error):
     seen = []

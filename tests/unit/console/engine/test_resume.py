@@ -37,7 +37,7 @@ def cut_short(request_, tmp_path):
         file = tmp_path / "made-up.yaml"
         file.write_text(SUITE)
         asked = Request(suite=file, home=tmp_path, environ={}, overrides=("iterations=9",))
-        console = {"pid": 0, "host": socket.gethostname(), "started": 1000.0}
+        console = {"pid": 0, "host": socket.gethostname(), "started": 1000.0, "since_boot": 999.0}
         about = {"file": file.name, "cwd": str(tmp_path), "console": console}
         told = about | {"request": asked.noted()} | changes
         folder = recorded(request_.home, events, **told)

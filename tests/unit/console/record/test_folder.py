@@ -390,6 +390,16 @@ def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
     assert not recorded(home, SHORT_RUN, **place_of(console, started=None)).alive()
 
 
+def test_a_console_is_known_whatever_the_system_clock_says(home, console):
+    begun = process_start(console.pid)
+    ahead, behind = time.time() + 7200, time.time() - 7200
+    for started in (ahead, behind):
+        place = place_of(console, started=started, since_boot=begun)
+        assert recorded(home, SHORT_RUN, **place).alive()
+        place = place_of(console, started=started, since_boot=begun - 1.0)
+        assert not recorded(home, SHORT_RUN, **place).alive()
+
+
 def test_a_folder_without_run_json_is_not_alive(tmp_path):
     assert not RunFolder(tmp_path).alive()
 

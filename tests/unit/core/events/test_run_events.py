@@ -7,6 +7,7 @@ import pytest
 from spbench_core.events.fields import LEFT_OUT, EventError
 from spbench_core.events.run_events import CASE, FIELDS, run_event
 from unit.events import (
+    console_event,
     described,
     job_end,
     job_start,
@@ -25,6 +26,7 @@ EVENTS = [
     retry("a"),
     repeats_end("a"),
     job_start(),
+    console_event("case_begin", case="a"),
     judged(),
     job_end(),
     run_end(),
