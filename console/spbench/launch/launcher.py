@@ -171,6 +171,19 @@ def signal_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class LostConnection:
+    """A connection to a host that a launcher, or the ssh that it started, reports as lost.
+
+    Attributes:
+        host: The host as the message spells it; None if the message names no host.
+        message: The message itself.
+    """
+
+    host: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """The end of a job, as its launcher's output tells of it.
 
@@ -179,12 +192,16 @@ class Said:
         reason: What is wrong with the job as a whole, in one sentence; None: nothing is told.
         decisive: Whether the reason is why the job ended, whatever became of its ranks then.
         kills: Whether the launcher ends the ranks of a job by SIGKILL, and tells of those too.
+        lost: Connections to hosts that are reported as lost, in order.
+        follows: Whether the reason may also be a consequence of a rank's end.
     """
 
     ends: tuple[RankEnd, ...] = ()
     reason: str | None = None
     decisive: bool = False
     kills: bool = False
+    lost: tuple[LostConnection, ...] = ()
+    follows: bool = False
 
     @property
     def killed(self) -> tuple[RankEnd, ...]:
@@ -200,9 +217,10 @@ class Said:
 
     @property
     def sentence(self) -> str | None:
-        """The most telling of it: a killed rank, a reason, the end of a rank."""
+        """The most telling of it: a lost host, a killed rank, a reason, the end of a rank."""
+        lost = next((connection.message for connection in self.lost), None)
         killed = next((end.sentence for end in self.killed), None)
-        return killed or self.reason or next((end.sentence for end in self.ends), None)
+        return lost or killed or self.reason or next((end.sentence for end in self.ends), None)
 
 
 class Launcher(Protocol):

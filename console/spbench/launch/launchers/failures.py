@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spbench.launch.launcher import RankEnd, Said
+from spbench.launch.launcher import LostConnection, RankEnd, Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,13 @@ class Failure:
 
     Attributes:
         decisive: Whether it says why the job ended, and not what followed from a rank's end.
+        follows: Whether it may follow from a rank's end, and then explains nothing.
     """
 
     pattern: re.Pattern[str]
     sentence: str | Callable[[re.Match[str]], str]
     decisive: bool = False
+    follows: bool = False
 
     def tell(self, match: re.Match[str]) -> str:
         """Return the sentence with the message's numbers and names filled in."""
@@ -33,12 +35,14 @@ def failure(
     sentence: str | Callable[[re.Match[str]], str] | None = None,
     *,
     decisive: bool = False,
+    follows: bool = False,
 ) -> Failure:
     """Return a Failure; ``{name}`` in the sentence stands for the pattern's group.
 
     Without one a program cannot be run; the groups ``program``, ``host`` and ``why`` tell more.
     """
-    return Failure(re.compile(pattern, re.MULTILINE), sentence or _cannot_run, decisive)
+    compiled = re.compile(pattern, re.MULTILINE)
+    return Failure(compiled, sentence or _cannot_run, decisive, follows)
 
 
 End = tuple[re.Pattern[str], Callable[[re.Match[str]], RankEnd]]
@@ -66,21 +70,45 @@ def _by_groups(match: re.Match[str]) -> RankEnd:
 
 
 def read(
-    ends: Sequence[End], failures: Sequence[Failure], output: str, *, kills: bool = False
+    ends: Sequence[End],
+    failures: Sequence[Failure],
+    output: str,
+    *,
+    losses: Sequence[re.Pattern[str]] = (),
+    kills: bool = False,
 ) -> Said:
     """Return what an output tells: all ends in their order, and the first failure of the list.
 
-    ``kills`` is passed on to `Said`.
+    Args:
+        ends: Messages about ends of ranks.
+        failures: Messages about the job as a whole.
+        output: What launcher and ranks have printed.
+        losses: Messages about lost connections to hosts.
+        kills: Passed on to `Said`.
     """
     found = [
         (match.start(), tell(match)) for known, tell in ends for match in known.finditer(output)
     ]
     told = tuple(end for _, end in sorted(found, key=lambda pair: pair[0]))
+    lost = _read_losses(losses, output)
     for known in sorted(failures, key=lambda known: not known.decisive):
         match = known.pattern.search(output)
         if match:
-            return Said(told, known.tell(match), known.decisive, kills)
-    return Said(told, kills=kills)
+            return Said(told, known.tell(match), known.decisive, kills, lost, known.follows)
+    return Said(told, kills=kills, lost=lost)
+
+
+def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostConnection, ...]:
+    """Return the lost connections in order, each host once; those that name no host come last."""
+    matches = [match for known in losses for match in known.finditer(output)]
+    hosts: dict[str | None, LostConnection] = {}
+    for match in sorted(matches, key=lambda match: match.start()):
+        host = match.groupdict().get("host")
+        # ssh knows no name of a host behind a proxy command
+        host = None if host == "UNKNOWN" else host
+        message = " ".join(match[0].split()).rstrip(".")
+        hosts.setdefault(host, LostConnection(host, message))
+    return tuple(sorted(hosts.values(), key=lambda connection: connection.host is None))
 
 
 def _cannot_run(said: re.Match[str]) -> str:
@@ -110,3 +138,25 @@ SSH_FAILURES = (
     ),
 )
 """Messages of ssh itself; every launcher that starts hosts by ssh passes them on."""
+
+_WHY = r": [^\r\n]+"
+_AT_PORT = r"(?P<host>\S+) port \d+"
+SSH_LOSSES = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        # With -q, as mpirun_rsh calls it, ssh prints only these two. A rank may print before them
+        # on the same line. "Connection to HOST closed." is no loss: with -t each session ends so.
+        r"(?<!\S)Connection to (?P<host>\S+) closed by remote host\.",
+        rf"^Read from remote host (?P<host>[^\s:]+){_WHY}",
+        r"^Timeout, server (?P<host>\S+) not responding\.",
+        rf"^(?:\w+: )?Connection to {_AT_PORT}{_WHY}",
+        rf"^(?:\w+: )?Connection (?:reset|closed) by {_AT_PORT}",
+        rf"^Received disconnect from {_AT_PORT}:\d+{_WHY}",
+        rf"^(?:client_loop: send disconnect|Write failed){_WHY}",
+        rf"^(?:kex|ssh)_exchange_identification{_WHY}",
+    )
+)
+"""Messages of ssh about a connection that it had and lost.
+
+Ranks print "Connection reset by peer" too, when another rank has ended: each pattern has more.
+"""

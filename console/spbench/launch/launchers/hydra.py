@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spbench.launch.launcher import Command, JobSpec, Placed, Said, counts
-from spbench.launch.launchers.failures import MPI_ABORT, SSH_FAILURES, end, failure, read
+from spbench.launch.launchers.failures import (
+    MPI_ABORT,
+    SSH_FAILURES,
+    SSH_LOSSES,
+    end,
+    failure,
+    read,
+)
 from spbench.launch.launchers.search import output_of, search
 
 _INTEL_BINDING = {
@@ -92,7 +99,7 @@ class Hydra:
 
     def said(self, output: str) -> Said:
         """Return what mpiexec tells of a job's end."""
-        return read(ENDS, FAILURES, output, kills=True)
+        return read(ENDS, FAILURES, output, losses=SSH_LOSSES, kills=True)
 
 
 def _binding(job: JobSpec) -> Iterator[str]:

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.launch.launcher import Command, JobSpec, Placed, Said, signal_name
-from spbench.launch.launchers.failures import MPI_ABORT, SSH_FAILURES, end, failure, read
+from spbench.launch.launchers.failures import (
+    MPI_ABORT,
+    SSH_FAILURES,
+    SSH_LOSSES,
+    end,
+    failure,
+    read,
+)
 from spbench.launch.launchers.search import output_of, search
 from spbench_core.mpi_builds import built_with_cuda
 
@@ -56,6 +63,7 @@ FAILURES = (
         r"\A(?![^\0]*MPI process \(rank: )[^\0]*"
         r"Unexpected End-Of-File on file descriptor \d+\. MPI process died\?",
         "a rank ended without MPI_Finalize",
+        follows=True,
     ),
     *SSH_FAILURES,
     failure(
@@ -129,7 +137,7 @@ class MpirunRsh:
 
     def said(self, output: str) -> Said:
         """Return what mpirun_rsh tells of a job's end; its exit code tells nothing."""
-        return read(ENDS, FAILURES, output)
+        return read(ENDS, FAILURES, output, losses=SSH_LOSSES)
 
 
 def _line(placed: Placed) -> str:

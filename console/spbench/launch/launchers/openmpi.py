@@ -10,7 +10,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.launch.hosts.names import is_local
 from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, Said, counts
-from spbench.launch.launchers.failures import SSH_FAILURES, end, failure, read
+from spbench.launch.launchers.failures import SSH_FAILURES, SSH_LOSSES, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
 # prted gives ranks elsewhere none of mpirun's environment but OMPI_ and PMIX_ names
@@ -60,6 +60,13 @@ FAILURES = (
     ),
     failure(r"^\s+Option: (?P<word>\S+)", "mpirun does not know the option {word} of launch.args"),
 )
+LOSSES = (
+    *SSH_LOSSES,
+    re.compile(
+        r"(?:PRTE|ORTE) has lost communication with a remote daemon\.\s+"
+        r"HNP daemon\s*: [^\n]*\s+Remote daemon: [^\n]* on node (?P<host>\S+)"
+    ),
+)
 
 
 class OpenMpi:
@@ -108,7 +115,7 @@ class OpenMpi:
 
     def said(self, output: str) -> Said:
         """Return what mpirun tells of a job's end."""
-        return read(ENDS, FAILURES, output)
+        return read(ENDS, FAILURES, output, losses=LOSSES)
 
 
 def _names_folder(job: JobSpec, env: Mapping[str, str]) -> bool:

@@ -76,7 +76,16 @@ FAILURES = (
         r"cannot stat file|Unable to contact slurm controller|Unable to establish configuration",
         "Slurm's controller cannot be reached: check SLURM_CONF and slurmctld",
     ),
-    failure(r"queued and waiting for resources", "the job waits in Slurm's queue for free nodes"),
+    failure(
+        r"queued and waiting for resources",
+        "the job waits in Slurm's queue for free nodes",
+        follows=True,
+    ),
+)
+LOSSES = (
+    re.compile(r"srun: error: Node failure on (?P<host>\S+)"),
+    # a number of a node in the step, not a name
+    re.compile(r"srun: error: [^\n]*\b(?:io|IO) error (?:[^\n]* )?on node \d+"),
 )
 
 
@@ -123,7 +132,7 @@ class Srun:
 
     def said(self, output: str) -> Said:
         """Return what srun tells of a job's end."""
-        return read(ENDS, FAILURES, output, kills=True)
+        return read(ENDS, FAILURES, output, losses=LOSSES, kills=True)
 
 
 def _evenly(placement: Sequence[Placed]) -> bool:

@@ -69,6 +69,43 @@ async def _each(
     return {host: why for host, why in zip(names, reasons, strict=True) if why is not None}
 
 
+async def ssh_names(hosts: Iterable[str]) -> dict[str, str]:
+    """Return host -> the name that ssh's configuration gives it, which ssh's messages have.
+
+    Hosts are asked as by `unreachable`, but this starts no connection. A host is left out if ssh
+    does not answer.
+    """
+    names: dict[str, str] = {}
+
+    async def ask(host: str) -> str | None:
+        if (name := await _configured_name(host)) is not None:
+            names[host] = name
+        return None
+
+    await _each(hosts, ask)
+    return names
+
+
+async def _configured_name(host: str) -> str | None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "ssh",
+            "-G",
+            host,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    try:
+        stdout, _ = await process.communicate()
+    finally:
+        await killed(process)
+    lines = stdout.decode(errors="replace").splitlines()
+    return next((line.split()[1] for line in lines if line.startswith("hostname ")), None)
+
+
 async def unresolved(hosts: Iterable[str]) -> list[str]:
     """Return the hosts whose names the resolver does not know, be they aliases of ssh's or not."""
     names = [host for host in dict.fromkeys(hosts) if not is_local(host)]

@@ -318,3 +318,98 @@ def test_a_step_that_slurm_cancels_for_the_end_of_a_rank_has_that_cause(first, r
     said = launcher_named("srun").said(f"{first}{CANCELLED}")
     assert (said.reason, said.decisive) == (None, False)
     assert said.ends[0].ranks == (rank,)
+
+
+PRTE_LOSS = """\
+--------------------------------------------------------------------------
+PRTE has lost communication with a remote daemon.
+
+  HNP daemon   : [prterun-login-31144@0,0] on node login
+  Remote daemon: [prterun-login-31144@0,1] on node node02
+
+This is usually due to either a failure of the TCP network
+connection to the node, or possibly an internal failure of
+the daemon itself. We cannot recover from this failure, and
+therefore will terminate the job.
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi"])
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [
+        # measured with OpenSSH 9.2, whose session's sshd was killed
+        ("Connection to node02 closed by remote host.\r", "node02"),
+        ("rank's own text Connection to 10.0.0.2 closed by remote host.", "10.0.0.2"),
+        ("Read from remote host node02: Connection reset by peer\r", "node02"),
+        ("Timeout, server node02 not responding.\r", "node02"),
+        ("client_loop: send disconnect: Broken pipe\r", None),
+        ("Write failed: Broken pipe", None),
+        ("packet_write_wait: Connection to 10.0.0.2 port 22: Broken pipe\r", "10.0.0.2"),
+        ("ssh_dispatch_run_fatal: Connection to 10.0.0.2 port 22: Broken pipe", "10.0.0.2"),
+        ("Connection reset by 10.0.0.2 port 22", "10.0.0.2"),
+        ("Connection closed by 10.0.0.2 port 22", "10.0.0.2"),
+        ("Connection closed by UNKNOWN port 65535", None),
+        ("Received disconnect from 10.0.0.2 port 22:11: shutting down", "10.0.0.2"),
+        ("kex_exchange_identification: read: Connection reset by peer", None),
+        ("ssh_exchange_identification: Connection closed by remote host", None),
+    ],
+)
+def test_ssh_reports_a_lost_connection(launcher, line, host):
+    said = launcher_named(launcher).said(f"noise of a rank\n{line}\nmore noise\n")
+    (connection,) = said.lost
+    assert connection.host == host
+    assert line.strip().rstrip(".").endswith(connection.message)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "output", "host"),
+    [
+        ("openmpi", PRTE_LOSS, "node02"),
+        ("openmpi", PRTE_LOSS.replace("PRTE", "ORTE"), "node02"),
+        ("srun", "srun: error: Node failure on node02\n", "node02"),
+        (
+            "srun",
+            "srun: error: step_launch_notify_io_failure: aborting, io error with slurmstepd on "
+            "node 1\n",
+            None,
+        ),
+        ("srun", "srun: error: Aborting, io error and missing step on node 1\n", None),
+    ],
+)
+def test_a_launcher_reports_a_lost_host(launcher, output, host):
+    assert [connection.host for connection in launcher_named(launcher).said(output).lost] == [host]
+
+
+def test_a_lost_host_is_reported_once_and_those_with_names_first():
+    output = (
+        "client_loop: send disconnect: Broken pipe\n"
+        "Connection to node02 closed by remote host.\r\n"
+        "Connection to node01 closed by remote host.\r\n"
+        "Connection to node02 closed by remote host.\r\n"
+    )
+    lost = launcher_named("mpirun_rsh").said(output).lost
+    assert [connection.host for connection in lost] == ["node02", "node01", None]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi", "srun"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        # ssh -t prints the first one at the end of each session; ranks print the others
+        "Connection to node02 closed.",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "RuntimeError: [../gloo/pair.cc:534] Connection closed by peer [10.0.0.2]:1234",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "ssh: connect to host node02 port 22: No route to host",
+    ],
+)
+def test_other_messages_report_no_lost_connection(launcher, line):
+    assert launcher_named(launcher).said(f"{line}\n").lost == ()
+
+
+def test_a_reason_that_may_follow_from_a_ranks_end_is_marked():
+    output = "Unexpected End-Of-File on file descriptor 7. MPI process died?\n"
+    assert launcher_named("mpirun_rsh").said(output).follows
+    assert not launcher_named("mpirun_rsh").said("Timeout during client startup.\n").follows

@@ -7,9 +7,13 @@ import time
 import pytest
 
 from spbench.launch.survey import reach
-from spbench.launch.survey.reach import unfit, unreachable, unresolved
+from spbench.launch.survey.reach import ssh_names, unfit, unreachable, unresolved
 
 SSH = """#!/bin/sh
+if [ "$1" = -G ]; then
+    [ "$2" = mute ] || printf 'user me\\nhostname full-%s\\nport 22\\n' "$2"
+    exit
+fi
 for host do test "$host" != true && last=$host; done
 case "$last" in
 *"test -d"*) sh -c "$last"; exit;;
@@ -97,3 +101,8 @@ async def test_a_host_without_the_folder_or_the_launchers_helper_is_told_so(tmp_
     assert await unfit(["node01"], str(tmp_path), helper) == {"node01": f"it has no {helper}"}
     helper.touch(mode=0o755)
     assert await unfit(["node01", "localhost"], str(tmp_path), helper) == {}
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_names_of_hosts_are_those_of_sshs_configuration():
+    assert await ssh_names(["alias", "mute", "alias", "localhost"]) == {"alias": "full-alias"}
