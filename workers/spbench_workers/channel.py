@@ -27,6 +27,7 @@ from spbench_core.events import clock, rank_events
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import EventError
 from spbench_workers.connect import admitted, admitted_by_relay
+from spbench_workers.parent import Parent
 
 REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console; its death ends the rank at once in any case."""
@@ -150,6 +151,7 @@ class TcpChannel(_Numbered):
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
         self._closing = threading.Event()
         self._through = threading.Event()
+        self._parent = Parent()
 
     def receive_cases(self) -> list[dict[str, Any]]:
         cases: list[dict[str, Any]] = self._reply("cases")["cases"]
@@ -163,6 +165,12 @@ class TcpChannel(_Numbered):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(rank_events.HEARTBEAT_INTERVAL)
         self._socket.close()
+
+    def _beat(self) -> None:
+        super()._beat()
+        message = self._parent.report_end()
+        if message is not None and self.rank is not None:
+            self.send("log", level=rank_events.ORPHANED, message=message)
 
     def _write(self, line: bytes) -> None:
         if self._through.is_set():

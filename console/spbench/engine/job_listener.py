@@ -23,6 +23,7 @@ from spbench_core.events.rank_events import (
     BROKEN_OFF,
     LOADING,
     OF_CASE,
+    ORPHANED,
     PRINTED,
     SCHEMA,
 )
@@ -156,6 +157,8 @@ class JobListener:
             self._on_program(event, now)
         elif kind == "log" and event["level"] == "error":
             self._on_error(event, now)
+        elif kind == "log" and event["level"] == ORPHANED:
+            self._on_orphan(event, now)
         elif kind == "bye":
             source.ended = True
             self._watch.on_bye(event["rank"], now)
@@ -221,6 +224,11 @@ class JobListener:
                 traceback=event.get("traceback"),
             )
         )
+
+    def _on_orphan(self, event: Event, now: float) -> None:
+        """Note a rank whose launcher's helper has ended: the launcher may not notice it."""
+        who = self._watch.name(event["rank"], now)
+        self._watch.on_error(RankError(event["rank"], who, event["message"], orphaned=True))
 
     def on_violation(self, source: RankPeer, why: str) -> None:
         """A rank said what no rank says."""

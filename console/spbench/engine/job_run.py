@@ -16,6 +16,7 @@ from spbench.engine.connections.collector import Collector
 from spbench.engine.faults.cause import Evidence, cause, doubtful, settled
 from spbench.engine.faults.fault import Fault
 from spbench.engine.faults.launcher_output import output_in, own_words
+from spbench.engine.faults.lost_hosts import unknown_hosts
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.tunnel import Tunnels
@@ -26,7 +27,7 @@ from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.launch.load import busy_here
 from spbench.launch.survey.progress import Say, nobody
-from spbench.launch.survey.reach import unfit
+from spbench.launch.survey.reach import ssh_names, unfit
 from spbench.record.machine.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
 from spbench_core.events import rank_events
@@ -85,6 +86,7 @@ class JobRun:
         silence = self._job.settings.silence_timeout
         self._collector = Collector(self._token, self._listener, self._job.np, silence=silence)
         self._tunnels = Tunnels()
+        self._aliases: dict[str, str] = {}
 
     async def run(self) -> Fault | None:
         """Run the job to its end, whatever happens, and return what went wrong.
@@ -221,7 +223,11 @@ class JobRun:
         elif fault is not None and fault.status == "error":
             if self._watch.tentative:
                 await self._settle(process)
-            judged = self._judged(fault, self._evidence(process))
+            evidence = self._evidence(process)
+            if unknown_hosts(evidence.said.lost, evidence.spellings):
+                self._aliases = await ssh_names(_placed_hosts(self._plan))
+                evidence = self._evidence(process)
+            judged = self._judged(fault, evidence)
             self._watch.fault = await self._examined(judged)
             self._listener.lost(self._watch.fault)
         self._listener.closed = True
@@ -266,6 +272,7 @@ class JobRun:
             name=lambda rank: watch.name(rank, now),
             waited_for=watch.unconnected,
             places=watch.places,
+            spellings=self._spellings(),
             quiet=watch.quiet(now),
             launcher=launcher.name,
             host=socket.gethostname(),
@@ -273,6 +280,13 @@ class JobRun:
             misfit=watch.misfit,
             words=own_words(output),
         )
+
+    def _spellings(self) -> dict[int, set[str]]:
+        """Return the names of each rank's host: its own, the placement's, and ssh's for this."""
+        names = {rank: {host} for rank, host in self._watch.hosts.items()}
+        for rank, host in enumerate(_placed_hosts(self._plan)):
+            names.setdefault(rank, set()).update((host, self._aliases.get(host, host)))
+        return names
 
     async def _ask_where(self, fault: Fault) -> None:
         """Ask the ranks what they are doing, and name those that do not do what most do."""
@@ -304,8 +318,15 @@ def _places(plan: JobPlan) -> dict[int, str]:
     if plan.hosts is None:
         elsewhere = chosen_elsewhere(plan.job.settings, None, plan.environ)
         return {} if elsewhere else dict.fromkeys(range(plan.job.np), own)
-    hosts = [placed.host for placed in plan.launch.placement for _ in range(placed.count)]
+    hosts = _placed_hosts(plan)
     return {rank: own if is_local(host) else host for rank, host in enumerate(hosts)}
+
+
+def _placed_hosts(plan: JobPlan) -> list[str]:
+    """Return the host of each rank as the hostfile spells it; nothing without hosts."""
+    if plan.hosts is None:
+        return []
+    return [placed.host for placed in plan.launch.placement for _ in range(placed.count)]
 
 
 def _exit_sentence(process: asyncio.subprocess.Process, watch: Watchdog) -> str:

@@ -100,6 +100,12 @@ class Watchdog:
         return self.ready and all(rank.ended for rank in self.ranks.values())
 
     @property
+    def hosts(self) -> dict[int, str]:
+        """The known hosts of ranks."""
+        hosts = {rank: self._host(rank) for rank in range(self.np)}
+        return {rank: host for rank, host in hosts.items() if host}
+
+    @property
     def unconnected(self) -> frozenset[int] | None:
         """The ranks that have not connected; None where one of those that have has no number."""
         return None if None in self.greeted else frozenset(range(self.np)) - self.greeted.keys()

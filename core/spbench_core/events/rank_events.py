@@ -64,6 +64,8 @@ PRINTED = "printed"
 """The level of a log event on a line for which another rank waits; the others are told."""
 BROKEN_OFF = "broken off"
 """The level of a log event on a program that ended as it should not; the others are told."""
+ORPHANED = "orphaned"
+"""The level of a log event on the end of the launcher's helper that has started the rank."""
 
 Event = dict[str, Any]
 

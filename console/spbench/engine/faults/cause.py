@@ -2,20 +2,23 @@
 
 A rank's death reaches the console by several ways, of which none is always the first: its own
 connection ends, other ranks tell of errors in MPI, the launcher says which signal it was and sends
-signals of its own to the others. In order of weight: what the launcher ended the job for, a rank's
-own error that no other rank's end explains, a signal by the launcher's word, the launcher's own
-death, a rank that ended before it connected, the first connection lost, a rank that is quiet, the
-first error in communication. What other ranks tell of errors then follows from it.
+signals of its own to the others. In order of weight: what the launcher ended the job for, a host to
+which the launcher lost its connection, a rank's own error that no other rank's end explains, a
+signal by the launcher's word, the launcher's own death, a rank that ended before it connected, a
+rank whose launcher's helper has ended, the first connection lost, a rank that is quiet, the first
+error in communication. What other ranks tell of errors then follows from it. Ranks that only
+report an interrupt are the cause if nothing else explains the end.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
-from spbench.launch.launcher import RankEnd, Said, signal_name
+from spbench.engine.faults.lost_hosts import ranks_on
+from spbench.launch.launcher import PASSED_ON, RankEnd, Said, signal_name
 
 SHOWN = 2
 """Consequences that are told; of more, the number."""
@@ -31,6 +34,7 @@ class Evidence:
         name: Names a rank of which nothing was seen, with its host and when it happened.
         waited_for: Ranks that have not connected; None where that is not known.
         places: Ranks' hosts by the placement, as far as it is known before the launch.
+        spellings: Names of ranks' hosts: those of the placement and the hosts' own.
         quiet: Ranks that have been silent for longer than others, and for how long in seconds.
         launcher: The launcher's name.
         host: The host on which it runs.
@@ -45,6 +49,7 @@ class Evidence:
     name: Callable[[int], str] = "rank {}".format
     waited_for: frozenset[int] | None = None
     places: Mapping[int, str] = field(default_factory=dict)
+    spellings: Mapping[int, Collection[str]] = field(default_factory=dict)
     quiet: Mapping[int, float] = field(default_factory=dict)
     launcher: str = "?"
     host: str = "?"
@@ -80,7 +85,8 @@ def cause(evidence: Evidence) -> Fault | None:
 
 def settled(evidence: Evidence) -> bool:
     """Whether nothing that may still come can show another cause."""
-    return evidence.said.decisive or bool(evidence.said.killed)
+    said = evidence.said
+    return said.decisive or bool(said.lost) or bool(said.killed)
 
 
 def doubtful(evidence: Evidence) -> bool:
@@ -93,6 +99,24 @@ def doubtful(evidence: Evidence) -> bool:
 def _ended_by_launcher(evidence: Evidence) -> Fault | None:
     said = evidence.said
     return Fault("error", said.reason) if said.reason and said.decisive else None
+
+
+def _connection_lost(evidence: Evidence) -> Fault | None:
+    """Return the first host to which the launcher has lost its connection, with its ranks."""
+    if not evidence.said.lost:
+        return None
+    first, *others = evidence.said.lost
+    ranks = ranks_on(first.host, evidence.spellings) if first.host else []
+    host = f"host {first.host}" if first.host else "a host"
+    sentence = f"the launcher lost its connection to {host}"
+    if len(ranks) > 1:
+        sentence += f" and its {len(ranks)} ranks"
+    if hosts := [connection.host for connection in others if connection.host]:
+        sentence += f", and to {len(hosts)} more host{'s' if len(hosts) > 1 else ''}"
+    sentence += f": {first.message}"
+    if not ranks:
+        return Fault("error", sentence)
+    return Fault("error", f"{evidence.name(ranks[0])}: {sentence}", ranks[0])
 
 
 def _own_error(evidence: Evidence) -> Fault | None:
@@ -161,6 +185,14 @@ def _misfit(evidence: Evidence) -> Fault | None:
     return evidence.misfit
 
 
+def _orphaned(evidence: Evidence) -> Fault | None:
+    """Return the first rank whose parent has ended, unless the launcher names a rank's end."""
+    lost = {loss.rank for loss in evidence.losses}
+    if any(lost & set(end.ranks) for end in _own_ends(evidence)):
+        return None
+    return next((error.fault() for error in evidence.errors if error.orphaned), None)
+
+
 def _lost(evidence: Evidence) -> Fault | None:
     """Return the first loss, unless a rank's own error came before it."""
     if not evidence.losses:
@@ -183,6 +215,18 @@ def _quiet(evidence: Evidence) -> Fault | None:
     return Fault("error", f"{evidence.name(rank)}, silent for {silence:.0f} s", rank)
 
 
+def _behind_interrupts(evidence: Evidence) -> Fault | None:
+    """Return what explains the interrupts if ranks report nothing else."""
+    if not evidence.errors or not all(error.interrupted for error in evidence.errors):
+        return None
+    said = evidence.said
+    if said.reason and not said.follows:
+        return Fault("error", said.reason)
+    interrupted = {error.rank for error in evidence.errors}
+    own = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
+    return _told_end(replace(evidence, said=replace(said, ends=tuple(own))))
+
+
 def _first_error(evidence: Evidence) -> Fault | None:
     return evidence.errors[0].fault() if evidence.errors else None
 
@@ -198,16 +242,24 @@ def _told_end(evidence: Evidence) -> Fault | None:
 
 _RULES = (
     _ended_by_launcher,
+    _connection_lost,
     _own_error,
     _killed,
     _launcher_killed,
     _never_connected,
     _misfit,
+    _orphaned,
     _lost,
     _quiet,
+    _behind_interrupts,
     _first_error,
     _told_end,
 )
+
+
+def _own_ends(evidence: Evidence) -> list[RankEnd]:
+    """Return the ends of known ranks by anything but a signal that launchers send to end a job."""
+    return [end for end in evidence.said.ends if end.ranks and end.signal not in PASSED_ON]
 
 
 def _who(evidence: Evidence, rank: int, end: RankEnd) -> str:
@@ -233,7 +285,7 @@ def _consequences(evidence: Evidence, found: Fault) -> str:
     told: dict[int, str] = {}
     own = any(error.fault() == found for error in evidence.errors)
     for error in evidence.errors:
-        if error.rank != found.rank and (error.follows or not own):
+        if error.rank != found.rank and not error.orphaned and (error.follows or not own):
             told.setdefault(error.rank, f"{error.who}: {error.message}")
     if not told:
         return ""

@@ -52,6 +52,7 @@ class RankError:
         who: As in `RankLoss`.
         message: Its first line, behind its class.
         hint: What would mend it, behind the message.
+        orphaned: Whether it is that the launcher's helper which started the rank has ended.
     """
 
     rank: int
@@ -61,6 +62,7 @@ class RankError:
     case: str | None = None
     missing: bool = False
     traceback: str | None = None
+    orphaned: bool = False
 
     @property
     def interrupted(self) -> bool:
@@ -71,7 +73,7 @@ class RankError:
     def follows(self) -> bool:
         """Whether another rank's end brings about such an error: one of communication, say."""
         text = f"{self.message}\n{self.traceback or ''}"
-        return self.interrupted or _COMMUNICATION.search(text) is not None
+        return self.orphaned or self.interrupted or _COMMUNICATION.search(text) is not None
 
     def fault(self) -> Fault:
         """Return the fault that it is by itself."""

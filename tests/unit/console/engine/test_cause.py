@@ -4,7 +4,7 @@ import pytest
 
 from spbench.engine.faults.cause import Evidence, cause, settled
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
-from spbench.launch.launcher import RankEnd, Said
+from spbench.launch.launcher import LostConnection, RankEnd, Said
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
 MPI = "Exception: Unknown error class, error stack:"
@@ -47,6 +47,18 @@ def said(*ends, **more):
     return Said(ends, **more)
 
 
+def orphaned(rank):
+    message = "its parent process (mpispawn) has ended"
+    return RankError(rank, who(rank), message, orphaned=True)
+
+
+def disconnected(host, *ends, **more):
+    message = f"Connection to {host} closed by remote host"
+    return Said(ends, lost=(LostConnection(host, message),), **more)
+
+
+SSH = "the launcher lost its connection to host node02 and its 2 ranks: Connection to node02 closed"
+ORPHAN = "its parent process (mpispawn) has ended"
 TIMEOUT = Said((killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True)
 KILLED = "was killed by signal 9 (SIGKILL)"
 SILENT_DEATH = "ended without an error message"
@@ -116,6 +128,86 @@ TABLE = {
     # the launcher
     "a time limit": ([interrupted(0), lost(2)], TIMEOUT, None, "the launcher ended the job"),
     "an interrupt alone": ([interrupted(1), broken(0)], said(), 1, "KeyboardInterrupt"),
+    # a host to which the launcher lost its connection
+    "an ssh session": ([interrupted(0), interrupted(1)], disconnected("node02"), 2, SSH),
+    "an ssh session, a rank of it first": (
+        [interrupted(2), interrupted(0), lost(2), lost(0)],
+        disconnected("node02"),
+        2,
+        SSH,
+    ),
+    "an ssh session, losses first": ([lost(0), interrupted(1)], disconnected("node02"), 2, SSH),
+    "an ssh session, signals of the launcher": (
+        [broken(0), lost(1), lost(2)],
+        disconnected("node02", killed(1, 2), killed(0, 9), exited(3)),
+        2,
+        SSH,
+    ),
+    "an ssh session, another reason": (
+        [interrupted(0)],
+        disconnected("node02", reason="program x cannot be run"),
+        2,
+        SSH,
+    ),
+    "an ssh session of an unknown host": (
+        [interrupted(0)],
+        disconnected("node09"),
+        None,
+        "the launcher lost its connection to host node09: Connection to node09 closed",
+    ),
+    "an ssh session of a host without a name": (
+        [interrupted(0)],
+        Said(lost=(LostConnection(None, "client_loop: send disconnect: Broken pipe"),)),
+        None,
+        "the launcher lost its connection to a host: client_loop: send disconnect: Broken pipe",
+    ),
+    "the launcher's own decision before an ssh session": (
+        [interrupted(0)],
+        disconnected("node02", reason="the launcher ended the job", decisive=True),
+        None,
+        "the launcher ended the job",
+    ),
+    # a launcher's helper
+    "a helper": ([orphaned(2), orphaned(3)], said(), 2, ORPHAN),
+    "a helper after losses": ([lost(0), broken(1), orphaned(2)], said(), 2, ORPHAN),
+    "a helper, and the launcher ends the others": (
+        [orphaned(2), interrupted(0), lost(1)],
+        said(killed(0, 2), killed(1, 15)),
+        2,
+        ORPHAN,
+    ),
+    "a helper that follows a kill": ([orphaned(0), lost(2)], said(killed(2)), 2, KILLED),
+    "a helper that follows an exit": (
+        [lost(2), orphaned(0)],
+        said(exited(2, 7)),
+        2,
+        "exited with status 7",
+    ),
+    # interrupts explain nothing
+    "interrupts with a reason": (
+        [interrupted(0), interrupted(1)],
+        Said(reason="host node02 cannot be reached by ssh"),
+        None,
+        "host node02 cannot be reached by ssh",
+    ),
+    "interrupts with what follows": (
+        [interrupted(0)],
+        Said(reason="a rank ended without MPI_Finalize", follows=True),
+        0,
+        "KeyboardInterrupt",
+    ),
+    "interrupts with an exit": (
+        [interrupted(0), interrupted(1)],
+        said(exited(0, 1), killed(3, 2), exited(2, 3)),
+        2,
+        "exited with status 3",
+    ),
+    "interrupts with their own exits": (
+        [interrupted(0), interrupted(1)],
+        said(exited(1, 1), killed(3, 2)),
+        0,
+        "KeyboardInterrupt",
+    ),
     # words alone
     "only a status": ([], said(exited(1, 3)), 1, "exited with status 3"),
 }
@@ -123,6 +215,7 @@ TABLE = {
 
 def evidence(seen, told, **more):
     names = {"name": who, "waited_for": frozenset(), "places": HOSTS, "host": "login"}
+    names["spellings"] = {rank: {host} for rank, host in HOSTS.items()}
     return Evidence(tuple(seen), told, **names | more)
 
 
@@ -133,9 +226,9 @@ def test_the_cause_is_told_first_with_rank_and_host(seen, words, rank, text):
     assert (fault.rank, fault.status) == (rank, "error")
     assert text in first
     assert first.startswith(who(rank) if rank is not None else text)
-    assert (fault.traceback is not None) == any(
-        piece.rank == rank and isinstance(piece, RankError) for piece in seen
-    )
+    errors = [piece for piece in seen if isinstance(piece, RankError) and piece.rank == rank]
+    traces = [error.traceback for error in errors if text in error.message]
+    assert fault.traceback == (traces[0] if traces else None)
 
 
 def test_consequences_follow_the_cause_in_short():
@@ -147,6 +240,19 @@ def test_consequences_follow_the_cause_in_short():
 
 def test_two_own_errors_are_no_consequences_of_each_other():
     assert cause(evidence([own(1), own(0)], said())).sentence == f"{who(1)}: ValueError: no"
+
+
+def test_more_lost_hosts_are_counted_behind_the_first():
+    lines = tuple(LostConnection(host, f"no {host}") for host in ("node01", "node02", None))
+    fault = cause(evidence([interrupted(2)], Said(lost=lines)))
+    assert fault.sentence == (
+        f"{who(0)}: the launcher lost its connection to host node01 and its 2 ranks, and to 1 more "
+        f"host: no node01; as a consequence {who(2)}: KeyboardInterrupt"
+    )
+
+
+def test_other_ranks_of_a_helper_are_no_consequences():
+    assert cause(evidence([orphaned(2), orphaned(3)], said())).sentence == f"{who(2)}: {ORPHAN}"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +315,7 @@ def test_nothing_known_is_no_cause():
         (said(), False),
         (said(killed(2, 2), exited(1)), False),
         (said(killed(2)), True),
+        (disconnected("node02"), True),
         (TIMEOUT, True),
     ],
 )

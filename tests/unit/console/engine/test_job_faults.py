@@ -20,7 +20,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import clock
-from spbench_core.events.rank_events import encode
+from spbench_core.events.rank_events import ORPHANED, encode
 from unit.events import described, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
@@ -171,6 +171,20 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
     assert "rank 1 on node01" in job.state.cases["c"].verdict.reason
     assert job.state.cases["c"].verdict.reason.endswith("ended without an error message")
     assert job.verdict == ("error", ExitCode.ERROR)
+
+
+def test_a_rank_whose_parent_has_ended_is_an_error_with_its_message(job):
+    job.both("case_start", case="a")
+    job.say(1, "log", level=ORPHANED, message="its parent process (mpispawn) has ended")
+    (piece,) = job.watch.seen
+    assert piece.orphaned
+    assert piece.follows
+    assert job.watch.tentative
+    assert job.settle() == ["b", "c"]
+    assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
+    reason = job.state.cases["a"].verdict.reason
+    assert reason.startswith("rank 1 on node01, ")
+    assert reason.endswith(" into a: its parent process (mpispawn) has ended")
 
 
 def test_a_connection_that_ends_after_its_bye_is_nothing(job):

@@ -11,6 +11,7 @@ from spbench.engine.faults.launcher_output import own_words
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.processes import members
 from spbench.engine.recorder import Recorder
+from spbench.launch.detect import launcher_named
 from spbench.launch.jobs import Job
 from spbench.launch.launcher import Command, Said
 from spbench.record.runs.event_log import EventLog
@@ -22,14 +23,16 @@ from spbench_core.catalog import BENCHMARKS
 from unit.events import described, run_start
 
 RANKS = """
-import os, time
+import os, socket, sys, time
 from unit.events import BY_KIND
 from spbench_workers.channel import open_channel
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
+INTERRUPT = {"message": "KeyboardInterrupt", "traceback": "Traceback ..."}
 
 
 def connect(rank):
+    socket.gethostname = f"node0{rank + 1}".format
     channel = open_channel({**os.environ, "PMI_RANK": str(rank), "PMI_SIZE": "2"})
     channel.send("ready", **BY_KIND["ready"])
     return channel
@@ -59,11 +62,11 @@ for case in 'ab':
 def play(tmp_path):
     """Runs a job of the cases a and b whose ranks do what they are told to."""
 
-    async def play(deeds):
+    async def play(deeds, said=lambda _: Said()):
         settings = LaunchSettings()
         params = BENCHMARKS["link.pingpong"].complete({})
         cases = [Case(n, n, "link.pingpong", params, 2, 1, (), settings, 1) for n in ("a", "b")]
-        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, launch(deeds), os.environ)
+        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, launch(deeds, said), os.environ)
         folder = create(tmp_path, "unit")
         log = EventLog(folder.events)
         state = RunState()
@@ -76,12 +79,12 @@ def play(tmp_path):
         assert members(folder.id) == []
         return fault, {name: case.status for name, case in state.cases.items()}
 
-    def launch(deeds):
+    def launch(deeds, said):
         env = os.environ | {"PYTHONPATH": python_path()}
         command = Command((sys.executable, "-c", RANKS + deeds), env)
         return SimpleNamespace(
             command=command,
-            launcher=SimpleNamespace(name="played", said=lambda _: Said(), helper=None),
+            launcher=SimpleNamespace(name="played", said=said, helper=None),
             version="1",
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,
@@ -122,6 +125,32 @@ async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play)
     assert fault.rank == 1
     assert "ended without an error message" in fault.sentence
     assert statuses == {"a": "passed", "b": "passed"}
+
+
+SSH_LINE = "sys.stderr.write('Connection to node02 closed by remote host.\\r\\n')\n"
+RANK_LINE = "end(first, 'a', status='error', error=INTERRUPT)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "order", [(SSH_LINE, RANK_LINE), (RANK_LINE, SSH_LINE)], ids=["ssh first", "rank first"]
+)
+async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(play, order):
+    fault, statuses = await play(
+        "for rank in (first, second): start(rank, 'a')\n"
+        f"{order[0]}sys.stderr.flush()\ntime.sleep(0.7)\n{order[1]}sys.stderr.flush()\n"
+        "time.sleep(60)\n",
+        launcher_named("mpirun_rsh").said,
+    )
+    assert (fault.status, fault.rank, fault.traceback) == ("error", 1, None)
+    assert fault.sentence.startswith("rank 1 on node02, ")
+    first, _, consequence = fault.sentence.partition("; as a consequence ")
+    assert first.endswith(
+        "the launcher lost its connection to host node02: "
+        "Connection to node02 closed by remote host"
+    )
+    assert consequence.startswith("rank 0 on node01, ")
+    assert statuses["a"] == "running"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""A rank that notices the end of the launcher's helper which has started it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from spbench_workers.parent import HELPERS
+
+# This process names itself and starts a child, whose channel beats before and after its end. The
+# lines are those that the child sends.
+PROGRAM = """
+import ctypes, os, socket, sys, time
+from spbench_workers.channel import TcpChannel
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode())
+reading, writing = os.pipe()
+if os.fork():
+    os.read(reading, 1)
+    os._exit(0)
+ours, console = socket.socketpair()
+channel = TcpChannel(ours, b"", 1, sent=0)
+parent = os.getppid()
+channel._beat()
+os.write(writing, b".")
+while os.getppid() == parent:
+    time.sleep(0.01)
+channel._beat()
+channel._beat()
+ours.close()
+print(console.makefile().read(), end="")
+"""
+
+
+def lines_of_child(name: str) -> list[str]:
+    """Return the lines that a child sends whose parent has this name and ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, name],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", sorted(HELPERS))
+def test_the_end_of_a_helper_is_reported_once(name):
+    lines = lines_of_child(name)
+    assert ['"heartbeat"' in line for line in lines] == [True, True, False, True]
+    assert '"level":"orphaned"' in lines[2]
+    assert f"its parent process ({name}) has ended" in lines[2]
+
+
+@pytest.mark.parametrize("name", ["bash", "mpirun", "conmon", "mpispawn2"])
+def test_the_end_of_another_parent_is_not_reported(name):
+    lines = lines_of_child(name)
+    assert ['"heartbeat"' in line for line in lines] == [True, True, True]
