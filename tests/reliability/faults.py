@@ -196,6 +196,20 @@ LAUNCHERS = (
         3,
         ("mpirun_rsh is not installed",),
     ),
+    _on_victim(
+        "the ssh session of a node is killed",
+        remote.ssh_session_killed,
+        "lost its connection to host",
+        places=RSH,
+        chance=True,
+    ),
+    _on_victim(
+        "the mpispawn of a node is killed",
+        remote.mpispawn_killed,
+        "its parent process (mpispawn) has ended",
+        places=RSH,
+        chance=True,
+    ),
     Fault(
         "the launcher ends the job at its own time limit",
         processes.with_environment(suite=LONG, MPIEXEC_TIMEOUT="8"),

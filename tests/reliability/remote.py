@@ -13,6 +13,7 @@ from pathlib import Path
 
 from reliability.trial import LONG, MEDIUM, Trial
 from running import Ended
+from spbench.engine.processes import members
 
 TWO_JOBS = """\
 schema: spbench.suite/1
@@ -85,6 +86,48 @@ def _ssh(folder: Path, script: str) -> str:
     ssh.write_text(f"#!/bin/sh\n{script}\n")
     ssh.chmod(0o755)
     return f"{ssh.parent}:{os.environ['PATH']}"
+
+
+NODES = ("127.0.0.2", "127.0.0.3")
+"""Hosts that the stand-in of mpirun_rsh takes for nodes reached by ssh, a rank on each."""
+
+
+def ssh_session_killed(trial: Trial) -> Ended:
+    """Kill the ssh session of the victim's node."""
+    _measure_on_nodes(trial)
+    command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
+    run = trial.run.folder.name
+    (session,) = (pid for pid in members(run) if _command(pid).endswith(command))
+    trial.strike(session, signal.SIGKILL)
+    return trial.end()
+
+
+def mpispawn_killed(trial: Trial) -> Ended:
+    """Kill the mpispawn that has started the victim."""
+    rank = _measure_on_nodes(trial)
+    parent = _parent(rank)
+    assert Path(f"/proc/{parent}/comm").read_text() == "mpispawn\n"
+    trial.strike(parent, signal.SIGKILL)
+    trial.run.wait_for("job_end")
+    trial.named = time.monotonic() - trial.since
+    return trial.end()
+
+
+def _measure_on_nodes(trial: Trial) -> int:
+    """Start a run on two nodes and wait until it measures; return the victim's pid."""
+    trial.start(LONG, "--hosts", ",".join(f"{node}:1" for node in NODES))
+    return trial.measuring()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def setup_fails_on_one_host(trial: Trial) -> Ended:

@@ -51,6 +51,7 @@ class Trial:
         rng: The moment and the victim come from it.
         victim: The rank that the fault hits.
         host: Its host, once it is known.
+        named: Seconds from the fault to the end of its job, if the fault is to be named in time.
     """
 
     def __init__(self, place: Place, folder: Path, seed: int) -> None:
@@ -60,6 +61,7 @@ class Trial:
         self.victim = self.rng.randrange(2)
         self.host = ""
         self.since = time.monotonic()
+        self.named: float | None = None
         self._run: Running | None = None
 
     @property

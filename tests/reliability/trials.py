@@ -15,6 +15,9 @@ from reliability.trial import Seen, Trial, leftovers, sentence_of
 from reliability.where import Place
 from running import Ended
 
+NAMED_WITHIN = 15.0
+"""Seconds within which a fault that no launcher notices has to end its job."""
+
 
 def tried(fault: Fault, place: Place, folder: Path, seed: int) -> Seen:
     """Try a fault once; a harness that is cut short is told as an outcome too."""
@@ -40,6 +43,8 @@ def _wrong(fault: Fault, trial: Trial, ended: Ended, sentence: str) -> Iterable[
         rf"rank {trial.victim} on {re.escape(trial.host)}\b", sentence
     ):
         yield f"rank {trial.victim} on {trial.host} is not named first"
+    if trial.named is not None and trial.named > NAMED_WITHIN:
+        yield f"the job ended after {trial.named:.1f} s"
     if fault.goes_on and list(ended.statuses.values())[-1] != "passed":
         yield "the case after it did not pass"
     if "Traceback" in ended.stderr:

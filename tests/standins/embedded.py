@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ PIDFD_GETFD = 438
 RUNTIME = ("OMPI_", "OPAL_", "PMIX_", "PRTE_", "HWLOC_")
 HIDDEN = "OMPI_COMM_WORLD"
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWUTS = 0x04000000
 
 
 def fail(text: str, status: int) -> None:
@@ -68,10 +72,12 @@ def run_ranks(
     texts: dict[str, str],
     blocked: tuple[int, ...] = (),
     tolerant: bool = False,
+    helper: str = "",
 ) -> Ranks:
     """Start ranks ({argv, env, host, node}); ``texts`` has exited, killed and missing, for stderr.
 
-    Tolerant, the launcher itself ends the others when a rank has died.
+    Tolerant, the launcher itself ends the others when a rank has died. With a ``helper`` each
+    rank's parent is a process of this name. If it is killed, nobody notices and the rank runs on.
     """
     folder = Path(tempfile.mkdtemp(prefix="standin-"))
     spec = folder / "spec.json"
@@ -81,6 +87,7 @@ def run_ranks(
             "texts": texts,
             "blocked": [int(s) for s in blocked],
             "tolerant": tolerant,
+            "helper": helper,
         }
     )
     spec.write_text(text, errors="surrogateescape")
@@ -113,9 +120,11 @@ class Ranks:
     def one_died(self) -> bool:
         return any(self.folder.glob("died-*"))
 
-    def signal(self, number: int) -> None:
-        """Send a signal to each rank that is still there."""
+    def signal(self, number: int, spared: Collection[int] = ()) -> None:
+        """Send a signal to each rank that is still there and not spared."""
         for path in self.folder.glob("pid-*"):
+            if int(path.name.removeprefix("pid-")) in spared:
+                continue
             if not path.with_name(path.name.replace("pid-", "ended-")).exists():
                 with suppress(ProcessLookupError, ValueError):
                     os.kill(int(path.read_text()), number)
@@ -189,9 +198,13 @@ def _rank(spec_path: str) -> int:
         for name, value in os.environ.items()
         if name.startswith(RUNTIME) and not name.startswith(HIDDEN)
     }
-    pid = os.fork()
-    if pid == 0:
-        _become(mine["argv"], {**runtime, **mine["env"]}, {**spec, "node": mine["node"]})
+    env = {**runtime, **mine["env"]}
+    if spec["helper"]:
+        pid = _start_by_helper(mine, env, spec)
+    else:
+        pid = os.fork()
+        if pid == 0:
+            _become(mine["argv"], env, {**spec, "node": mine["node"]})
     folder = Path(spec_path).parent
     (folder / f"pid-{number}").write_text(str(pid))
     seconds = _late() if spec["tolerant"] else 0.0
@@ -214,6 +227,50 @@ def _rank(spec_path: str) -> int:
     if spec["tolerant"]:
         os.kill(os.getpid(), signal.SIGKILL)  # a status would end the whole job
     return 128 + os.WTERMSIG(wait)
+
+
+def _start_by_helper(mine: dict[str, Any], env: dict[str, str], spec: dict[str, Any]) -> int:
+    """Start a rank as the child of a helper; return its pid.
+
+    This process becomes the rank's parent when the helper ends, and can then wait for the rank.
+    """
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    reading, writing = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        prctl(PR_SET_NAME, spec["helper"].encode())
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        rank = os.fork()
+        if rank == 0:
+            os.closerange(reading, writing + 1)
+            _name_host(mine["host"])
+            _become(mine["argv"], env, {**spec, "node": mine["node"]})
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(rank, signal.SIGKILL))
+        os.write(writing, str(rank).encode())
+        os.closerange(0, 3)
+        os.waitid(os.P_PID, rank, os.WEXITED | os.WNOWAIT)
+        os._exit(0)
+    os.close(writing)
+    rank = int(os.read(reading, 20))
+    os.close(reading)
+
+    def stop(*_: object) -> None:
+        os.kill(rank, signal.SIGKILL)
+        os._exit(128 + signal.SIGTERM)
+
+    # the rank has SIGTERM blocked and must not outlive this process
+    signal.signal(signal.SIGTERM, stop)
+    return rank
+
+
+def _name_host(host: str) -> None:
+    """Give the rank its node's name as the name of its host, if this user may."""
+    if host == own_name():
+        return
+    libc = ctypes.CDLL(None)
+    if libc.unshare(CLONE_NEWUTS) == 0:
+        libc.sethostname(host.encode(), len(host.encode()))
 
 
 def _tell_late(line: bytes, path: Path, seconds: float) -> None:
@@ -244,12 +301,20 @@ def _end_of(pid: int, env: dict[str, str], *, copied: bool) -> int:
     collectors = [address for address in env.get("SPBENCH_COLLECTOR", "").split(",") if address]
     missing = copied and bool(collectors)
     while missing:
-        ended, wait = os.waitpid(pid, os.WNOHANG)
+        ended, wait = _wait_for(pid, os.WNOHANG)
         if ended:
             return wait
         missing = _connection(pid, collectors) is None
         time.sleep(0.02)
-    return os.waitpid(pid, 0)[1]
+    return _wait_for(pid, 0)[1]
+
+
+def _wait_for(pid: int, flags: int) -> tuple[int, int]:
+    """Wait for a rank, which is this process's child as soon as its helper, if any, has ended."""
+    while True:
+        ended, wait = os.waitpid(-1, flags)
+        if ended in (0, pid):
+            return ended, wait
 
 
 def _connection(pid: int, collectors: list[str]) -> int | None:
@@ -283,7 +348,9 @@ def _peer(descriptor: int) -> str:
 
 def _become(argv: list[str], env: dict[str, str], spec: dict[str, Any]) -> None:
     # mpirun kills the shim and its group; a rank with blocked signals must go with its shim
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # (its helper, if it has one, sees to that).
+    if not spec["helper"]:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_BLOCK, spec["blocked"])
     try:
         os.execvpe(argv[0], argv, env)
