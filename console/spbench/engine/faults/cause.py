@@ -103,12 +103,17 @@ def _ended_by_launcher(evidence: Evidence) -> Fault | None:
 
 def _connection_lost(evidence: Evidence) -> Fault | None:
     """Return the first host to which the launcher has lost its connection, with its ranks."""
-    if not evidence.said.lost:
+    said = evidence.said
+    if not said.lost:
         return None
-    first, *others = evidence.said.lost
-    ranks = ranks_on(first.host, evidence.spellings) if first.host else []
-    host = f"host {first.host}" if first.host else "a host"
-    sentence = f"the launcher lost its connection to {host}"
+    first, *others = said.lost
+    if first.host is None:
+        unnamed = "the launcher lost its connection to a host"
+        reason = said.reason if said.reason and not said.follows else unnamed
+        return Fault("error", f"{reason}: {first.message}")
+    ranks = ranks_on(first.host, evidence.spellings)
+    sentence = "the launcher lost its connection to "
+    sentence += "this host" if ranks else f"host {first.host}"
     if len(ranks) > 1:
         sentence += f" and its {len(ranks)} ranks"
     if hosts := [connection.host for connection in others if connection.host]:

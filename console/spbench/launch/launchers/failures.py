@@ -103,12 +103,20 @@ def _read_losses(losses: Sequence[re.Pattern[str]], output: str) -> tuple[LostCo
     matches = [match for known in losses for match in known.finditer(output)]
     hosts: dict[str | None, LostConnection] = {}
     for match in sorted(matches, key=lambda match: match.start()):
-        host = match.groupdict().get("host")
-        # ssh knows no name of a host behind a proxy command
-        host = None if host == "UNKNOWN" else host
-        message = " ".join(match[0].split()).rstrip(".")
-        hosts.setdefault(host, LostConnection(host, message))
+        connection = _read_loss(match)
+        hosts.setdefault(connection.host, connection)
     return tuple(sorted(hosts.values(), key=lambda connection: connection.host is None))
+
+
+def _read_loss(match: re.Match[str]) -> LostConnection:
+    host = match.groupdict().get("host")
+    # ssh knows no name of a host behind a proxy command
+    host = None if host == "UNKNOWN" else host
+    return LostConnection(host, match[0].splitlines()[0].strip().rstrip("."))
+
+
+def _tell_loss(match: re.Match[str]) -> str:
+    return f"an ssh session was lost: {_read_loss(match).message}"
 
 
 def _cannot_run(said: re.Match[str]) -> str:
@@ -160,3 +168,5 @@ SSH_LOSSES = tuple(
 
 Ranks print "Connection reset by peer" too, when another rank has ended: each pattern has more.
 """
+SSH_LOSS_FAILURES = tuple(Failure(pattern, _tell_loss) for pattern in SSH_LOSSES)
+"""The same messages, for a launcher whose jobs run on without the ssh sessions."""

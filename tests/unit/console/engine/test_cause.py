@@ -57,7 +57,7 @@ def disconnected(host, *ends, **more):
     return Said(ends, lost=(LostConnection(host, message),), **more)
 
 
-SSH = "the launcher lost its connection to host node02 and its 2 ranks: Connection to node02 closed"
+SSH = "the launcher lost its connection to this host and its 2 ranks: Connection to node02 closed"
 ORPHAN = "its parent process (mpispawn) has ended"
 TIMEOUT = Said((killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True)
 KILLED = "was killed by signal 9 (SIGKILL)"
@@ -161,6 +161,12 @@ TABLE = {
         None,
         "the launcher lost its connection to a host: client_loop: send disconnect: Broken pipe",
     ),
+    "an ssh session of a host that another message names": (
+        [],
+        Said(reason="host node02 cannot start", lost=(LostConnection(None, "kex: reset"),)),
+        None,
+        "host node02 cannot start: kex: reset",
+    ),
     "the launcher's own decision before an ssh session": (
         [interrupted(0)],
         disconnected("node02", reason="the launcher ended the job", decisive=True),
@@ -246,7 +252,7 @@ def test_more_lost_hosts_are_counted_behind_the_first():
     lines = tuple(LostConnection(host, f"no {host}") for host in ("node01", "node02", None))
     fault = cause(evidence([interrupted(2)], Said(lost=lines)))
     assert fault.sentence == (
-        f"{who(0)}: the launcher lost its connection to host node01 and its 2 ranks, and to 1 more "
+        f"{who(0)}: the launcher lost its connection to this host and its 2 ranks, and to 1 more "
         f"host: no node01; as a consequence {who(2)}: KeyboardInterrupt"
     )
 

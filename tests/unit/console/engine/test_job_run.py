@@ -146,8 +146,7 @@ async def test_a_lost_host_is_the_cause_in_whichever_order_the_messages_come(pla
     assert fault.sentence.startswith("rank 1 on node02, ")
     first, _, consequence = fault.sentence.partition("; as a consequence ")
     assert first.endswith(
-        "the launcher lost its connection to host node02: "
-        "Connection to node02 closed by remote host"
+        "the launcher lost its connection to this host: Connection to node02 closed by remote host"
     )
     assert consequence.startswith("rank 0 on node01, ")
     assert statuses["a"] == "running"

@@ -335,7 +335,7 @@ therefore will terminate the job.
 """
 
 
-@pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi"])
+@pytest.mark.parametrize("launcher", ["mpirun_rsh", "openmpi"])
 @pytest.mark.parametrize(
     ("line", "host"),
     [
@@ -363,10 +363,18 @@ def test_ssh_reports_a_lost_connection(launcher, line, host):
     assert line.strip().rstrip(".").endswith(connection.message)
 
 
+def test_a_lost_ssh_session_is_no_lost_host_under_hydra():
+    said = launcher_named("hydra").said("Connection to node02 closed by remote host.\r\n")
+    assert said.lost == ()
+    assert not said.decisive
+    assert said.reason == ("an ssh session was lost: Connection to node02 closed by remote host")
+
+
 @pytest.mark.parametrize(
     ("launcher", "output", "host"),
     [
         ("openmpi", PRTE_LOSS, "node02"),
+        ("openmpi", PRTE_LOSS.replace("\n", "\r\n"), "node02"),
         ("openmpi", PRTE_LOSS.replace("PRTE", "ORTE"), "node02"),
         ("srun", "srun: error: Node failure on node02\n", "node02"),
         (
