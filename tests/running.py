@@ -233,6 +233,11 @@ def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float
     return Running(*words, home=home, env=env).end(limit)
 
 
+def parent(pid: int) -> int:
+    """Return the pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def printed_by(program: str, *words: str) -> str:
     """Run a program of Python in the repository; return what it prints."""
     return subprocess.run(

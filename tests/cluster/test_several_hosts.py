@@ -12,7 +12,7 @@ import pytest
 
 from cluster.apart import collectors_told_to, signal_console
 from cluster.hosts import NetHost, NetHosts
-from running import Ended, Running
+from running import Ended, Running, parent
 from spbench.engine.processes import members
 
 pytestmark = [
@@ -184,6 +184,22 @@ def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
 
 
 @pytest.mark.long
+def test_a_host_whose_ssh_session_is_killed_is_named(hosts: NetHosts, start) -> None:
+    # ssh prints the address behind the alias
+    running = start(LONG, hosts.aliases(slots=1, count=3)).timing()
+    session = running.pid_of(1)
+    while b"@notty" not in Path(f"/proc/{session}/cmdline").read_bytes():
+        session = parent(session)
+    os.kill(session, signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    lost = hosts.hosts[1]
+    reason = ended.case("long")["reason"]
+    assert reason.startswith(f"rank 1 on {lost.name}, ")
+    assert f"Connection to {lost.address} closed by remote host" in reason
+    assert_gone_everywhere(ended)
+
+
 def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, start) -> None:
     running = start(LONG).timing()
     lost: NetHost = hosts.hosts[2]

@@ -42,6 +42,17 @@ def test_a_fault_is_told_as_the_table_expects(places: Places, name: str, launche
     assert seen.wrong == [], seen.sentence
 
 
+@pytest.mark.parametrize(
+    "name", ["the ssh session of a node is killed", "the mpispawn of a node is killed"]
+)
+def test_a_node_that_mpirun_rsh_has_lost_is_named(places: Places, name: str) -> None:
+    fault = next(fault for fault in FAULT_TABLE if fault.name == name)
+    place = places.named("mpirun_rsh")
+    assert isinstance(place, Place), place
+    (seen,) = tried_often(fault, place, 1, seed=7)
+    assert seen.wrong == [], seen.sentence
+
+
 def test_what_is_not_as_expected_is_told_and_shown(places: Places, tmp_path: Path) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == "a rank raises an exception")
     wrong = replace(fault, code=3, told=("no such words",))

@@ -199,8 +199,8 @@ LAUNCHERS = (
     _on_victim(
         "the ssh session of a node is killed",
         remote.ssh_session_killed,
-        "lost its connection to host",
-        places=RSH,
+        "lost its connection to this host",
+        places=(*RSH, *HOSTS),
         chance=True,
     ),
     _on_victim(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reliability.trial import LONG, MEDIUM, Trial
-from running import Ended
+from running import Ended, parent
 from spbench.engine.processes import members
 
 TWO_JOBS = """\
@@ -93,11 +93,17 @@ NODES = ("127.0.0.2", "127.0.0.3")
 
 
 def ssh_session_killed(trial: Trial) -> Ended:
-    """Kill the ssh session of the victim's node."""
-    _measure_on_nodes(trial)
-    command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
-    run = trial.run.folder.name
-    (session,) = (pid for pid in members(run) if _command(pid).endswith(command))
+    """Kill the ssh session of the victim's node: a stand-in's, or a real one."""
+    if trial.place.hosts is None:
+        _measure_on_nodes(trial)
+        command = f"sshd-session\0{NODES[trial.victim]}\0".encode()
+        run = trial.run.folder.name
+        (session,) = (pid for pid in members(run) if _command(pid).endswith(command))
+    else:
+        trial.start(LONG)
+        session = trial.measuring()
+        while b"@notty" not in _command(session):
+            session = parent(session)
     trial.strike(session, signal.SIGKILL)
     return trial.end()
 
@@ -105,9 +111,9 @@ def ssh_session_killed(trial: Trial) -> Ended:
 def mpispawn_killed(trial: Trial) -> Ended:
     """Kill the mpispawn that has started the victim."""
     rank = _measure_on_nodes(trial)
-    parent = _parent(rank)
-    assert Path(f"/proc/{parent}/comm").read_text() == "mpispawn\n"
-    trial.strike(parent, signal.SIGKILL)
+    mpispawn = parent(rank)
+    assert Path(f"/proc/{mpispawn}/comm").read_text() == "mpispawn\n"
+    trial.strike(mpispawn, signal.SIGKILL)
     trial.run.wait_for("job_end")
     trial.named = time.monotonic() - trial.since
     return trial.end()
@@ -124,10 +130,6 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def setup_fails_on_one_host(trial: Trial) -> Ended:
