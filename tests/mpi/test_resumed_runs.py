@@ -61,6 +61,36 @@ def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> 
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
+def test_a_resumed_run_writes_nothing_through_planted_links(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    running = Running(str(DATA / "long.yaml"), home=home).timing()
+    running.interrupt()
+    running.cancelled()
+    (path,) = (home / "runs").iterdir()
+    outside.mkdir()
+    (outside / "3").mkdir()
+    kept = {name: (path / name).read_bytes() for name in ("run.json", "suite.yaml", "report.json")}
+    for name in kept:  # what is read is still there, behind a link
+        (path / name).rename(outside / name)
+        (path / name).symlink_to(outside / name)
+    (path / "jobs" / "2").mkdir()
+    for name in ("argv.json", "env.json", "hostfile", "stdout.log", "stderr.log"):
+        (path / "jobs" / "2" / name).symlink_to(outside / name)
+    resumed = Running("--resume", "last", home=home)
+    resumed.wait_for("ready", job=2)
+    resumed.interrupt()
+    resumed.cancelled()
+    assert not (path / "jobs" / "2" / "stdout.log").is_symlink()
+
+    (path / "jobs" / "3").symlink_to(outside / "3")
+    ended = run("--resume", "last", home=home)
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert "jobs/3: 3 is a link, which spbench does not follow here" in ended.stdout
+    assert {file.name: file.read_bytes() for file in outside.iterdir() if file.is_file()} == kept
+    assert list((outside / "3").iterdir()) == []
+
+
 @pytest.fixture
 def flaky(tmp_path: Path) -> str:
     """A suite of two cases; in the first launch of the second a rank dies."""

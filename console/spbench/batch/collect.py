@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from spbench.batch.plan_file import LOG, BatchLaunch, BatchPlan, read_plan
@@ -28,6 +28,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
+from spbench.safe_files import make_folders
 from spbench_core.events.batch_files import (
     LaunchFolder,
     launches_of,
@@ -88,10 +89,14 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
     begun = _begun(batch)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun))
     run_id = f"{stamp}-{plan.mark}"
-    drafts = home / f"collecting-{os.getpid()}"
+    try:
+        make_folders(home)
+        drafts = Path(mkdtemp(prefix="collecting-", dir=home))  # nobody else can write there
+    except OSError as error:
+        raise unwritable(home, error) from None
     folder = RunFolder(drafts / run_id)
     try:
-        folder.path.mkdir(PRIVATE, parents=True)
+        folder.path.mkdir(PRIVATE)
         outcome = _Collection(batch, plan, folder, begun).record(state, view)
         path = home / "runs" / run_id
         _replace(folder.path, path, drafts)
@@ -121,7 +126,7 @@ def _begun(batch: Path) -> float:
 
 
 def _replace(draft: Path, path: Path, aside: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     if path.exists():
         if RunFolder(path).read_json("run.json").get("collected") is None:
             raise UsageError(f"{path} is a run that was not collected; choose another --home")

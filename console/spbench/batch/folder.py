@@ -88,8 +88,7 @@ def write_batch(request: BatchRequest, out: Path | None) -> BatchJob:
         SCRIPT: script.text(),
     }
     for name, text in files.items():
-        write_whole(folder / name, text)
-    os.chmod(folder / SCRIPT, 0o755)
+        write_whole(folder / name, text, mode=0o777 if name == SCRIPT else 0o666, root=folder)
     unused = any(case.launch.hostfile for case in suite.cases)
     return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
 

@@ -21,6 +21,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.cancel import leave_word
 from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.safe_files import create_file, make_folders
 
 _MOST_LINES = 20
 """Lines of a log that say why a run did not begin."""
@@ -104,9 +105,8 @@ def start(words: Sequence[str], home: Path, environ: Mapping[str, str], cwd: Pat
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     log = home / "console" / f"{stamp}-{secrets.token_hex(2)}.log"
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        output = log.open("xb")
-        log.chmod(0o600)
+        make_folders(log.parent)
+        output = create_file(log, 0o600, root=log.parent)
     except OSError as error:
         raise unwritable(log, error) from None
     with output:

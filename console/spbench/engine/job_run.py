@@ -186,7 +186,7 @@ class JobRun:
         self._watch.launched = self._watch.waiting_since = time.monotonic()
         # Not part of the recorded environment: the folder has another name in each job.
         command = replace(command, env={**command.env, **variables})
-        return await processes.start(command, folder)
+        return await processes.start(command, folder, self._folder.path)
 
     async def _open_tunnels(self, hosts: Sequence[str], port: int) -> None:
         """Open the tunnels, unless the job is cancelled before."""

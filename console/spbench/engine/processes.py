@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
 from spbench.record.runs.event_log import unwritable
-from spbench.record.runs.files import file_mode, opener
+from spbench.record.runs.files import file_mode
+from spbench.safe_files import create_file
 from spbench_core.events.rank_events import ENV_RUN
 
 POLL = 0.05
@@ -38,18 +39,23 @@ def launcher_folder(command: Command) -> Iterator[Mapping[str, str]]:
         yield variables
 
 
-async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:
+async def start(command: Command, folder: Path, root: Path) -> asyncio.subprocess.Process:
     """Start the launcher in a session of its own; its output goes to files of the job's folder.
+
+    Args:
+        command: The launcher.
+        folder: The job's folder.
+        root: The run's folder, below which no link is followed.
 
     Raises:
         MissingError: The program cannot be run.
         FailedRunError: The files cannot be written.
     """
     try:
-        mine = opener(file_mode(folder))
+        mode = file_mode(folder)
         with (
-            open(folder / "stdout.log", "wb", opener=mine) as out,
-            open(folder / "stderr.log", "wb", opener=mine) as err,
+            create_file(folder / "stdout.log", mode, root=root) as out,
+            create_file(folder / "stderr.log", mode, root=root) as err,
         ):
             return await asyncio.create_subprocess_exec(
                 *command.argv,

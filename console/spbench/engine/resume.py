@@ -11,6 +11,7 @@ from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.jobs import group, only
+from spbench.record.runs.files import read_file
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case, Suite
@@ -113,7 +114,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             "version of spbench; start it again"
         )
     try:
-        text = (folder.path / "suite.yaml").read_text(encoding="utf-8")
+        text = read_file(folder.path / "suite.yaml").decode()
         started_in = Path(run["cwd"])
         asked = replace(
             request,

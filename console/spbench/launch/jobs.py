@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Launcher, Pla
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
 from spbench.launch.program import PROGRAM_WORKER, WORKER, interpreter, worker_program
+from spbench.safe_files import make_folders, replace_file
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_FAN_IN, ENV_KERNEL_LOADING
@@ -305,15 +305,12 @@ def _refuse_nul(settings: LaunchSettings) -> None:
 def _write_hostfile(home: Path, text: str) -> Path:
     data = text.encode()
     path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
-    try:
-        if path.is_file() and path.read_bytes() == data:
+    with suppress(OSError):  # another user's may be unreadable: it is replaced
+        if not path.is_symlink() and path.is_file() and path.read_bytes() == data:
             return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".hostfile-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+    try:
+        make_folders(path.parent)
+        replace_file(path, (text,), 0o644, root=path.parent)
     except OSError as error:
         raise FailedRunError(
             f"cannot write the hostfile {path}: {error.strerror}; choose another --home"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from spbench.errors import FailedRunError, MissingError
 from spbench.report.recorded import RecordedRun
 from spbench.report.records import metric_records, point_records, sample_records
+from spbench.safe_files import open_replacement
 
 if TYPE_CHECKING:
     import pandas
@@ -53,10 +54,9 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
         raise MissingError("pyarrow is not installed here: pip install 'spbench[frames]'") from None
     for name in (name for name in frame if frame[name].dtype == object):
         frame[name] = frame[name].map(_text, na_action="ignore")
-    beside = path.with_name(f".{path.name}.part")
     try:
-        frame.to_parquet(beside, engine="pyarrow", index=False)
-        beside.replace(path)
+        with open_replacement(path, 0o666) as file:
+            frame.to_parquet(file, engine="pyarrow", index=False)
     except OSError as error:
         raise FailedRunError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, UsageError, did_you_mean
+from spbench.safe_files import make_folders, open_replacement
 
 PREFIX = "shipped:"
 _PACKAGE = Path(__file__).parents[1]
@@ -118,7 +119,8 @@ def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
 
 def _write(target: Path, content: bytes) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        make_folders(target.parent)
+        with open_replacement(target, 0o666) as file:
+            file.write(content)
     except OSError as error:
         raise FailedRunError(f"cannot write {target}: {error.strerror or error}") from None

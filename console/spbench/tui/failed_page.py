@@ -46,7 +46,7 @@ def keep_report(home: Path, report: str) -> Path | None:
     """Write a report below a home, and return its file; None where that cannot be written."""
     path = home / FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
     try:
-        write_whole(path, report + "\n", mode=0o600)
+        write_whole(path, report + "\n", mode=0o600, root=path.parent)
     except SpbenchError:
         return None
     return path

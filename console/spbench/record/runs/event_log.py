@@ -13,6 +13,7 @@ from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.files import file_mode, has_commands, without_commands
+from spbench.safe_files import open_to_append
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
 _BEYOND_FLOATS = re.compile(rb"\d{309}")
@@ -29,8 +30,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(path, flags, file_mode(path.parent))
+            self._file = open_to_append(path, file_mode(path.parent))
         except OSError as error:
             raise unwritable(path, error) from None
         try:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,6 @@ def file_mode(folder: Path) -> int:
         return folder.stat().st_mode & 0o666
     except OSError:
         return PRIVATE & 0o666
-
-
-def opener(mode: int) -> Callable[[str, int], int]:
-    """Return an opener, as ``open`` takes one, of files that are made with this mode."""
-    return lambda path, flags: os.open(path, flags, mode)
 
 
 def open_file(path: Path) -> int:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
-from spbench.record.runs.files import PRIVATE, SHARED, file_mode, opener, read_json
+from spbench.record.runs.files import PRIVATE, SHARED, file_mode, read_json
+from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -89,19 +90,24 @@ class RunFolder:
         return self.path / "report.json"
 
     def job(self, number: int) -> Path:
-        """Return the folder of a job, made where it is missing."""
+        """Return the folder of a job, made where it is missing.
+
+        Raises:
+            FailedRunError: It cannot be made; a link in its place is not followed.
+        """
         folder = self.path / "jobs" / str(number)
         try:
             mode = self.path.stat().st_mode & SHARED
-            for path in (folder.parent, folder):  # a run's folder that was removed stays so
-                path.mkdir(mode, exist_ok=True)
+            with open_folder(folder, self.path, mode):  # a run's folder that was removed stays so
+                pass
         except OSError as error:
             raise unwritable(folder, error) from None
         return folder
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of this folder at once: a reader sees the old one or the new one."""
-        write_whole(self.path / name, text, make_folder=False, mode=file_mode(self.path))
+        mode = file_mode(self.path)
+        write_whole(self.path / name, text, make_folder=False, mode=mode, root=self.path)
 
     def write_json(self, name: str, content: object) -> None:
         """Write a JSON file of this folder at once."""
@@ -191,28 +197,39 @@ def _boot_time() -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write_whole(path: Path, text: str, *, make_folder: bool = True, mode: int = 0o666) -> None:
-    """Write a file under another name and rename it; a pipe or a device is written to itself.
+def write_whole(
+    path: Path,
+    text: str,
+    *,
+    make_folder: bool = True,
+    mode: int = 0o666,
+    root: Path | None = None,
+) -> None:
+    """Write a file under another name and rename it: a reader sees the old one or the new one.
 
-    Its folder is made where it is missing, unless ``make_folder`` is False. ``mode`` is the file's,
-    but for what the umask takes.
+    Args:
+        path: The file.
+        text: Its new content.
+        make_folder: Whether its folder is made if it is missing.
+        mode: The file's mode, less the umask.
+        root: A folder that others may write. Below it no link is followed, and a link, a pipe or a
+            device in the file's place is replaced. None: the user chose the path. Links to its
+            folder, pipes and devices are followed then, and an old file's permissions are kept.
 
     Raises:
         FailedRunError: It could not be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if path.exists() and not path.is_file():
+        if root is None and path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
             return
         if make_folder:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with open(draft, "w", encoding="utf-8", opener=opener(mode)) as file:
-            file.write(text)
-        draft.replace(path)
+            make_folders(root or path.parent)
+        if make_folder and root is not None:
+            with open_folder(path.parent, root, FOLDER_MODE):
+                pass
+        replace_file(path, (text,), mode, root=root)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         raise unwritable(path, error) from None
 
 
@@ -229,7 +246,8 @@ def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
     while True:
         path = home / "runs" / f"{stamp}-{slug}-{secrets.token_hex(2)}"
         try:
-            path.mkdir(SHARED if shared else PRIVATE, parents=True)
+            make_folders(path.parent)
+            path.mkdir(SHARED if shared else PRIVATE)
         except OSError as error:
             if path.is_dir():
                 continue  # a run of the same second has the id: one chance in 65,536

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from spbench.record.runs.files import PRIVATE, open_file
+from spbench.record.runs.files import PRIVATE
+from spbench.safe_files import open_regular
 
 NAME = "index.sqlite"
 VERSION = 2
@@ -119,7 +120,8 @@ def _drop_all(connection: sqlite3.Connection) -> None:
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    os.close(open_file(path))  # a pipe would never end
+    # A pipe would never end. A link may lead to another program's database: tables are dropped.
+    os.close(open_regular(path, os.O_RDONLY))
     place = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level="IMMEDIATE")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -13,8 +12,10 @@ from pathlib import Path
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
+from spbench.safe_files import FOLDER_MODE, open_folder
 
 BASELINES = "baselines"
 """The folder of a home's baselines; ``run`` and ``runs`` of each name those it was made of."""
@@ -72,7 +73,7 @@ def _baseline_runs(home: Path) -> set[str]:
     found = set()
     for path in sorted((home / BASELINES).glob("*.json")):
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path)
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"{path} cannot be read ({error}), and nothing is removed without knowing which "
@@ -114,9 +115,9 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
         return False
     aside = home / _REMOVED
     try:
-        aside.mkdir(exist_ok=True)
-        folder.path.rename(aside / folder.id)
-        shutil.rmtree(aside)
+        with open_folder(aside, home, FOLDER_MODE) as there:
+            os.rename(folder.path, folder.id, dst_dir_fd=there)
+        shutil.rmtree(aside)  # it follows no link
     except FileNotFoundError:
         return False  # another console was quicker
     except OSError as error:

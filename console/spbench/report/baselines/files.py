@@ -100,7 +100,8 @@ def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
     """
     path = path_of(home, name)
     _check_ours(home, path)
-    write_whole(path, baseline.model_dump_json(by_alias=True, indent=1) + "\n")
+    text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
+    write_whole(path, text, root=path.parent)
     return path
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.errors import FailedRunError, UsageError
+from spbench.errors import UsageError
 from spbench.record.runs.folder import write_whole
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import scalar
@@ -58,14 +57,7 @@ class SuiteDocument:
         Raises:
             FailedRunError: It cannot be written.
         """
-        target = self.path.resolve()
-        try:
-            mode = target.stat().st_mode if target.exists() else None
-            write_whole(target, text)
-            if mode is not None:
-                os.chmod(target, mode)
-        except OSError as error:
-            raise FailedRunError(f"cannot write {self.path}: {error.strerror or error}") from None
+        write_whole(self.path.resolve(), text)
         return SuiteDocument(self.path, text)
 
 

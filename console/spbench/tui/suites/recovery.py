@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spbench.record.runs.files import PRIVATE, read_json
 from spbench.record.runs.folder import process_start, write_whole
+from spbench.safe_files import make_folders
 
 FOLDER = "unsaved"
 """The folder of unsaved texts in a home."""
@@ -64,8 +65,9 @@ class RecoveryFile:
         """
         about = (str(suite.resolve()), text, stored, time.time(), os.getpid(), socket.gethostname())
         with suppress(OSError):  # the write says why not
-            self.path.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
-        write_whole(self.path, json.dumps(asdict(UnsavedText(*about))), mode=0o600)
+            make_folders(self.path.parent, PRIVATE)
+        text = json.dumps(asdict(UnsavedText(*about)))
+        write_whole(self.path, text, mode=0o600, root=self.path.parent)
 
     def drop(self) -> None:
         """Remove it: the text was saved, or nobody wants it."""

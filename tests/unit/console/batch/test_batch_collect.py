@@ -155,6 +155,20 @@ def test_the_run_of_a_whole_job_is_like_a_live_one_and_twice_the_same(batch):
     assert len(list((batch.home / "runs").iterdir())) == 1
 
 
+def test_a_run_is_not_collected_in_a_folder_of_a_known_name(batch, tmp_path):
+    batch.launch("1/1", "abc")
+    batch.both("1/1", "a", "b", "c")
+    batch.ended()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    batch.home.mkdir()
+    (batch.home / f"collecting-{os.getpid()}").symlink_to(outside)
+    (outside / "20260921-141320-made-up-0000").mkdir()
+    assert batch.collect() == {"a": "passed", "b": "passed", "c": "passed"}
+    assert batch.folder.id == "20260921-141320-made-up-0000"
+    assert list((outside / batch.folder.id).iterdir()) == []
+
+
 def test_events_are_merged_in_the_order_of_their_times(batch):
     batch.launch("1/1", "abc")
     batch.rank("1/1", 0, "a", 2.0, "b", 3.0, "c")

@@ -1,6 +1,9 @@
 """Commands that write notes and tags of runs."""
 
 import json
+import os
+
+import pytest
 
 from unit.events import recorded, whole_run
 
@@ -33,3 +36,16 @@ def test_what_is_no_tag_and_no_run_is_refused(spbench, home):
     assert (status, out) == (2, "")
     assert err.startswith("spbench: error: 'a b' cannot be a tag: use at most 40 letters")
     assert spbench("results", "note", "nothing", "x")[0] == 2
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("words", [("note", "last", "x"), ("tag", "last", "x")])
+def test_a_note_on_another_users_run_goes_nowhere_else(spbench, home, tmp_path, words):
+    run = recorded(home, whole_run(), verdict="passed", exit_code=0)
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    os.mkfifo(run.path / "note.json")
+    (run.path / f".note.json.{os.getpid()}").symlink_to(outside)
+    assert spbench("results", *words).status == 0
+    assert outside.read_text() == "precious"
+    assert "x" in json.dumps(json.loads((run.path / "note.json").read_text()))

@@ -190,7 +190,7 @@ def test_a_run_that_cannot_be_started_says_why(home, tmp_path, monkeypatch):
     with pytest.raises(FailedRunError, match=r"cannot start a run with .*: No such file"):
         start((), home, {}, tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(FailedRunError, match=r"cannot write .*: Not a directory"):
+    with pytest.raises(FailedRunError, match=r"cannot write .*: .*/file is not a folder"):
         start((), tmp_path / "file", {}, tmp_path)
 
 

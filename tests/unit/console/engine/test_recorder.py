@@ -1,7 +1,10 @@
+import os
+
 import pytest
 
 from spbench.engine.recorder import Recorder
 from spbench.errors import FailedRunError
+from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
@@ -70,9 +73,9 @@ def test_a_defect_of_a_view_is_told_once_and_the_run_goes_on(tmp_path, capsys):
     assert line.endswith("ZeroDivisionError: division by zero")
 
 
-def test_a_log_that_is_full_is_told_once_and_the_state_goes_on(tmp_path):
+def test_a_log_that_is_full_is_told_once_and_the_state_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "events.jsonl"
-    path.symlink_to("/dev/full")
+    monkeypatch.setattr(event_log, "open_to_append", lambda *_: os.open("/dev/full", os.O_RDWR))
     log = EventLog(path)
     recorder = Recorder(log, RunState(), lambda event: None)
     with pytest.raises(FailedRunError, match="No space left on device"):

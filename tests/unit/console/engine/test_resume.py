@@ -1,5 +1,6 @@
 """Plans of what a recorded run lacks, and of what failed in one."""
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,15 @@ def test_cases_without_a_verdict_are_left(cut_short, request_):
     assert resumed.resumed == folder
     assert jobs_of(resumed) == [(2, ["b"]), (4, ["c"])]
     assert resumed.suite.text == SUITE
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_the_place_of_the_suite_is_not_waited_for(cut_short, request_):
+    suite = cut_short(*began()).path / "suite.yaml"
+    suite.unlink()
+    os.mkfifo(suite)
+    with pytest.raises(UsageError, match=r"suite.yaml or run.json is damaged .*it is a pipe"):
+        plan_resumed(request_, "last")
 
 
 def test_cases_that_were_cancelled_or_skipped_are_left_and_failures_are_not(cut_short, request_):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
+from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.folder import (
     QUIET,
@@ -158,9 +159,9 @@ def test_a_home_that_cannot_be_written_is_told_in_one_sentence(tmp_path, place):
     assert place in str(caught.value)
 
 
-def test_a_full_disk_is_told_in_one_sentence(tmp_path):
+def test_a_full_disk_is_told_in_one_sentence(tmp_path, monkeypatch):
     path = tmp_path / "events.jsonl"
-    path.symlink_to("/dev/full")
+    monkeypatch.setattr(event_log, "open_to_append", lambda *_: os.open("/dev/full", os.O_RDWR))
     log = EventLog(path)
     with pytest.raises(FailedRunError) as caught:
         log.append(b"{}\n")

@@ -1,0 +1,345 @@
+"""Links, pipes and folders that a folder's owner put where spbench writes its next file."""
+
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import spbench
+from spbench.engine import background, processes
+from spbench.errors import FailedRunError, SpbenchError
+from spbench.launch.jobs import _write_hostfile
+from spbench.launch.launcher import Command
+from spbench.record.runs.cancel import forget_cancel, leave_word
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.folder import RunFolder, create, write_whole
+from spbench.record.runs.index_file import UnusableIndexError, writing
+from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
+from spbench.record.runs.prune import remove_run
+from spbench.suites.shipped import copy_shipped
+from spbench.tui.failed_page import keep_report
+from spbench.tui.suites.recovery import RecoveryFile
+from unit.events import recorded, whole_run
+
+PRECIOUS = "precious\n"
+KINDS = ("link", "link-to-nothing", "hard-link", "pipe", "folder")
+JOB_FILES = ("jobs/1/argv.json", "jobs/1/env.json", "jobs/1/hostfile")
+FILES = ("run.json", "suite.yaml", "report.json", "note.json", "cancel.json", *JOB_FILES)
+CONSOLE = {"pid": 0, "host": "elsewhere", "started": 5.0}
+
+
+class Outside:
+    """A file of the user outside the run's folder, in a folder that must stay as it is."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.folder = folder
+        self.file = folder / "file"
+        self.file.write_text(PRECIOUS)
+
+    def plant(self, path, kind):
+        """Put something that leads to this file in the place of a path."""
+        if path.exists():
+            path.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "link":
+            path.symlink_to(self.file)
+        elif kind == "link-to-nothing":
+            path.symlink_to(self.folder / "new")
+        elif kind == "hard-link":
+            os.link(self.file, path)
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+
+    def assert_unchanged(self):
+        assert self.file.read_text() == PRECIOUS
+        assert [path.name for path in self.folder.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def outside(tmp_path):
+    return Outside(tmp_path / "outside")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return recorded(tmp_path / "home", whole_run(), verdict="passed", console=CONSOLE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FILES)
+def test_each_file_of_a_run_replaces_what_was_planted(run, outside, name, kind):
+    outside.plant(run.path / name, kind)
+    if kind == "folder":
+        with pytest.raises(FailedRunError, match="cannot write"):
+            run.write_text(name, "new")
+    else:
+        run.write_text(name, "new")
+        assert (run.path / name).read_text() == "new"
+        assert not (run.path / name).is_symlink()
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_draft_of_a_known_name_is_not_written_to(run, outside, name):
+    path = run.path / name
+    outside.plant(path.with_name(f".{path.name}.{os.getpid()}"), "link")
+    run.write_text(name, "new")
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_notes_and_cancellation_do_not_follow_what_was_planted(run, outside, kind):
+    for name in ("note.json", "cancel.json"):
+        outside.plant(run.path / name, kind)
+    assert read_note(run) == NO_NOTE
+    leave_word(run)
+    if kind == "folder":
+        with pytest.raises(FailedRunError, match=r"note\.json"):
+            write_note(run, RunNote("x"))
+    else:
+        write_note(run, RunNote("x"))
+        write_note(run, NO_NOTE)
+        forget_cancel(run)
+        assert not {"note.json", "cancel.json"} & {path.name for path in run.path.iterdir()}
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("planted", ["jobs", "jobs/1"])
+@pytest.mark.parametrize("name", JOB_FILES)
+def test_a_folder_of_a_run_that_is_a_link_is_not_followed(run, outside, planted, name):
+    path = run.path / planted
+    path.parent.mkdir(exist_ok=True)
+    (outside.folder / "1").mkdir()
+    path.symlink_to(outside.folder)
+    with pytest.raises(FailedRunError, match=f"{path.name} is a link, which spbench does not"):
+        run.write_text(name, "new")
+    with pytest.raises(FailedRunError, match=f"{path.name} is a link, which spbench does not"):
+        run.job(1)
+    (outside.folder / "1").rmdir()
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("name", ["runs", "run"])
+def test_a_run_and_what_is_above_it_may_be_links(tmp_path, run, name):
+    link = tmp_path / "link"
+    link.symlink_to(run.path if name == "run" else run.path.parent)
+    linked = RunFolder(link if name == "run" else link / run.id)
+    write_note(linked, RunNote("x"))
+    EventLog(linked.events).close()
+    linked.job(1)
+    linked.write_text("jobs/1/argv.json", "new")
+    assert read_note(run) == RunNote("x")
+    assert (run.path / "jobs" / "1" / "argv.json").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("link", "it is a link"),
+        ("link-to-nothing", "it is a link"),
+        ("hard-link", "it has another name"),
+        ("pipe", "it is a pipe or a device"),
+        ("folder", "Is a directory"),
+    ],
+)
+def test_a_log_that_is_no_file_of_its_own_is_not_written(run, outside, kind, why):
+    outside.plant(run.events, kind)
+    with pytest.raises(FailedRunError, match=f"cannot write .*events.jsonl: {why}"):
+        EventLog(run.events)
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["stdout.log", "stderr.log"])
+async def test_output_of_a_launcher_does_not_go_where_a_link_leads(run, outside, name, kind):
+    folder = run.job(1)
+    outside.plant(folder / name, kind)
+    words = "import sys; print('out'); print('err', file=sys.stderr)"
+    command = Command((sys.executable, "-ISc", words), {})
+    if kind == "folder":
+        with pytest.raises(FailedRunError, match="Is a directory"):
+            await processes.start(command, folder, run.path)
+    else:
+        process = await processes.start(command, folder, run.path)
+        assert await process.wait() == 0
+        assert (folder / name).read_text() == name.removeprefix("std").replace(".log", "\n")
+    outside.assert_unchanged()
+
+
+async def test_output_of_a_launcher_stays_in_the_runs_folder(run, outside):
+    folder = run.path / "jobs" / "1"
+    folder.parent.mkdir()
+    folder.symlink_to(outside.folder)
+    with pytest.raises(FailedRunError, match="1 is a link"):
+        await processes.start(Command((sys.executable, "-c", ""), {}), folder, run.path)
+    outside.assert_unchanged()
+
+
+# The home
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hostfile_replaces_what_was_planted(tmp_path, outside, kind):
+    path = _write_hostfile(tmp_path, PRECIOUS)  # the same content as outside
+    outside.plant(path, kind)
+    if kind == "folder":
+        with pytest.raises(FailedRunError, match="cannot write the hostfile"):
+            _write_hostfile(tmp_path, PRECIOUS)
+    else:
+        assert _write_hostfile(tmp_path, PRECIOUS).read_text() == PRECIOUS
+        assert not path.is_symlink()
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_an_index_that_is_no_file_is_not_used(tmp_path, outside, kind):
+    outside.plant(tmp_path / "index.sqlite", kind)
+    with pytest.raises(UnusableIndexError, match="it is a"), writing(tmp_path):
+        pass
+    outside.assert_unchanged()
+
+
+def test_a_removed_run_is_not_moved_through_a_link(tmp_path, run, outside):
+    home = tmp_path / "home"
+    (home / "removed").symlink_to(outside.folder)
+    with pytest.raises(FailedRunError, match="removed is a link"):
+        remove_run(home, run)
+    assert run.path.is_dir()
+    outside.assert_unchanged()
+
+
+def test_removal_of_a_run_follows_no_link_in_it(tmp_path, run, outside):
+    (run.path / "jobs").symlink_to(outside.folder)
+    outside.plant(run.path / "note.json", "link")
+    assert remove_run(tmp_path / "home", run)
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", ["link", "link-to-nothing", "pipe"])
+def test_files_of_a_home_replace_what_was_planted(tmp_path, outside, kind, monkeypatch):
+    home, suite = tmp_path / "home", tmp_path / "a.yaml"
+    monkeypatch.setattr("spbench.tui.failed_page.time.strftime", lambda *_: "now")
+    unsaved = RecoveryFile.of(home, suite)
+    report = home / "crashes" / "console-now.txt"
+    for path in (unsaved.path, report):
+        outside.plant(path, kind)
+    unsaved.keep(suite, None, "text")
+    keep_report(home, "it failed")
+    for path in (unsaved.path, report):
+        assert (path.is_symlink(), path.is_file()) == (False, True)
+        assert path.stat().st_mode & 0o777 == 0o600
+    outside.assert_unchanged()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shipped_files_replace_what_was_planted(tmp_path, outside, kind):
+    target = tmp_path / "here" / "suites" / "halo.yaml"
+    outside.plant(target, kind)
+    if kind == "folder":
+        with pytest.raises(FailedRunError, match="cannot write"):
+            copy_shipped(tmp_path / "here", force=True)
+    else:
+        copy_shipped(tmp_path / "here", force=True)
+        assert not target.is_symlink()
+    outside.assert_unchanged()
+
+
+def test_the_log_of_a_console_is_private(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/python")
+    with pytest.raises(SpbenchError):
+        background.start((), tmp_path / "home", {}, tmp_path)
+    [log] = (tmp_path / "home" / "console").iterdir()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_no_folder_above_a_run_is_world_writable(tmp_path, no_umask, shared):
+    folder = create(tmp_path / "new" / "home", "a", shared=shared)
+    write_whole(tmp_path / "new" / "home" / "baselines" / "a.json", "{}")
+    for path in (*folder.path.parents[:3], tmp_path / "new" / "home" / "baselines"):
+        assert path.stat().st_mode & 0o777 == 0o775, path
+
+
+# Paths that the user chose
+
+
+def test_a_file_that_the_user_named_keeps_its_permissions(tmp_path, no_umask):
+    for mode in (0o600, 0o640, 0o666):
+        path = tmp_path / "report.json"
+        path.touch()
+        path.chmod(mode)
+        write_whole(path, "new")
+        assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_does_not_stay_world_writable(tmp_path):
+    path = tmp_path / "report.json"
+    path.touch()
+    path.chmod(0o666)
+    os.chown(path, 12345, 12345)
+    write_whole(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_a_long_name_can_be_written(tmp_path):
+    path = tmp_path / ("é" * 127)
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_link_that_the_user_named_is_replaced(tmp_path, outside):
+    outside.plant(tmp_path / "report.json", "link")
+    write_whole(tmp_path / "report.json", "new")
+    outside.assert_unchanged()
+
+
+# Ways around the writer
+
+_OTHER_WRITERS = {
+    "__main__.py": "opens /dev/null for closed streams",
+    "cli/run.py": "opens /dev/null",
+    "batch/collect.py": "copies into a folder that it made with a random name and mode 0700",
+    "record/runs/folder.py": "writes to a pipe or a device that the user named",
+    "record/runs/index_file.py": "makes the index with O_EXCL",
+}
+_COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"}
+_MAKERS = {"tempfile.mkstemp", "mkstemp", "os.mkfifo", "os.mknod"}
+
+
+def is_writer(call):
+    """Whether a call writes a file by name: so far as its words show."""
+    name = ast.unparse(call.func)
+    words = [ast.unparse(word) for word in (*call.args, *(item.value for item in call.keywords))]
+    last = name.rpartition(".")[2]
+    if last in ("write_bytes", "touch", "symlink_to", "hardlink_to"):
+        return True
+    if last == "write_text":
+        return len(call.args) == 1  # that of RunFolder has the name first
+    if name == "os.open":
+        return any("O_CREAT" in word or "WR" in word for word in words)
+    if last == "open":
+        return any(word.strip("'") in ("w", "wb", "a", "ab", "x", "xb", "r+b") for word in words)
+    return name in _COPIES | _MAKERS
+
+
+def test_files_are_written_by_the_safe_writer_alone():
+    package = Path(spbench.__file__).parent
+    writers = set()
+    for path in package.rglob("*.py"):
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if type(node) is ast.Call)
+        if any(map(is_writer, calls)):
+            writers.add(str(path.relative_to(package)))
+    assert writers == set(_OTHER_WRITERS)
