@@ -8,6 +8,11 @@ from typing import Any
 
 from spbench import __version__
 
+_ENV_PRIVATE_HOME = "SPBENCH_PRIVATE_HOME"
+"""The folder in the place of a missing home, for processes that inherit it as HOME."""
+_NO_HOME = "/nonexistent"
+"""The home of users without one in Debian's list of users; nobody but root can make it."""
+
 
 def main() -> None:
     """Run the command line; some are answered without the library that reads them."""
@@ -63,11 +68,35 @@ def _open_closed_streams() -> None:
 
 
 def _name_home() -> None:
-    """Set HOME where a service or a container has none: Open MPI does not start without."""
-    if not os.environ.get("HOME"):
-        os.environ.pop("HOME", None)
-        home = os.path.expanduser("~")  # by the user's entry in the system
-        os.environ["HOME"] = home if os.path.isdir(home) else "/tmp"
+    """Set HOME where a service or a container has none: Open MPI does not start without.
+
+    If the system knows no home folder of the user either, it is a new private folder. In a shared
+    one, such as /tmp, any user could put the configuration of this user's programs.
+    """
+    given = os.environ.pop("HOME", "")
+    inherited = os.environ.pop(_ENV_PRIVATE_HOME, None)
+    # The folder of the process that started this one may be removed before this one ends.
+    if given and given != inherited:
+        os.environ["HOME"] = given
+        return
+    home = os.path.expanduser("~")  # by the user's entry in the system
+    if not os.path.isdir(home):
+        home = os.environ[_ENV_PRIVATE_HOME] = _make_private_home()
+    os.environ["HOME"] = home
+
+
+def _make_private_home() -> str:
+    """Make a folder that is removed when this process ends, and return its path."""
+    import atexit
+    import shutil
+    import tempfile
+
+    try:
+        home = tempfile.mkdtemp(prefix="spbench-home-")
+    except OSError:  # no folder of temporary files can be written
+        return _NO_HOME
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return home
 
 
 def _open_console(**asked: Any) -> int:

@@ -99,6 +99,14 @@ async def test_who_quits_after_the_question_leaves_nothing_behind(tmp_path, suit
     assert kept(tmp_path) == []
 
 
+def test_a_text_that_another_user_may_have_left_is_not_offered(tmp_path, suite):
+    left_by_a_dead_console(tmp_path, suite, SUITE, None)
+    assert len(left_behind(tmp_path / "home")) == 1
+    (file,) = kept(tmp_path)
+    file.chmod(0o666)
+    assert left_behind(tmp_path / "home") == []
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("there", [True, False], ids=["file", "new"])
 async def test_the_text_of_a_killed_console_is_offered_and_recovered(tmp_path, suite, size, there):

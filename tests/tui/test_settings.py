@@ -1,5 +1,7 @@
 """Settings that the console remembers, and a file of them that is wrong."""
 
+import os
+
 import pytest
 
 from spbench.errors import UsageError
@@ -8,6 +10,7 @@ from spbench.tui.settings import (
     Settings,
     keep_theme,
     load_settings,
+    names_settings,
     settings_path,
     unknown_actions,
 )
@@ -133,3 +136,44 @@ def test_the_place_is_the_users_config_folder_or_what_the_environment_says(tmp_p
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings_path({}) == tmp_path / "spbench" / "console.yaml"
     assert settings_path({"SPBENCH_CONFIG": "/x/y.yaml"}).as_posix() == "/x/y.yaml"
+
+
+def test_settings_that_another_user_may_have_written_are_skipped_unless_named(path):
+    path.write_text("theme: spbench-light\n")
+    path.chmod(0o666)
+    skipped = load_settings(path, THEMES, named=False)
+    assert skipped.settings == Settings()
+    [complaint] = skipped.complaints
+    assert complaint == (
+        f"{path} was skipped: it is world-writable; run chmod o-w {path}; to use it as it is, "
+        "name it in SPBENCH_CONFIG"
+    )
+    with pytest.raises(UsageError, match="was skipped"):
+        keep_theme(path, "spbench-dark", named=False)
+    assert path.read_text() == "theme: spbench-light\n"
+    assert load_settings(path, THEMES, named=True).settings.theme == "spbench-light"
+    path.chmod(0o664)
+    assert load_settings(path, THEMES, named=False).settings.theme == "spbench-light"
+
+
+@pytest.mark.parametrize("world_writable", [True, False])
+def test_no_theme_is_kept_in_a_folder_that_others_may_write(tmp_path, path, world_writable):
+    outside = tmp_path / "outside.yaml"
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "console.yaml").symlink_to(outside)
+    if world_writable:
+        folder.chmod(0o777)
+    elif os.geteuid() == 0:
+        os.chown(folder, 12345, 12345)
+    else:
+        pytest.skip("only root can give a folder away")
+    with pytest.raises(UsageError, match=f"its folder {folder} (is world|belongs)"):
+        keep_theme(folder / "console.yaml", "spbench-light", named=False)
+    assert not outside.exists()
+
+
+def test_only_the_variable_names_the_settings():
+    assert names_settings({"SPBENCH_CONFIG": "/x/y.yaml"})
+    assert not names_settings({"SPBENCH_CONFIG": ""})
+    assert not names_settings({"XDG_CONFIG_HOME": "/x"})

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,13 @@ class BatchJob:
         return self.folder / SCRIPT
 
 
-def write_batch(request: BatchRequest, out: Path | None) -> BatchJob:
+def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], None]) -> BatchJob:
     """Write the folder of a batch job.
 
     Args:
         request: What was asked for.
         out: The folder, which must be new or empty; None: one under the home.
+        warn: Is called with a message for each file that was skipped.
 
     Raises:
         SpbenchError: Something of the request is wrong, a launcher is missing, or the folder
@@ -67,7 +68,7 @@ def write_batch(request: BatchRequest, out: Path | None) -> BatchJob:
     """
     run = request.run
     suite = load_suite(run)
-    settings = batch_settings(suite, run.overrides, request.site, run.home)
+    settings = batch_settings(suite, run.overrides, request.site, run.home, warn)
     scheduler = choose(request.scheduler, settings, run.environ.get("PATH"))
     mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
     folder = (out or run.home / "batch" / _stamped(mark)).absolute()

@@ -13,12 +13,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from pydantic import Field, ValidationError
 
+from spbench.config_files import UntrustedFileError, open_trusted
 from spbench.errors import Diagnostic, SuiteError, UsageError
 from spbench.suites.case import Suite
 from spbench.suites.findings import Findings
@@ -41,20 +43,30 @@ class SiteFile(StrictModel):
 
 
 def batch_settings(
-    suite: Suite, overrides: Sequence[str], site: Path | None, home: Path
+    suite: Suite,
+    overrides: Sequence[str],
+    site: Path | None,
+    home: Path,
+    warn: Callable[[str], None],
 ) -> BatchSettings:
     """Return what a suite's batch job asks for; each key is the first's that has it.
 
     ``--set`` comes first, then the file of ``--site``, the suite, ``site.yaml`` of the home, and
-    ``site.yaml`` of the user's configuration.
+    ``site.yaml`` of the user's configuration. The last two are skipped with a warning if somebody
+    else may have written them: even the home may be another user's folder.
 
     Raises:
         UsageError: A site file cannot be read, or has errors.
     """
     own = suite.launch.batch
-    near = [path for path in (home / NAME, user_site()) if path.is_file()]
     layers = [_only(own, _set(overrides)), *([read_site(site)] if site else []), own]
-    return merged([*layers, *map(read_site, near)])
+    for path in (home / NAME, user_site()):
+        if os.path.isfile(path):
+            try:
+                layers.append(read_site(path, open_trusted))
+            except UntrustedFileError as error:
+                warn(f"{error}; to use it as it is, name it with --site")
+    return merged(layers)
 
 
 def user_site() -> Path:
@@ -64,15 +76,19 @@ def user_site() -> Path:
     return user_config_path("spbench") / NAME
 
 
-def read_site(path: Path) -> BatchSettings:
+def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> BatchSettings:
     """Return the settings of a site file.
+
+    Args:
+        path: The file.
+        open_: Opens the file instead of `open`.
 
     Raises:
         UsageError: It cannot be read.
         SuiteError: It has errors; it holds them all.
     """
     try:
-        document = compose(read_file(path))
+        document = compose(read_file(path, open_))
     except YamlError as error:
         mark = error.mark
         raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None

@@ -97,10 +97,12 @@ def submit(
 def _written(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.batch.allocated import BatchRequest
     from spbench.batch.folder import write_batch
+    from spbench.cli.ending import complain
 
     chosen = LaunchChoice(launcher=batch.launcher)
     run = request_from(suite, chosen=chosen, selected=batch, home=batch.home, argv=sys.argv[1:])
-    job = write_batch(BatchRequest(run, batch.scheduler, batch.site), batch.out)
+    asked = BatchRequest(run, batch.scheduler, batch.site)
+    job = write_batch(asked, batch.out, lambda text: complain(f"spbench: warning: {text}"))
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
     return job

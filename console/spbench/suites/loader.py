@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MOST_AT_ONCE, Case, Suite, Until
@@ -71,14 +71,18 @@ def load_text(
     return Suite(path, text, file.name, file.description, file.launch, planted, file.order)
 
 
-def read_file(path: Path) -> str:
+def read_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> str:
     """Return the text of a suite file, or of ``shipped:NAME``.
+
+    Args:
+        path: The file.
+        open_: Opens the file instead of `open`.
 
     Raises:
         UsageError: It cannot be read, or is no text.
     """
     try:
-        with suite_path(path).open("rb") as file:
+        with open_(path) if open_ else suite_path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")])

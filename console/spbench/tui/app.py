@@ -23,7 +23,13 @@ from textual.widgets import Footer
 from spbench.errors import SpbenchError, UsageError
 from spbench.tui.context import ConsoleContext, Opening
 from spbench.tui.pages import PAGES, PageEntry
-from spbench.tui.settings import keep_theme, load_settings, settings_path, unknown_actions
+from spbench.tui.settings import (
+    keep_theme,
+    load_settings,
+    names_settings,
+    settings_path,
+    unknown_actions,
+)
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
 from spbench_core.plugins import listen
@@ -112,7 +118,9 @@ class ConsoleApp(App[int]):
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = settings_path(opening.environ)
-        loaded = load_settings(self._settings_path, self.available_themes.keys())
+        self._settings_named = names_settings(opening.environ)
+        themes = self.available_themes.keys()
+        loaded = load_settings(self._settings_path, themes, named=self._settings_named)
         self.settings, self._complaints = loaded.settings, loaded.complaints
         titles = [(entry.name, entry.title) for entry in PAGES]
         self.context = ConsoleContext(opening, self, titles, self.settings.refresh_hz)
@@ -340,7 +348,7 @@ class ConsoleApp(App[int]):
         try:
             if self._complaints:
                 raise UsageError(f"fix {self._settings_path} first; it was left unchanged")
-            keep_theme(self._settings_path, name)
+            keep_theme(self._settings_path, name, named=self._settings_named)
         except SpbenchError as error:
             why = str(error)
             self.notify(why, title="theme not remembered", severity="warning", markup=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
 
 ENV_CONFIG = "SPBENCH_CONFIG"
@@ -48,15 +49,22 @@ def settings_path(environ: Mapping[str, str]) -> Path:
     return user_config_path("spbench") / "console.yaml"
 
 
-def load_settings(path: Path, themes: Collection[str]) -> Loaded:
+def names_settings(environ: Mapping[str, str]) -> bool:
+    """Whether the user names the file of settings: then its owner is not checked."""
+    return bool(environ.get(ENV_CONFIG))
+
+
+def load_settings(path: Path, themes: Collection[str], *, named: bool = True) -> Loaded:
     """Return the settings of a file, for what it lacks the defaults.
 
     Args:
         path: The file; there may be none.
         themes: The names of the themes there are.
+        named: Whether the user named the file; otherwise it is skipped if somebody else may have
+            written it.
     """
     try:
-        content = _content(_text_of(path), path)
+        content = _content(_text_of(path, named=named), path)
     except UsageError as error:
         return Loaded(Settings(), (str(error),))
     settings, told = _read(content)
@@ -77,15 +85,32 @@ def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tup
     return _placed(path, told)
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, *, named: bool) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") if named else open_trusted(path) as file:
+            return file.read().decode("utf-8-sig")
+    except UntrustedFileError as error:
+        raise _untrusted(error) from None
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise _no_yaml(path) from None
+
+
+def _check_folder(path: Path) -> None:
+    # Its owner could put a link there, through which the theme is written into another file.
+    try:
+        check_folder(path)
+    except UntrustedFileError as error:
+        raise _untrusted(error) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _untrusted(error: UntrustedFileError) -> UsageError:
+    return UsageError(f"{error}; to use it as it is, name it in {ENV_CONFIG}")
 
 
 def _content(text: str, path: Path) -> Any:
@@ -158,15 +183,22 @@ _CHECKS: dict[str, Callable[[str, Any, list[str]], Any]] = {
 """What checks a setting: it raises ValueError, or tells what it leaves out."""
 
 
-def keep_theme(path: Path, theme: str) -> None:
+def keep_theme(path: Path, theme: str, *, named: bool = True) -> None:
     """Write a theme into the file of settings, in which all else stays as it is written.
+
+    Args:
+        path: The file; it is made if it is missing.
+        theme: The theme's name.
+        named: As for `load_settings`.
 
     Raises:
         SpbenchError: The file cannot be read, changed or written.
     """
     from spbench.record.runs.folder import write_whole
 
-    text = _text_of(path)
+    text = _text_of(path, named=named)
+    if not named:
+        _check_folder(path)
     content, changed = _content(text, path), _with_theme(text, theme)
     if not isinstance(content, dict) or _content(changed, path) != {**content, "theme": theme}:
         raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")

@@ -94,7 +94,19 @@ def read_json(path: Path) -> Any:
         OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
         ValueError: It is not JSON.
     """
-    text = read_file(path)
+    return parse_json(read_file(path), path)
+
+
+def parse_json(text: bytes, path: Path) -> Any:
+    """Return what a JSON text has, its texts without a terminal's commands.
+
+    Args:
+        text: The content of a file.
+        path: The file, which the message names.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
     try:
         value = json.loads(text)
         return without_commands(value) if has_commands(text) else value

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from spbench.record.runs.files import PRIVATE, read_json
+from spbench.config_files import UntrustedFileError, open_trusted
+from spbench.record.runs.files import PRIVATE, parse_json
 from spbench.record.runs.folder import process_start, write_whole
 from spbench.safe_files import make_folders
 
@@ -86,9 +87,13 @@ def left_behind(home: Path) -> list[tuple[RecoveryFile, UnsavedText]]:
 
 
 def _read(path: Path) -> UnsavedText | None:
-    """Return an unsaved text; None where the file is damaged or gone."""
-    with suppress(OSError, ValueError, TypeError):
-        text = UnsavedText(**read_json(path))
+    """Return an unsaved text; None where the file is damaged, gone or somebody else's.
+
+    In another user's home it could offer to write any text into any file.
+    """
+    with suppress(OSError, ValueError, TypeError, UntrustedFileError):
+        with open_trusted(path) as file:
+            text = UnsavedText(**parse_json(file.read(), path))
         strings = (text.path, text.text, text.host, text.stored or "")
         numbers = (text.edited, text.pid)
         sound = all(isinstance(one, str) for one in strings)

@@ -51,6 +51,18 @@ def lines_of(folder, begin):
 PBS = ("--scheduler", "pbs", "-k", "not all")
 
 
+def test_a_site_file_of_another_user_puts_no_line_into_the_script(write, tmp_path):
+    path = tmp_path / "home" / "site.yaml"
+    path.parent.mkdir()
+    path.write_text("schema: spbench.site/1\nbatch: {lines: [touch planted]}\n")
+    code, folder, said = write("batch: {nodes: 2}", *PBS)
+    assert (code, lines_of(folder, "touch planted")) == (0, ["touch planted"])
+    path.chmod(0o666)
+    code, folder, said = write("batch: {nodes: 2}", *PBS, out="second")
+    assert (code, lines_of(folder, "touch planted")) == (0, [])
+    assert said.startswith(f"spbench: warning: {path} was skipped: it is world-writable; run chmod")
+
+
 def test_all_that_a_job_needs_lies_in_its_folder(write):
     code, folder, said = write("batch: {nodes: 2}", *PBS)
     assert code == 0, said

@@ -1,5 +1,6 @@
 """Site files: what they may say, where their errors stand, and which word counts."""
 
+import os
 import re
 from pathlib import Path
 
@@ -46,14 +47,14 @@ def test_the_command_line_comes_first_then_the_suite_then_the_files_that_were_fo
         write(places[name], layers[name].replace("nodes: u", "nodes: 7"))
     overrides = ["launch.batch.account=x", "launch.timeout=3"]
     suite = load_text(SUITE.format(batch=layers["suite"]), Path("s.yaml"), overrides)
-    found = batch_settings(suite, overrides, places["site"], places["home"].parent)
+    found = batch_settings(suite, overrides, places["site"], places["home"].parent, pytest.fail)
     assert (found.account, found.partition, found.qos, found.nodes) == ("x", "g", "s", 7)
 
 
 def test_a_list_is_the_first_ones_alone_and_null_leaves_a_key_out(places):
     write(places["home"], "modules: [a, b], qos: low")
     suite = load_text(SUITE.format(batch="modules: [c], qos: null"), Path("s.yaml"))
-    found = batch_settings(suite, [], None, places["home"].parent)
+    found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
     assert (found.modules, found.qos) == (("c",), None)
 
 
@@ -66,7 +67,7 @@ def test_the_site_file_of_the_docs_is_right(tmp_path):
 
 def test_without_a_word_nothing_is_asked_for(places):
     suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
-    found = batch_settings(suite, [], None, places["home"].parent)
+    found = batch_settings(suite, [], None, places["home"].parent, pytest.fail)
     assert found.model_fields_set == set()
 
 
@@ -101,4 +102,114 @@ def test_a_file_that_is_no_site_says_how_one_begins(tmp_path, text, told):
 def test_a_site_file_that_is_named_must_be_there(tmp_path, places):
     suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
     with pytest.raises(UsageError, match="there is no such file"):
-        batch_settings(suite, [], tmp_path / "none.yaml", tmp_path)
+        batch_settings(suite, [], tmp_path / "none.yaml", tmp_path, pytest.fail)
+
+
+# Files that somebody else may have written
+
+SOMEBODY, NOBODY = 12345, 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+
+
+def give_away(path, owner=SOMEBODY):
+    os.chown(path, owner, owner)
+
+
+UNTRUSTED = [
+    pytest.param(lambda path: path.chmod(0o666), "it is world-writable; run chmod o-w ", id="file"),
+    pytest.param(
+        lambda path: path.parent.chmod(0o777),
+        "its folder {folder} is world-writable; run chmod o-w {folder}",
+        id="folder",
+    ),
+    pytest.param(
+        lambda path: path.parent.chmod(0o1777), "its folder .* is world-writable", id="sticky"
+    ),
+    pytest.param(
+        give_away, f"it belongs to user {SOMEBODY} .expected root", id="own", marks=as_root
+    ),
+    pytest.param(
+        lambda path: give_away(path, NOBODY),
+        f"it belongs to user {NOBODY}",
+        id="nobodys",
+        marks=as_root,
+    ),
+    pytest.param(
+        lambda path: give_away(path.parent),
+        f"its folder {{folder}} belongs to user {SOMEBODY}",
+        id="folder-own",
+        marks=as_root,
+    ),
+]
+
+
+@pytest.mark.parametrize("place", ["home", "user"])
+@pytest.mark.parametrize(("change", "reason"), UNTRUSTED)
+def test_a_site_file_that_another_user_may_have_written_is_skipped(places, place, change, reason):
+    path = places[place]
+    write(path, "account: theirs, lines: [evil]")
+    change(path)
+    warnings = []
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    found = batch_settings(suite, [], None, places["home"].parent, warnings.append)
+    assert found.model_fields_set == set()
+    [warning] = warnings
+    assert re.match(f"{path} was skipped: {reason.format(folder=path.parent)}", warning)
+    assert warning.endswith("; to use it as it is, name it with --site")
+
+
+@pytest.mark.parametrize(("change", "_reason"), UNTRUSTED)
+def test_a_site_file_that_the_user_names_is_read(places, change, _reason):
+    write(places["site"], "account: mine")
+    path = places["site"].parent / "sites" / "given.yaml"
+    path.parent.mkdir()
+    places["site"].rename(path)
+    change(path)
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    found = batch_settings(suite, [], path, places["home"].parent, pytest.fail)
+    assert found.account == "mine"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_a_site_file_that_its_group_may_write_is_read(places, mode):
+    write(places["user"], "account: mine")
+    places["user"].chmod(mode)
+    places["user"].parent.chmod(0o775)
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
+
+
+@as_root
+def test_a_link_counts_as_the_file_that_it_leads_to(places, tmp_path):
+    write(tmp_path / "kept.yaml", "account: mine")
+    places["user"].parent.mkdir()
+    places["user"].symlink_to(tmp_path / "kept.yaml")
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    assert batch_settings(suite, [], None, places["home"], pytest.fail).account == "mine"
+    give_away(tmp_path / "kept.yaml")
+    warnings = []
+    assert batch_settings(suite, [], None, places["home"], warnings.append).account is None
+    assert len(warnings) == 1
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_that_takes_the_place_of_a_site_file_is_not_waited_for(places, monkeypatch):
+    places["user"].parent.mkdir()
+    os.mkfifo(places["user"])
+    monkeypatch.setattr("os.path.isfile", lambda path: path == places["user"])  # it was
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    with pytest.raises(UsageError, match=r"cannot read .*: it is a pipe"):
+        batch_settings(suite, [], None, places["home"], pytest.fail)
+
+
+@as_root
+@pytest.mark.parametrize("owner", [0, SOMEBODY, NOBODY])
+def test_a_user_trusts_files_of_root_and_of_their_own(places, owner, monkeypatch):
+    write(places["user"], "account: x")
+    give_away(places["user"].parent, owner)
+    give_away(places["user"], owner)
+    suite = load_text(SUITE.format(batch=""), Path("s.yaml"))
+    warnings = []
+    monkeypatch.setattr("os.geteuid", lambda: owner)
+    found = batch_settings(suite, [], None, places["home"], warnings.append)
+    assert (found.account, len(warnings)) == ((None, 1) if owner == NOBODY else ("x", 0))
