@@ -51,22 +51,23 @@ async def start(command: Command, folder: Path, root: Path) -> asyncio.subproces
         MissingError: The program cannot be run.
         FailedRunError: The files cannot be written.
     """
+    mode = file_mode(folder)
     try:
-        mode = file_mode(folder)
         with (
             create_file(folder / "stdout.log", mode, root=root) as out,
             create_file(folder / "stderr.log", mode, root=root) as err,
         ):
-            return await asyncio.create_subprocess_exec(
-                *command.argv,
-                env=dict(command.env),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-    except (FileNotFoundError, PermissionError) as error:
-        raise MissingError(f"cannot run {command.argv[0]}: {error.strerror}") from None
+            try:
+                return await asyncio.create_subprocess_exec(
+                    *command.argv,
+                    env=dict(command.env),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            except (FileNotFoundError, PermissionError) as error:
+                raise MissingError(f"cannot run {command.argv[0]}: {error.strerror}") from None
     except OSError as error:
         raise unwritable(folder, error) from None
 
