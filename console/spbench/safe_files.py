@@ -102,7 +102,8 @@ def open_replacement(path: Path, mode: int, *, root: Path | None = None) -> Iter
         try:
             with os.fdopen(file, "wb") as content:
                 if kept is not None:
-                    os.fchmod(file, kept)
+                    with suppress(OSError):  # a file system without permissions
+                        os.fchmod(file, kept)
                 yield content
             os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:

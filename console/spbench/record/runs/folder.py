@@ -214,13 +214,14 @@ def write_whole(
         mode: The file's mode, less the umask.
         root: A folder that others may write. Below it no link is followed, and a link, a pipe or a
             device in the file's place is replaced. None: the user chose the path. Links to its
-            folder, pipes and devices are followed then, and an old file's permissions are kept.
+            folder, pipes, devices and /dev/stdout are followed then, and an old file's permissions
+            are kept. A link to any other file is replaced.
 
     Raises:
         FailedRunError: It could not be written.
     """
     try:
-        if root is None and path.exists() and not path.is_file():
+        if root is None and _is_stream(path):
             path.write_text(text, encoding="utf-8")
             return
         if make_folder:
@@ -231,6 +232,16 @@ def write_whole(
         replace_file(path, (text,), mode, root=root)
     except OSError as error:
         raise unwritable(path, error) from None
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe's, a device's or, like /dev/stdout, that of an open file."""
+    if path.exists() and not path.is_file():
+        return True
+    target = path.parent / os.readlink(path) if path.is_symlink() else path
+    folders = (path.parent, target.parent)
+    # There nothing can be renamed, or only by root: then /dev/stdout itself would be replaced.
+    return any(os.path.realpath(folder).startswith("/proc/") for folder in folders)
 
 
 def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:

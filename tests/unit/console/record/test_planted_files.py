@@ -1,6 +1,7 @@
 """Links, pipes and folders that a folder's owner put where spbench writes its next file."""
 
 import ast
+import errno
 import os
 import sys
 from pathlib import Path
@@ -180,6 +181,26 @@ async def test_output_of_a_launcher_stays_in_the_runs_folder(run, outside):
     outside.assert_unchanged()
 
 
+async def test_output_that_cannot_be_written_is_no_fault_of_the_launcher(run):
+    folder = run.path / "jobs" / "1"  # it was removed
+    with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such file"):
+        await processes.start(Command((sys.executable, "-c", ""), {}), folder, run.path)
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_draft(run, monkeypatch):
+    run.write_text("report.json", "old")
+    before = sorted(path.name for path in run.path.iterdir())
+
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "rename", fails)
+    with pytest.raises(FailedRunError, match=r"report\.json: No space left .*; free some space"):
+        run.write_text("report.json", "new")
+    assert sorted(path.name for path in run.path.iterdir()) == before
+    assert run.report.read_text() == "old"
+
+
 # The home
 
 
@@ -298,6 +319,16 @@ def test_a_long_name_can_be_written(tmp_path):
     path = tmp_path / ("é" * 127)
     write_whole(path, "new")
     assert path.read_text() == "new"
+
+
+def test_an_open_file_is_written_to(tmp_path):
+    with (tmp_path / "out").open("w") as file:
+        write_whole(Path(f"/dev/fd/{file.fileno()}"), "new")
+        link = tmp_path / "stdout"  # as /dev/stdout is one
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        write_whole(link, "newer")
+    assert link.is_symlink()
+    assert (tmp_path / "out").read_text() == "newer"
 
 
 def test_a_link_that_the_user_named_is_replaced(tmp_path, outside):
