@@ -23,7 +23,7 @@ from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
 from spbench.record.number_formatting import clean
 from spbench.record.runs.event_log import EventLog, unwritable
-from spbench.record.runs.files import PRIVATE
+from spbench.record.runs.files import PRIVATE, read_file
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
@@ -185,10 +185,16 @@ class _Collection:
         self._errors: list[SpbenchError] = []
         self._missing = False
 
+    def _suite_text(self) -> str:
+        """Return the suite of the batch job; empty if it cannot be read."""
+        try:
+            return read_file(self._batch / "suite.yaml").decode(errors="replace")
+        except OSError:
+            return ""
+
     def record(self, state: RunState, view: View) -> Outcome:
         self._state = state
-        suite = self._batch / "suite.yaml"
-        self._folder.write_text("suite.yaml", suite.read_text() if suite.is_file() else "")
+        self._folder.write_text("suite.yaml", self._suite_text())
         self._folder.write_json("run.json", self._run_json())
         log = EventLog(self._folder.events)
         try:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from spbench.errors import UsageError
+from spbench.record.runs.files import read_file
 from spbench.suites.settings import StrictModel
 from spbench_core.events import fields
 from spbench_core.events.run_events import CASE
@@ -78,7 +79,7 @@ def read_plan(folder: Path) -> BatchPlan:
     """
     path = folder / NAME
     try:
-        plan = BatchPlan.model_validate_json(path.read_bytes())
+        plan = BatchPlan.model_validate_json(read_file(path))
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}; name a folder that spbench script has written"

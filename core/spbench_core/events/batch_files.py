@@ -17,8 +17,11 @@ Times are seconds since the epoch.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +30,10 @@ from typing import Any
 from spbench_core.events.rank_events import MAX_LINE
 
 CASES = "cases.json"
+MAX_CASES = 64 << 20
+"""Bytes of the largest file of cases that is read: ten thousand cases have about 10 MB."""
+MAX_WORDS = 1 << 20
+"""Bytes of the largest file of words that is read: ``starts`` has 30 for each start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +98,9 @@ def launches_of(job: Path) -> list[LaunchFolder]:
 
 
 def cases_in(folder: Path) -> list[dict[str, Any]]:
-    """Return the cases of a job or a launch; none where the file is missing or torn."""
+    """Return the cases of a job or a launch; none if the file is torn or cannot be read."""
     try:
-        cases = json.loads((folder / CASES).read_text())
+        cases = json.loads(_read_text(folder / CASES, MAX_CASES))
     except (OSError, ValueError):
         return []
     return cases if isinstance(cases, list) else []
@@ -113,11 +120,28 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def words_of(path: Path) -> list[str]:
-    """Return the words of a small file; none where it is not there."""
+    """Return the words of a small file; none if it cannot be read."""
     try:
-        return path.read_text(errors="replace").split()
+        return _read_text(path, MAX_WORDS).split()
     except OSError:
         return []
+
+
+def _read_text(path: Path, limit: int) -> str:
+    """Return the content of a file in a folder that may be anyone's.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or has more bytes than `limit`.
+    """
+    # Without O_NONBLOCK a pipe is waited for until somebody writes to it.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(file, encoding="utf-8", errors="replace") as text:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"it has more than {limit} bytes", str(path))
+        return text.read(limit)
 
 
 def number(text: str) -> float | None:

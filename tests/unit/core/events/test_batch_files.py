@@ -1,0 +1,38 @@
+"""Files of a batch job's folder, which may be anyone's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spbench.batch.plan_file import read_plan
+from spbench.errors import UsageError
+from spbench_core.events.batch_files import CASES, MAX_CASES, MAX_WORDS, cases_in, words_of
+
+pytestmark = pytest.mark.timeout(10)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("started", CASES, "plan.json"):
+        os.mkfifo(tmp_path / name)
+    assert words_of(tmp_path / "started") == []
+    assert cases_in(tmp_path) == []
+    with pytest.raises(UsageError, match="a pipe or a device"):
+        read_plan(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    for name, limit in (("started", MAX_WORDS), (CASES, MAX_CASES)):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, limit + 1)
+    assert words_of(tmp_path / "started") == []
+    assert cases_in(tmp_path) == []
+
+
+def test_words_and_cases_are_read(tmp_path: Path) -> None:
+    (tmp_path / "started").write_text("1000.5 TERM\n")
+    (tmp_path / CASES).write_text('[{"id": "a"}]')
+    assert words_of(tmp_path / "started") == ["1000.5", "TERM"]
+    assert cases_in(tmp_path) == [{"id": "a"}]
