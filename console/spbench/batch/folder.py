@@ -30,9 +30,11 @@ from spbench.engine.plan import RunPlan
 from spbench.engine.run_metadata import run_start
 from spbench.errors import UsageError
 from spbench.launch.jobs import Job, Launch
+from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import facts, notable
 from spbench.record.runs.folder import working_folder, write_whole
 from spbench.suites.shipped import file_of
+from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events.batch_files import CASES
 
 SCRIPT = "job.sh"
@@ -83,15 +85,24 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     cwd = working_folder()
     script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
     files = {
-        "suite.yaml": suite.text,
+        "suite.yaml": hide_suite(suite.text),
         NAME: _plan(plan, mark, scheduler, launches).text(),
         **{f"jobs/{job.number}/{CASES}": json.dumps(_cases(job)) for job in plan.jobs},
         SCRIPT: script.text(),
     }
+    # The script needs the values of launch.env, and cases.json those of a program's environment.
+    private = any(_has_secrets(job, launch) for job, launch in launches)
+    file_mode, script_mode = (0o600, 0o700) if private else (0o666, 0o777)
     for name, text in files.items():
-        write_whole(folder / name, text, mode=0o777 if name == SCRIPT else 0o666, root=folder)
+        mode = script_mode if name == SCRIPT else file_mode
+        write_whole(folder / name, text, mode=mode, root=folder)
     unused = any(case.launch.hostfile for case in suite.cases)
     return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
+
+
+def _has_secrets(job: Job, launch: Launch) -> bool:
+    environments = [launch.spec.rank_env, *(case.params.get("env") or {} for case in job.cases)]
+    return any(select_secrets(environment) for environment in environments)
 
 
 def _slug(name: str) -> str:
@@ -151,7 +162,7 @@ def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
         launcher=launch.launcher.name,
         version=launch.version,
         library=launch.library.version_text,
-        argv=launch.command.argv,
+        argv=tuple(hide_words(launch.command.argv, select_secrets(launch.spec.rank_env))),
         env={name: value for name, value in env.items() if name not in scheduler.marks},
         asked=dict(launch.asked),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,14 +9,23 @@ from spbench.engine.plan import RunPlan, added_environment, launch_of, launches,
 from spbench.launch.jobs import Job, Launch
 from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
+from spbench_core.credentials import (
+    name_secrets,
+    quote_assignment,
+    quote_words,
+    select_secrets,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
     """A job's launch line and environment, in words that a shell takes.
 
+    A credential is not in them: ``NAME="$NAME"`` takes it from the environment of the shell.
+
     Attributes:
         version: The launcher's program and version.
+        secrets: Variables that the shell must have, whose values are credentials.
         added: What the launch adds to the environment, ``NAME=value``.
         line: The launch line; what only a running console knows is not in it.
         launches: The number of times that it is started.
@@ -30,6 +38,7 @@ class JobCommand:
     line: str
     standalone: tuple[tuple[str, str], ...]
     launches: int = 1
+    secrets: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:
@@ -65,12 +74,20 @@ def case_command(run: RunPlan, case_id: str) -> JobCommand:
 
 def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
     added = added_environment(run, launch)
-    words = [f"{name}={shlex.quote(value)}" for name, value in added.items()]
+    secrets = select_secrets(launch.spec.rank_env)
+    for case in cases:
+        secrets |= select_secrets(case.params.get("env") or {})
+    words = [quote_assignment(name, value, secrets) for name, value in added.items()]
     lines = standalone(run, launch, cases)
-    by_id = [(case.id, " ".join([*words, shlex.join(line)])) for case, line in lines]
-    line = shlex.join(launch.command.argv)
+    names = list(select_secrets(added))
+    for argv in (launch.command.argv, *(line for _, line in lines)):
+        names += name_secrets(argv, secrets)
+    by_id = [(case.id, " ".join([*words, quote_words(line, secrets)])) for case, line in lines]
+    line = quote_words(launch.command.argv, secrets)
     launches = sum(turn.number == job.number for turn in run.turns)
-    return JobCommand(job, launch.version, tuple(words), line, tuple(by_id), launches)
+    return JobCommand(
+        job, launch.version, tuple(words), line, tuple(by_id), launches, tuple(dict.fromkeys(names))
+    )
 
 
 def command_lines(run: RunPlan) -> Iterator[str]:
@@ -83,6 +100,8 @@ def command_lines(run: RunPlan) -> Iterator[str]:
         yield f"# {command.heading}"
         if command.added:
             yield f"# in its environment: {' '.join(command.added)}"
+        if command.secrets:
+            yield f"# set and export before you run these lines: {' '.join(command.secrets)}"
         yield command.line
         for case, line in command.standalone:
             yield f"#   by hand, {case}"

@@ -30,6 +30,7 @@ from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import ssh_names, unfit
 from spbench.record.machine.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
+from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events import rank_events
 
 TICK = 0.1
@@ -158,13 +159,12 @@ class JobRun:
         command = replace(launch.command, env={**launch.command.env, **private})
         folder = self._folder.job(self._job.number)
         env = notable(command.env)
+        argv = hide_words(command.argv, select_secrets(launch.spec.rank_env))
         launcher, library = launch.launcher.name, launch.library.version_text
         self._watch.names = f"{launcher} ({launch.version}) and {library}"
         self._watch.library = library
         name = f"jobs/{self._job.number}"
-        self._folder.write_json(
-            f"{name}/argv.json", {"argv": command.argv, "cwd": working_folder()}
-        )
+        self._folder.write_json(f"{name}/argv.json", {"argv": argv, "cwd": working_folder()})
         self._folder.write_json(f"{name}/env.json", env)
         if launch.hostfile_text is not None:
             self._folder.write_text(f"{name}/hostfile", launch.hostfile_text)
@@ -173,7 +173,7 @@ class JobRun:
             job=self._job.number,
             launcher=launcher,
             version=launch.version,
-            argv=list(command.argv),
+            argv=argv,
             hostfile=launch.hostfile_text,
             env=env,
             np=self._job.np,

@@ -34,6 +34,7 @@ from spbench.launch.program import program_by_hand, standalone_arguments, wrappe
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unreachable, unresolved
+from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant_all
@@ -84,7 +85,7 @@ class Request:
         """Return what run.json keeps, so that the same can be asked for again."""
         given = ((field.name, getattr(self.chosen, field.name)) for field in fields(self.chosen))
         return {
-            "overrides": list(self.overrides),
+            "overrides": [hide_override(text) for text in self.overrides],
             "keyword": self.keyword,
             "cases": list(self.cases),
             "inject": list(self.inject),
@@ -164,6 +165,7 @@ def plan_suite(request: Request, suite: Suite) -> RunPlan:
         UsageError: Something of the request is wrong.
         NothingSelected: No case is left.
     """
+    suite = restore_suite(suite, request.environ)
     cases = named(suite.cases, request.cases) if request.cases else suite.cases
     cases = select(cases, request.keyword) if request.keyword else cases
     cases = plant_all(cases, request.inject)

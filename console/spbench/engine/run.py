@@ -25,6 +25,7 @@ from spbench.launch.load import other_work_now
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
 from spbench.record.findings import found_or_defect
+from spbench.record.hidden_values import hide_arguments, hide_suite
 from spbench.record.judge import verdict_of
 from spbench.record.machine.environment import facts, load
 from spbench.record.runs.cancel import cancelled_where, forget_cancel
@@ -90,7 +91,7 @@ class Run:
     def _created(self, environment: dict[str, Any]) -> RunFolder:
         request, suite = self._plan.request, self._plan.suite
         folder = create(request.home, suite.name, shared=request.shared)
-        folder.write_text("suite.yaml", suite.text)
+        folder.write_text("suite.yaml", hide_suite(suite.text))
         folder.write_json("run.json", run_json(self._plan, folder.id, environment))
         return folder
 
@@ -113,7 +114,7 @@ class Run:
             recorder.say("run_start", **run_start(self._plan, folder.id, environment))
             return
         cases = [case.id for job in self._plan.jobs for case in job.cases]
-        argv = list(self._plan.request.argv)
+        argv = hide_arguments(self._plan.request.argv)
         recorder.say("run_resumed", argv=argv, environment=environment, cases=cases)
 
     async def _look_before(self) -> list[Launch]:

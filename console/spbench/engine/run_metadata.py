@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.engine.plan import RunPlan
+from spbench.record.hidden_values import hide_arguments, hide_params
 from spbench.record.runs.folder import process_start, working_folder
 from spbench.suites.case import Case, Expectation
 from spbench_core.events import clock
@@ -20,7 +21,7 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
         "id": run_id,
         "suite": plan.suite.name,
         "file": str(plan.request.suite),
-        "argv": list(plan.request.argv),
+        "argv": hide_arguments(plan.request.argv),
         "cwd": working_folder(),
         "console": console(),
         "request": plan.request.noted(),
@@ -59,7 +60,7 @@ def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[s
         "id": run_id,
         "suite": plan.suite.name,
         "description": plan.suite.description,
-        "argv": list(plan.request.argv),
+        "argv": hide_arguments(plan.request.argv),
         "seed": _seed(plan),
         "environment": environment,
         "cases": [describe(case, [*nps.values()]) for case, nps in map(planned.__getitem__, ids)],
@@ -91,7 +92,7 @@ def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
         "name": case.name,
         "benchmark": case.benchmark,
         "version": entry.version,
-        "params": dict(case.params),
+        "params": hide_params(case.params),
         "np": sum(nps),
         "repeat": case.repeat,
         "inject": case.inject,

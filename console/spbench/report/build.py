@@ -9,6 +9,7 @@ from typing import Any
 
 from spbench.errors import ExitCode, defect_of
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
+from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
 from spbench.record.noise import noise_of
 from spbench.record.repeats import width
@@ -33,6 +34,7 @@ from spbench.report.model import (
     TimePart,
 )
 from spbench.report.times import timestamp
+from spbench_core.credentials import hide_words
 
 _REFUSED = {
     ExitCode.NOTHING: "skipped",
@@ -138,11 +140,11 @@ def refused_report(
         "duration_s": None,
         "verdict": _REFUSED.get(exit_code, "error"),
         "exit_code": int(exit_code),
-        "argv": list(argv),
+        "argv": hide_arguments(argv),
         "seed": None,
     }
     document = {"schema": SCHEMA, "run": run, "environment": {}, "cases": []}
-    return checked(document | {"errors": error.splitlines()})
+    return checked(document | {"errors": hide_words(error.splitlines())})
 
 
 def checked(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from spbench.launch.mpi_probe import PROBE
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
+from spbench_core.credentials import holds_secret
 
 MARK = "spbench-host "
 """Stands before each answer: login shells print banners."""
@@ -67,7 +68,10 @@ def question(settings: LaunchSettings) -> tuple[str, ...]:
         UsageError: ``container`` cannot be split into words.
     """
     either = ("sh", "-c", _EITHER, "spbench-survey", asked_interpreter(settings), _TAKE_IN)
-    pairs = [f"{name}={value}" for name, value in settings.env.items()]
+    # Other users of a host can read this command line, and the answers do not need credentials.
+    pairs = [
+        f"{name}={value}" for name, value in settings.env.items() if not holds_secret(name, value)
+    ]
     return (*(("env", *pairs) if pairs else ()), *wrapped(settings, either))
 
 

@@ -18,6 +18,7 @@ from spbench.record.machine.machine_files import (
     memory_kib,
     numa_nodes,
 )
+from spbench_core.credentials import holds_secret
 from spbench_core.host_facts import processor
 
 _GIT_PATIENCE = 5.0
@@ -39,7 +40,6 @@ _PREFIXES = (
     "PYTORCH_",
 )
 """What the names of the variables begin with that are kept; no other is, since reports are sent."""
-_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "COOKIE")
 
 
 def facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
@@ -100,5 +100,5 @@ def notable(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: environ[name]
         for name in sorted(environ)
-        if name.startswith(_PREFIXES) and not any(word in name.upper() for word in _SECRET)
+        if name.startswith(_PREFIXES) and not holds_secret(name, environ[name])
     }

@@ -49,6 +49,8 @@ def _lines(command: JobCommand) -> Text:
     text.append(command.line, strong)  # first: a short pane has no room for more
     if command.added:
         text.append("\nin its environment\n", quiet).append(" ".join(command.added))
+    if command.secrets:
+        text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
     for _, line in command.standalone:
         text.append("\nby hand, without the console\n", quiet).append(line)
     return text

@@ -30,6 +30,9 @@ from spbench.record.machine.environment import notable
         "I_MPI_FABRICS",
         "SLURM_JOB_ID",
         "OMP_NUM_THREADS",
+        "I_MPI_PIN",
+        "NCCL_IB_PKEY",
+        "UCX_RKEY_PTR_SEG_SIZE",
     ],
 )
 def test_what_changes_numbers_is_kept(name):
@@ -45,6 +48,9 @@ def test_what_changes_numbers_is_kept(name):
         "SLURM_Secret_Word",
         "UCX_api_key",
         "SPBENCH_TOKEN",
+        "SLURM_JWT",
+        "SLURM_SPANK_PASSWD",
+        "MPICH_AUTH",
         "HOME",
         "AWS_REGION",
         "LD_PRELOAD",
@@ -55,3 +61,8 @@ def test_what_changes_numbers_is_kept(name):
 )
 def test_secrets_and_what_changes_nothing_are_not(name):
     assert notable({name: "1"}) == {}
+
+
+def test_credentials_in_values_are_not_kept():
+    assert notable({"SLURM_EXPORT_ENV": "ALL,HF_TOKEN=abc"}) == {}
+    assert notable({"NVIDIA_PROXY": "http://me:word@proxy"}) == {}
