@@ -467,3 +467,12 @@ def test_the_program_ends_with_its_input():
     done = subprocess.run(words, input=program() + b"\n\n", capture_output=True, timeout=30)
     assert done.returncode == 0
     assert done.stdout.decode().count(MARK) == 3
+
+
+def test_the_command_line_of_a_survey_has_no_credentials():
+    from spbench.launch.survey.question import question
+
+    env = {"HF_TOKEN": "s3cret", "LD_LIBRARY_PATH": "/opt/lib"}
+    words = question(LaunchSettings.model_validate({"env": env}))
+    assert words[:2] == ("env", "LD_LIBRARY_PATH=/opt/lib")
+    assert "s3cret" not in " ".join(words)
