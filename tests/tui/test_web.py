@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 import typer
 from typer.testing import CliRunner
+from yarl import URL
 
 pytest.importorskip("textual_serve", reason="the extra `serve` is not installed")
 
@@ -119,18 +120,79 @@ async def test_the_page_asks_no_other_host_for_anything():
         async with session.get(address) as got:
             page, policy = await got.text(), got.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
-        own = address.partition("?")[0].removeprefix("http://").rstrip("/")
-        asked = re.findall(r"(?:https?|wss?)://([^/\"']+)", page)
-        assert asked == [own]
+        own = re.match(r"http://([^/]+)/", address)[1]
+        assert f"connect-src 'self' ws://{own} wss://{own};" in policy
+        assert not re.findall(r"(?:https?|wss?)://[^/\"']+", page)
 
 
-async def test_through_a_tunnel_the_page_uses_the_browsers_own_address():
+@pytest.mark.parametrize("host", ["localhost:9999", "login.example", "[::1]:8000"])
+async def test_through_a_tunnel_the_page_may_connect_to_the_browsers_own_address(host):
+    assert f" ws://{host} wss://{host};" in await policy_at(host)
+
+
+@pytest.mark.parametrize("host", ["a; script-src *", "a *", "evil.example/x", "[", "a,b", "*"])
+async def test_an_odd_host_is_not_repeated_in_the_policy(host):
+    assert "connect-src 'self'; frame-ancestors" in await policy_at(host)
+
+
+async def policy_at(host):
+    """The policy of the page for a request with this Host header."""
     async with (
         serving() as address,
         aiohttp.ClientSession() as session,
-        session.get(address, headers={"Host": "localhost:9999"}) as got,
+        session.get(address, headers={"Host": host}) as got,
     ):
-        assert "ws://localhost:9999/ws" in await got.text()
+        return got.headers["Content-Security-Policy"]
+
+
+async def test_two_servers_do_not_log_each_other_out():
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        serving(token="first") as first,
+        serving(token="second") as second,
+        aiohttp.ClientSession(cookie_jar=jar) as session,
+    ):
+        for address in (first, second):
+            async with session.get(address) as page:
+                assert page.status == 200
+        for address in (first, second, first):
+            async with session.get(address.partition("?")[0]) as page:
+                assert page.status == 200
+
+
+async def test_a_browser_shows_the_token_to_no_other_server_of_the_host():
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        serving() as address,
+        serving() as other,
+        aiohttp.ClientSession(cookie_jar=jar) as session,
+        session.get(address) as page,
+    ):
+        assert page.status == 200
+        own = URL(address)
+        assert [cookie.value for cookie in jar.filter_cookies(own).values()] == [TOKEN]
+        for path in ("/", "/static/", "/ws", URL(other).path):
+            assert not jar.filter_cookies(own.with_port(own.port + 1).with_path(path))
+
+
+async def test_the_name_of_a_cookie_and_its_path_cannot_be_guessed():
+    names, paths = set(), set()
+    for _ in range(2):
+        async with (
+            serving() as address,
+            aiohttp.ClientSession() as session,
+            session.get(address) as page,
+        ):
+            (cookie,) = page.cookies.values()
+            port = URL(address).port
+            assert re.fullmatch(rf"spbench-{port}-[0-9a-f]{{8}}", cookie.key)
+            assert cookie["path"] == URL(address).path
+            assert len(cookie["path"]) > 12
+            assert cookie["httponly"]
+            assert cookie["samesite"] == "Strict"
+            names.add(cookie.key.rpartition("-")[2])
+            paths.add(cookie["path"])
+    assert len(names) == len(paths) == 2
 
 
 async def test_a_taken_port_is_one_sentence():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import hmac
+import re
+import secrets
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
@@ -18,12 +20,17 @@ from textual_serve.server import Server, to_int
 
 from spbench.errors import UsageError
 
-COOKIE = "spbench_token"
+COOKIE = "spbench"
+"""The beginning of a cookie's name. Cookies do not belong to a port: with equal names, a second
+server on this host would overwrite the cookie of the first."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'"
+    "img-src 'self' data:; connect-src 'self'{sockets}; frame-ancestors 'none'"
 )
 """The browser itself refuses to ask any other host, whatever a page contains."""
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
+"""A Host header that can be put into the policy."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -39,10 +46,17 @@ class ConsoleServer(Server):
     def __init__(self, command: str, token: str | None) -> None:
         super().__init__(command, title="spbench", templates_path=Path(__file__).parent)
         self._token = token
+        # Browsers send a cookie to every port of its host, but only for addresses below its path.
+        # Other servers do not have this path, so they do not get the token.
+        self._path = "/" if token is None else f"/{secrets.token_urlsafe(9)}/"
+        self._cookie = ""
         self._loopback = True
 
     async def _make_app(self) -> web.Application:
-        app = await super()._make_app()
+        console = app = await super()._make_app()
+        if self._path != "/":
+            app = web.Application()
+            app.add_subapp(self._path, console)
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -56,7 +70,7 @@ class ConsoleServer(Server):
 
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse who has no token, and pages of other sites that would use this browser's."""
-        shown = request.query.get("token") or request.cookies.get(COOKIE, "")
+        shown = request.query.get("token") or request.cookies.get(self._cookie, "")
         if self._token is not None and not _equal(shown, self._token):
             text = (
                 "This console needs its token: open the whole address that spbench serve wrote.\n"
@@ -70,20 +84,20 @@ class ConsoleServer(Server):
             raise web.HTTPForbidden(text="This console is not for pages of other sites.\n")
         response = await handler(request)
         if not response.prepared:
-            response.headers["Content-Security-Policy"] = _POLICY
+            response.headers["Content-Security-Policy"] = _policy(request.host)
             response.headers["Referrer-Policy"] = "no-referrer"
             if self._token is not None:
-                response.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict")
+                response.set_cookie(
+                    self._cookie, self._token, path=self._path, httponly=True, samesite="Strict"
+                )
         return response
 
     @aiohttp_jinja2.template("app_index.html")
     async def handle_index(self, request: web.Request) -> dict[str, Any]:
-        """Return the page's context; through a tunnel the browser's own address counts."""
-        socket = "wss" if request.scheme == "https" else "ws"
+        """Return the page's context; the page knows its address better than a server behind it."""
         return {
             "font_size": to_int(request.query.get("fontsize", "16"), 16),
-            "app_websocket_url": f"{socket}://{request.host}/ws",
-            "config": {"static": {"url": "/static/"}},
+            "config": {"static": {"url": "static/"}},
             "application": {"name": self.title},
         }
 
@@ -102,6 +116,7 @@ class ConsoleServer(Server):
             except OSError as error:
                 raise UsageError(_why(host, port, error)) from None
             bound = runner.addresses[0]
+            self._cookie = f"{COOKIE}-{bound[1]}-{secrets.token_hex(4)}"
             self._loopback = _is_loopback(str(bound[0]))
             tell(self._address(bound))
             await _signalled()
@@ -111,11 +126,17 @@ class ConsoleServer(Server):
     def _address(self, bound: Sequence[Any]) -> str:
         host = f"[{bound[0]}]" if ":" in str(bound[0]) else bound[0]
         token = "" if self._token is None else f"?token={self._token}"
-        return f"http://{host}:{bound[1]}/{token}"
+        return f"http://{host}:{bound[1]}{self._path}{token}"
 
 
 def _equal(shown: str, token: str) -> bool:
     return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
+
+
+def _policy(host: str) -> str:
+    """Return the policy of a page at this host; an odd Host header is not repeated in it."""
+    sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
+    return _POLICY.format(sockets=sockets)
 
 
 def _name(host: str) -> str:
