@@ -108,9 +108,10 @@ def _defect(target: str, seed: int, number: int) -> str:
 def _look_at(text: str, most: int) -> None:
     if len(text) > most:
         raise UnsafeError(f"{len(text)} letters are told, beginning with {text[:200]!r}")
-    if "a defect of spbench" in text:
-        at = text.index("a defect of spbench")
-        raise UnsafeError(text[max(0, at - 100) : at + 300])
+    for defect in ("a defect of spbench", "sys.set_int_max_str_digits"):
+        if defect in text:
+            at = text.index(defect)
+            raise UnsafeError(text[max(0, at - 100) : at + 300])
 
 
 def _ring(number: int, frame: FrameType | None) -> None:

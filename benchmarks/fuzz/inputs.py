@@ -29,6 +29,19 @@ cases:
     repeat: 2
   - {name: link, benchmark: link.pingpong, zip: {sizes: [[8, 64KiB], [1]], np: [2, 4]}}
 """
+OVERRIDES = (
+    b"np=2",
+    b"repeat=3",
+    b"halo_len=1",
+    b"image_size=64x96",
+    b"n=[32, 64]",
+    b"launch.timeout=9.5",
+    b"launch.threads=2",
+    b"launch.env={A: 1}",
+    b"launch.args=[--x, 2]",
+    b"scale={np: [1, 2], work: fixed}",
+    b"order=interleaved",
+)
 HOSTFILE = b"""\
 # of every dialect
 node01:4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,6 +47,27 @@ TOKENS = (
     b"node[0-999999999]",
     b"!!python/object:os.system",
 )
+HUGE_NUMBERS = (
+    b"9" * 400,
+    b"-" + b"9" * 5000,
+    b"0x" + b"f" * 260,
+    b"0x" + b"f" * 4000,
+    b"0o" + b"7" * 5000,
+    b"0b" + b"1" * 20_000,
+    b"1_000" * 2000,
+    b"59:" * 2000 + b"59",
+    b"1e999",
+    b"-1e999",
+    b"1e" + b"9" * 5000,
+    b"9" * 5000 + b".5",
+    b"9" * 5000 + b"KiB",
+    b"'" + b"9" * 5000 + b"'",
+    b'"0x' + b"f" * 4000 + b'"',
+    b".inf",
+    b"!!int 0x" + b"f" * 4000,
+    b"!!float " + b"9" * 400,
+)
+"""Numbers past what a float holds, or past the 4300 digits that Python converts to text."""
 VALUES: tuple[Any, ...] = (
     None,
     True,
@@ -171,6 +193,14 @@ def _change_word(draw: random.Random, text: bytes) -> bytes:
     return b" ".join(words)
 
 
+def _enlarge_number(draw: random.Random, text: bytes) -> bytes:
+    numbers = list(re.finditer(rb"[0-9]+(?:\.[0-9]+)?", text))
+    if not numbers:
+        return text
+    number = draw.choice(numbers)
+    return text[: number.start()] + draw.choice(HUGE_NUMBERS) + text[number.end() :]
+
+
 def _change(draw: random.Random, events: list[Any]) -> None:
     at = draw.randrange(len(events))
     events[at] = mutated_value(draw, events[at])
@@ -196,6 +226,7 @@ _OF_TEXT: tuple[Callable[[random.Random, bytes], bytes], ...] = (
     _repeat,
     _swap_lines,
     _change_word,
+    _enlarge_number,
 )
 _OF_EVENTS: tuple[Callable[[random.Random, list[Any]], None], ...] = (
     _change,

@@ -278,6 +278,13 @@ def suite(draw: random.Random, folder: Path) -> str:
     return "\n".join(f"{case.id!r} {case.np}" for case in found.cases)
 
 
+def override(draw: random.Random, folder: Path) -> str:
+    """A suite is read with an override that was mutated."""
+    text = mutated_text(draw, draw.choice(inputs.OVERRIDES)).decode(errors="replace")
+    changed = load_text(inputs.SUITE.decode(), folder / "fuzz.yaml", [text])
+    return "\n".join(f"{case.id!r} {case.np}" for case in changed.cases)
+
+
 def hostfile(draw: random.Random, folder: Path) -> str:
     """A hostfile is read."""
     path = folder / "fuzz.hosts"
@@ -308,7 +315,8 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "baseline": (baseline, 20),
     "summary": (summary, 44),
     "suite": (suite, 100),
-    "hostfile": (hostfile, 120),
+    "override": (override, 20),
+    "hostfile": (hostfile, 100),
     "cluster": (cluster, 120),
     "profile": (profile, 30),
 }

@@ -39,7 +39,13 @@ def shows_a_defect(draw, folder):
     return "a case: a defect of spbench at state.py:1: KeyError: 'x'"
 
 
-@pytest.mark.parametrize("broken", [raises, never_ends, tells_too_much, shows_a_defect])
+def shows_pythons_limit(draw, folder):
+    raise UsageError("np: Exceeds the limit; use sys.set_int_max_str_digits()")
+
+
+@pytest.mark.parametrize(
+    "broken", [raises, never_ends, tells_too_much, shows_a_defect, shows_pythons_limit]
+)
 def test_what_a_reader_does_wrong_is_found_and_can_be_repeated(monkeypatch, capsys, broken):
     monkeypatch.setattr("benchmarks.fuzz.__main__.PATIENCE", 0.05)
     monkeypatch.setitem(TARGETS, "suite", (broken, 100))
