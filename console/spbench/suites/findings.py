@@ -22,8 +22,9 @@ class Findings:
         self._found: dict[tuple[str, ...] | Diagnostic, Diagnostic] = {}
         self._options: dict[KeyPath, str] = {}
         self._moved: dict[KeyPath, Sequence[int]] = {}
+        self._unreadable = {problem.mark for problem in document.problems}
         for mark, message in document.problems:
-            self.add(mark, message)
+            self._add(mark, message)
 
     @property
     def count(self) -> int:
@@ -62,7 +63,16 @@ class Findings:
         return self._place(path).value.line
 
     def add(self, mark: Mark, message: str) -> None:
-        """Add an error at a place."""
+        """Add an error at a place; after an error in the YAML there, it only counts.
+
+        Such a value is read as empty, so a second error would be about a value that nobody wrote.
+        """
+        if mark in self._unreadable:
+            self._count += 1
+        else:
+            self._add(mark, message)
+
+    def _add(self, mark: Mark, message: str) -> None:
         self._count += 1
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
         self._found.setdefault(diagnostic, diagnostic)

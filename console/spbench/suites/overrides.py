@@ -15,6 +15,8 @@ from spbench_core.catalog.benchmark import Benchmark
 
 _OF_SUITE = ("name", "description", "order")
 _OF_CASES = ("np", "repeat", "scale")
+_MAX_SHOWN = 80
+"""Characters of an override that a message shows; the value can be of any length."""
 
 
 def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findings) -> list[str]:
@@ -26,7 +28,7 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findin
     unknown = []
     set_by: dict[str, str] = {}
     for text in texts:
-        option = f"--set {text}"
+        option = f"--set {_shorten(text)}"
         key, equals, written = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option}: write it as --set key=value")
@@ -39,6 +41,10 @@ def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findin
             near = did_you_mean(key, _known(data))
             unknown.append(f"{option}: no suite key or parameter is called {key!r}{near}")
     return unknown
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _read(option: str, written: str) -> Node:

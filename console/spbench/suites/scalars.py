@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from spbench_core.whole_numbers import parse_whole
+
 Scalar = None | bool | int | float | str
 
 _NULL = {"", "~", "null", "Null", "NULL"}
@@ -21,17 +23,17 @@ def core_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar by the YAML 1.2 core schema.
 
     Raises:
-        ValueError: A whole number of more digits than Python reads.
+        TooManyDigitsError: It is a whole number of more than `MAX_DIGITS` digits.
     """
     if text in _NULL:
         return None
     if text in _BOOL:
         return _BOOL[text]
     if _INT.fullmatch(text):
-        return int(text)
+        return parse_whole(text)
     if text[:2] in _BASED:
         pattern, base = _BASED[text[:2]]
-        return int(text[2:], base) if pattern.fullmatch(text) else text
+        return parse_whole(text[2:], base) if pattern.fullmatch(text) else text
     if _FLOAT.fullmatch(text):
         return float(text)
     if _INFINITE.fullmatch(text):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from spbench.suites.scalars import Scalar, core_scalar
+from spbench_core.whole_numbers import TooManyDigitsError
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands: ``("cases", 0, "params", "halo_len")``."""
@@ -158,6 +159,7 @@ class _Builder:
         self._events = iter(events)
         self._anchors: dict[str, Node | None] = {}  # None while the node is still open
         self._problems: list[Problem] = []
+        self._written = 0  # nodes in the text itself; an alias adds none
 
     def document(self) -> Document:
         next(self._events)  # the stream's start
@@ -179,6 +181,7 @@ class _Builder:
             return self._alias(event)
         if depth > MAX_DEPTH:
             raise YamlError(_mark(event.start_mark), f"nested deeper than {MAX_DEPTH} levels")
+        self._written += 1
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         if isinstance(event, yaml.ScalarEvent):
@@ -188,10 +191,15 @@ class _Builder:
         else:
             node = self._mapping(event, depth)
         if node.size > MAX_NODES:
-            raise YamlError(node.mark, f"its aliases expand to more than {MAX_NODES} values")
+            raise YamlError(node.mark, self._explain_size())
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         return node
+
+    def _explain_size(self) -> str:
+        if self._written > MAX_NODES:
+            return f"the file has more than {MAX_NODES} values; split it into several files"
+        return f"its aliases expand to more than {MAX_NODES} values"
 
     def _alias(self, event: Any) -> Node:
         mark = _mark(event.start_mark)
@@ -210,8 +218,8 @@ class _Builder:
                 value = self._tagged(event, text)
             elif event.tag == "!":
                 value = text
-        except ValueError:
-            self._blame(event, "the number has too many digits")
+        except TooManyDigitsError as error:
+            self._blame(event, f"{error} (put text in quotes)")
             value = None
         if bad := _UNUSABLE.search(text):
             self._blame(event, f"no program can be given a text with U+{ord(bad[0]):04X}")

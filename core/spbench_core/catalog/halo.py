@@ -46,7 +46,7 @@ _OVERLAP = Param(
 _FP16_ALLREDUCE = Param(
     "fp16_allreduce", "bool", False, "whether weight gradients travel as fp16 to be summed"
 )
-_NUM_LAYERS = Param("num_layers", "int", 4, "convolutions in a row", minimum=1)
+_NUM_LAYERS = Param("num_layers", "int", 4, "convolutions in a row", minimum=1, maximum=1000)
 _FUSED_LAYERS = Param(
     "fused_layers", "int", None, "layers that share one exchange; all of them", minimum=1
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from spbench_core.layout.tiles import parse_pair
+from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
 Kind = Literal[
     "int",
@@ -166,7 +167,9 @@ def _read_int(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"{value!r} is not a whole number")
     try:
-        return int(value)
+        return parse_whole(value) if isinstance(value, str) else int(value)
+    except TooManyDigitsError:
+        raise
     except (TypeError, ValueError):
         raise ValueError(f"{value!r} is not a whole number") from None
 
@@ -201,7 +204,7 @@ def read_bytes(value: Any) -> int:
     unit += "B" if unit and not unit.endswith("B") else ""
     if match is None or unit not in _UNITS:
         raise ValueError(f"{value!r} is no number of bytes (write 65536, 64KiB or 1MB)")
-    return int(match[1]) * _UNITS[unit]
+    return parse_whole(match[1]) * _UNITS[unit]
 
 
 def _read_bytes_list(value: Any) -> list[int]:
@@ -264,7 +267,7 @@ def _read_data(value: Any) -> Any:
     """Return a mapping, or a list of mappings; a text is one as JSON. Keys are texts."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = json.loads(value, parse_int=parse_whole)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{value!r} is no JSON: {error}") from None
     items = value if isinstance(value, list) else [value]

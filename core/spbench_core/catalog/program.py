@@ -25,6 +25,7 @@ from spbench_core.programs.expectation import (
 from spbench_core.programs.placeholders import PLACEHOLDERS, is_known, named
 from spbench_core.programs.presets import PRESETS
 from spbench_core.programs.presets.preset import Preset
+from spbench_core.whole_numbers import parse_whole
 
 _EXPECTED = ("metrics", "samples", "json", "table", "must", "never")
 _IN_WORDS = ("size", "count", "word")
@@ -129,7 +130,7 @@ def _by_rank(params: Params) -> Mapping[str, list[str]] | None:
         if not rank.isdecimal():
             raise ParamError("by_rank", f"by_rank: {rank!r} is no rank: write 0, 1 and so on")
         try:
-            read[str(int(rank))] = words.read(argv)
+            read[str(parse_whole(rank))] = words.read(argv)
         except ValueError as error:
             raise ParamError("by_rank", f"by_rank.{rank}: {error}") from None
     if not read:

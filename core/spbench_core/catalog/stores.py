@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spbench_core.catalog.benchmark import ParamError
+from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+
+_MOST_DEVICES = 10_000
+"""Devices of one worker; a count is written out, so a larger one would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,15 @@ def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
     else:
         text = str(value).strip()
     try:
-        numbers = [int(word) for word in text.removesuffix(",").split(",")]
+        numbers = [parse_whole(word) for word in text.removesuffix(",").split(",")]
+    except TooManyDigitsError:
+        raise
     except ValueError:
         raise ValueError(
             f"{value!r} is neither a number of devices nor a list such as 0,1"
         ) from None
+    if max(numbers) > _MOST_DEVICES:
+        raise ValueError(f"a worker has at most {_MOST_DEVICES} devices")
     devices = tuple(numbers if "," in text else range(numbers[0]))
     if text == "0":
         raise ValueError("0 is how many, and none is too few; device 0 alone is device_ids 0")

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from math import inf
 
 from spbench_core.layout.tiles import Interval
+from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
 Balance = tuple[int, ...]
 """Layers a stage, from the first stage to the last."""
@@ -20,7 +21,9 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
             layers.
     """
     try:
-        balance = tuple(int(word) for word in text.split(","))
+        balance = tuple(parse_whole(word) for word in text.split(","))
+    except TooManyDigitsError:
+        raise
     except ValueError:
         raise ValueError(f"{text!r} is no list of numbers of layers, such as 3,2") from None
     if len(balance) != stages:

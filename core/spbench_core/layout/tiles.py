@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
+
 Interval = tuple[int, int]
 """Half-open: ``(first, one past the last)``."""
 
@@ -90,7 +92,9 @@ def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
     """
     first, cross, second = str(text).strip().lower().partition("x")
     try:
-        pair = (int(first), int(second if cross else first))
+        pair = (parse_whole(first), parse_whole(second if cross else first))
+    except TooManyDigitsError:
+        raise
     except ValueError:
         raise ValueError(f"{text!r} is neither N nor RxC") from None
     if min(pair) < least:

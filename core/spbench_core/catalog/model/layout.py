@@ -9,6 +9,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.tiles import agreed_grid
 from spbench_core.layout.stages import ModelLayout, model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.whole_numbers import MAX_DIGITS, parse_whole
 
 if TYPE_CHECKING:
     from spbench_core.layout.balance import Balance
@@ -81,15 +82,19 @@ def _each(params: Params, name: str, count: int, of: str, read: Any) -> list[Any
 
 
 def _read_parts(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    if not word.isdecimal() or (count := parse_whole(word)) < 1:
         raise ValueError(f"{word!r} is no number of tiles")
-    return int(word)
+    return count
 
 
 def _read_members(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    if not word.isdecimal() or (count := parse_whole(word)) < 1:
         raise ValueError(f"{word!r} is no number of ranks")
-    return int(word)
+    return count
+
+
+def _is_count(word: str) -> bool:
+    return word.isdecimal() and len(word) <= MAX_DIGITS and int(word) > 0
 
 
 def _read_method(word: str) -> str:
@@ -169,7 +174,7 @@ def resolve_imports_balance(params: Params) -> Params:
     if asked in (None, MEASURED, ESTIMATED):
         return params | {"balance": MEASURED if asked is None else asked}
     words = asked.split(",")
-    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+    if not all(_is_count(word.strip()) for word in words):
         raise ParamError("balance", f"balance: {asked!r} is no list of numbers of layers")
     if len(words) != stages:
         raise ParamError(

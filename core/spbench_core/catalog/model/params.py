@@ -288,8 +288,15 @@ RESNET = (
     ),
 )
 AMOEBANET = (
-    Param("num_layers", "int", 18, "normal cells, a multiple of 3", minimum=3),
-    Param("num_filters", "int", 416, "four times the filters of the first convolution", minimum=8),
+    Param("num_layers", "int", 18, "normal cells, a multiple of 3", minimum=3, maximum=99999),
+    Param(
+        "num_filters",
+        "int",
+        416,
+        "four times the filters of the first convolution",
+        minimum=8,
+        maximum=1 << 20,
+    ),
     Param(
         "pool3",
         "choice",

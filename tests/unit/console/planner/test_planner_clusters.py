@@ -76,7 +76,7 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("16GB", "0", "memory must be from 1 to 1e18 bytes, not 0"),
         ("speed: 2.5", "speed: 1e308", "speed must be from 1e-6 to 1e6, not 1e+308"),
         ("speed: 2.5", "speed: 1e-320", "c.yaml:5:32: error: speed must be from 1e-6"),
-        ("speed: 2.5", f"speed: 1{'0' * 400}", "is no finite number"),
+        ("speed: 2.5", f"speed: 1{'0' * 400}", "the number has more than 250 digits"),
         ("bandwidth: 10GB/s", "bandwidth: 1e-320", "bandwidth must be from 1 to 1e18 bytes a se"),
         ("bandwidth: 10GB/s", "bandwidth: 9e999999GB/s", "is no finite number"),
         ("speed: 2.5", "sped: 2.5", "unknown key 'sped' in devices.a100 (did you mean sp"),

@@ -139,7 +139,12 @@ def test_an_alias_is_a_copy_at_its_own_place():
         ("a: !!bool 1", (1, 4), "'1' is no !!bool"),
         ("a: {<<: {b: 1}}", (1, 5), "merge keys (<<) are not read"),
         ("a: 1\n---\nb: 2\n", (2, 1), "a second document begins here"),
-        ("a: " + "9" * 5000, (1, 4), "too many digits"),
+        ("a: " + "9" * 5000, (1, 4), "more than 250 digits"),
+        ("a: 0x" + "f" * 4000, (1, 4), "more than 250 digits"),
+        ("a: 0o" + "7" * 5000, (1, 4), "more than 250 digits"),
+        ("a: -" + "9" * 300, (1, 4), "more than 250 digits"),
+        ("a: !!int 0x" + "f" * 4000, (1, 4), "more than 250 digits"),
+        ("a: !!float " + "9" * 400, (1, 4), "more than 250 digits"),
     ],
 )
 def test_problems_do_not_stop_the_reading(text, place, words):
@@ -179,6 +184,12 @@ def test_aliases_expand_at_the_root_too():
     wide = "[" + "x," * 400 + "]"
     with pytest.raises(YamlError, match="aliases expand"):
         compose(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
+
+
+@pytest.mark.parametrize("start", ["[", "[&a x,*a,"])
+def test_a_long_text_without_large_aliases_is_too_long_itself(start):
+    with pytest.raises(YamlError, match="the file has more than 100000 values; split it"):
+        compose("a:\n  - b: " + start + "x," * 100_001 + "]\n")
 
 
 def test_empty_text_and_byte_order_mark():
