@@ -11,6 +11,7 @@ from spbench.suites.case import MOST_AT_ONCE, Case, Suite, Until
 from spbench.suites.expand import Entry, Sweep, expand
 from spbench.suites.expectations import read_expectations
 from spbench.suites.findings import Findings
+from spbench.suites.given_files import read_start
 from spbench.suites.inject import plant
 from spbench.suites.model import ScaleEntry, SuiteFile, merge
 from spbench.suites.overrides import apply_overrides, as_written
@@ -76,14 +77,17 @@ def read_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> st
 
     Args:
         path: The file.
-        open_: Opens the file instead of `open`.
+        open_: Opens the file; None: `read_start` does.
 
     Raises:
         UsageError: It cannot be read, or is no text.
     """
     try:
-        with open_(path) if open_ else suite_path(path).open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        if open_ is None:
+            raw = read_start(suite_path(path), MAX_BYTES + 1)
+        else:
+            with open_(path) as file:
+                raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")])
         raise UsageError(f"cannot read {path}: there is no such file{near}") from None

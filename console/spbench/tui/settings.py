@@ -11,9 +11,11 @@ import yaml
 
 from spbench.config_files import UntrustedFileError, check_folder, open_trusted
 from spbench.errors import UsageError, did_you_mean
+from spbench.suites.given_files import read_start
 
 ENV_CONFIG = "SPBENCH_CONFIG"
 LEAST_HZ, MOST_HZ = 0.5, 10.0
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,10 @@ def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tup
 
 def _text_of(path: Path, *, named: bool) -> str:
     try:
-        with path.open("rb") if named else open_trusted(path) as file:
-            return file.read().decode("utf-8-sig")
+        if named:
+            return read_start(path, _MAX_BYTES).decode("utf-8-sig")
+        with open_trusted(path) as file:
+            return file.read(_MAX_BYTES).decode("utf-8-sig")
     except UntrustedFileError as error:
         raise _untrusted(error) from None
     except FileNotFoundError:

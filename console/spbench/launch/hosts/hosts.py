@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean, listed
 from spbench.launch.hosts.names import expand, fold
+from spbench.suites.given_files import read_start
 
 MOST_HOSTS = 100_000
 MOST_BYTES = 16 << 20
@@ -85,8 +86,7 @@ def read_hostfile(path: Path) -> Hosts:
         UsageError: The file cannot be read, is empty, or has bad lines: all of them, one a line.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_start(path, MOST_BYTES + 1)
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

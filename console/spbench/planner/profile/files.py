@@ -9,6 +9,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.torchgraph import read_torchgraph
+from spbench.suites.given_files import read_start
 
 MAX_BYTES = 64 << 20
 _NO_PROFILES = ("null", "true", "false")
@@ -59,8 +60,7 @@ def read_text(path: Path, most: int) -> str:
         PlannerError: It cannot be read, is longer than ``most`` bytes, or is no UTF-8 text.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
+        raw = read_start(path, most + 1)
     except (OSError, ValueError) as error:
         raise PlannerError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if len(raw) > most:

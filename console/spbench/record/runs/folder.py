@@ -19,6 +19,7 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.files import PRIVATE, SHARED, file_mode, read_json
 from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file
+from spbench.suites.given_files import write_through
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -222,7 +223,7 @@ def write_whole(
     """
     try:
         if root is None and _is_stream(path):
-            path.write_text(text, encoding="utf-8")
+            write_through(path, text.encode())
             return
         if make_folder:
             make_folders(root or path.parent)

@@ -1,0 +1,84 @@
+"""Files that the user names, which may be pipes: ``<(command)``, ``/dev/stdin``, a FIFO."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from pathlib import Path
+
+PATIENCE = 2.0
+"""Seconds in which a program must open a pipe for writing."""
+_POLL = 0.02
+_CHUNK = 1 << 16
+
+
+def read_start(path: Path, size: int) -> bytes:
+    """Return a file's first bytes, at most ``size``.
+
+    A pipe is read until its writers close it, however long they take. Nothing tells a FIFO without
+    a writer from one that gets a writer in an hour, so the first writer has `PATIENCE` seconds.
+
+    Raises:
+        OSError: It cannot be read, or nothing opens the pipe for writing.
+        ValueError: The path has a NUL character.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISFIFO(os.fstat(file).st_mode):
+            return _read_pipe(file, path, size)
+        os.set_blocking(file, True)
+        with open(file, "rb", closefd=False) as stream:
+            return stream.read(size)
+    finally:
+        os.close(file)
+
+
+def _read_pipe(file: int, path: Path, size: int) -> bytes:
+    content = bytearray()
+    has_writer = False
+    deadline = time.monotonic() + PATIENCE
+    while len(content) < size:
+        try:
+            part = os.read(file, min(_CHUNK, size - len(content)))
+        except BlockingIOError:  # it has a writer, and no bytes at this time
+            has_writer = True
+            select.select([file], [], [])
+            continue
+        content += part
+        has_writer = has_writer or bool(part)
+        if part:
+            continue
+        if has_writer:
+            break
+        if time.monotonic() > deadline:
+            reason = f"it is a pipe, and no program opened it for writing in {PATIENCE:g} s"
+            raise OSError(errno.ENXIO, reason, str(path))
+        time.sleep(_POLL)
+    return bytes(content)
+
+
+def write_through(path: Path, data: bytes) -> None:
+    """Write to a pipe or a device.
+
+    Raises:
+        OSError: It cannot be written, or nothing opens the pipe for reading.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            # without O_NONBLOCK this would wait for ever for a pipe's reader
+            file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo():
+                raise
+            if time.monotonic() > deadline:
+                reason = f"it is a pipe, and no program opened it for reading in {PATIENCE:g} s"
+                raise OSError(errno.ENXIO, reason, str(path)) from None
+        time.sleep(_POLL)
+    os.set_blocking(file, True)
+    with open(file, "wb") as stream:
+        stream.write(data)

@@ -1,0 +1,109 @@
+"""Files that the user names: pipes end a command instead of blocking it."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from spbench.errors import FailedRunError, UsageError
+from spbench.launch.hosts.hosts import read_hostfile
+from spbench.planner.cluster.yaml_file import load_cluster
+from spbench.planner.errors import PlannerError
+from spbench.planner.profile.files import load_profile
+from spbench.record.runs.folder import write_whole
+from spbench.suites import given_files
+from spbench.suites.given_files import read_start
+from spbench.suites.loader import read_file
+
+SUITE = "schema: spbench.suite/1\nname: piped\ncases:\n  - {name: a, benchmark: memory.copy}\n"
+
+
+@pytest.fixture
+def pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(given_files, "PATIENCE", 0.1)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (read_file, UsageError),
+        (read_hostfile, UsageError),
+        (load_cluster, PlannerError),
+        (load_profile, PlannerError),
+    ],
+)
+@pytest.mark.timeout(20)
+def test_a_pipe_without_writer_is_an_error(pipe, read, error):
+    with pytest.raises(error, match="no program opened it for writing") as caught:
+        read(pipe)
+    assert str(pipe) in str(caught.value)
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_without_reader_is_an_error(pipe):
+    with pytest.raises(FailedRunError, match="no program opened it for reading"):
+        write_whole(pipe, "text")
+
+
+@pytest.mark.timeout(20)
+def test_a_report_is_written_to_a_pipe(pipe, monkeypatch):
+    monkeypatch.setattr(given_files, "PATIENCE", 10.0)
+    contents = []
+    reader = threading.Thread(target=lambda: contents.append(pipe.read_text()))
+    reader.start()
+    write_whole(pipe, "text" * 100_000)
+    reader.join()
+    assert contents == ["text" * 100_000]
+
+
+@pytest.mark.timeout(20)
+def test_a_slow_writer_is_waited_for(pipe):
+    """Once the pipe has a writer, the limit of `PATIENCE` no longer applies."""
+
+    def write():
+        with pipe.open("w") as file:
+            time.sleep(0.4)
+            file.write(SUITE[:10])
+            file.flush()
+            time.sleep(0.4)
+            file.write(SUITE[10:])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_file(pipe) == SUITE
+    writer.join()
+
+
+@pytest.mark.timeout(20)
+def test_no_more_is_read_than_asked_for(pipe, tmp_path):
+    (tmp_path / "file").write_text("x" * 100)
+    assert read_start(tmp_path / "file", 10) == b"x" * 10
+    writer = threading.Thread(target=lambda: pipe.write_text("x" * 100))
+    writer.start()
+    assert read_start(pipe, 10) == b"x" * 10
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "validate <(sleep 2.5; cat suite.yaml)",
+        "validate /dev/stdin < suite.yaml",
+        "validate /dev/stdin < <(cat suite.yaml)",
+    ],
+)
+@pytest.mark.timeout(60)
+def test_process_substitution_and_standard_input_are_read(tmp_path, words):
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    command = f"{sys.executable} -m spbench {words}"
+    ended = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "1 case, no errors" in ended.stdout
