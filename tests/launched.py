@@ -40,6 +40,25 @@ with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
     json.dump(got, file)
 """
 """Writes what a rank got to a file in a folder, for launchers tear output."""
+HIDDEN = {"LICENSE": "s3cret-value of a licence", "OMP_PLACES": "s3cret-value"}
+SHOWN = f"""
+import json, os, pathlib, sys
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+shown = []
+for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except OSError:
+        continue
+    if "s3cret-value" in text:
+        shown.append(text.split(chr(0)))
+env = {{name: os.environ.get(name) for name in {[*HIDDEN]!r}}}
+with open(f"{{sys.argv[1]}}/{{rank}}.json", "w") as file:
+    json.dump({{"rank": rank, "shown": shown, "env": env}}, file)
+MPI.COMM_WORLD.Barrier()
+"""
+"""Writes the arguments of processes of this host that show a value of `HIDDEN`."""
 END = """
 import os, sys
 from mpi4py import MPI

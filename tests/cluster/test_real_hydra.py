@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launched import END, NASTY, PASSED_ON, RANK, completed, gathered
+from launched import END, HIDDEN, NASTY, PASSED_ON, RANK, SHOWN, completed, gathered
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
 from spbench.launch.jobs import Job, Launch, prepare
 from spbench.launch.program import interpreter
@@ -56,6 +56,31 @@ def test_ranks_get_everything_intact(mpich, tmp_path, hosts):
     assert [(got["rank"], got["size"]) for got in ranks] == [(rank, 4) for rank in range(4)]
     assert all(got["argv"] == list(words) for got in ranks)
     assert all(got["env"] == PASSED_ON for got in ranks)
+
+
+def test_no_process_shows_the_values_of_variables_in_its_arguments(mpich, tmp_path):
+    _, done, ranks = launched(mpich, tmp_path, 2, None, SHOWN, (str(tmp_path),), env=HIDDEN)
+    assert done.returncode == 0, done.stderr
+    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    assert [rank["shown"] for rank in ranks] == [[], []]
+
+
+def test_a_value_replaces_that_of_another_host(mpich, tmp_path):
+    """Hydra starts its proxy on the other host by a script in the place of ssh."""
+    agent = tmp_path / "agent"
+    agent.write_text(
+        "#!/bin/bash\n"
+        "while [[ $1 == -* ]]; do shift; done\n"
+        'exec env -i PATH="$PATH" LICENSE=other OMP_PLACES=other sh -c "${*:2}"\n'
+    )
+    agent.chmod(0o755)
+    words = ["-launcher", "ssh", "-launcher-exec", str(agent), "-hosts", "elsewhere", "-n", "2"]
+    _, done, ranks = launched(
+        mpich, tmp_path, 2, None, SHOWN, (str(tmp_path),), env=HIDDEN, args=words
+    )
+    assert done.returncode == 0, done.stderr
+    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    assert [rank["shown"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.parametrize("bind", ["core", "numa", "none"])

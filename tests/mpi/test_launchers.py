@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from launched import END, NASTY, PASSED_ON, RANK, RANK_NAMES, completed, gathered
+from launched import (
+    END,
+    HIDDEN,
+    NASTY,
+    PASSED_ON,
+    RANK,
+    RANK_NAMES,
+    SHOWN,
+    completed,
+    gathered,
+)
 from places import STANDINS
 from spbench.launch.detect import Found, find_launcher, launcher_named, mpi_library
 from spbench.launch.launcher import JobSpec, Placed
@@ -111,6 +121,21 @@ def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_p
             for name in RANK_NAMES.values()
         }
         assert (int(signal.SIGTERM) in got["blocked"]) == (launcher == "mpirun_rsh")
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    "launcher",
+    [one if one == "openmpi" else pytest.param(one, marks=pytest.mark.long) for one in LAUNCHERS],
+)
+def test_no_process_shows_the_values_of_variables_in_its_arguments(launcher, tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(SHOWN)
+    done = run(launcher, 2, (sys.executable, str(script), str(tmp_path)), tmp_path, env=HIDDEN)
+    assert done.returncode == 0, done.stderr
+    ranks = gathered(tmp_path)
+    assert [rank["env"] for rank in ranks] == [HIDDEN, HIDDEN]
+    assert [rank["shown"] for rank in ranks] == [[], []]
 
 
 @pytest.mark.usefixtures("library")

@@ -152,7 +152,7 @@ def _plan(
 
 
 def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
-    env = notable(launch.command.env)
+    env = notable(launch.command.env, launch.spec.hidden_env)
     return BatchLaunch(
         number=job.number,
         np=job.np,

@@ -40,8 +40,12 @@ supervise() {
   shift 2
   export @EVENTS@="$folder/events" @CASES@="$folder/cases.json"
   now >"$folder/started"
-  timeout --kill-after=@KILL@ "$seconds" "$@" \
-    </dev/null >"$folder/stdout.log" 2>"$folder/stderr.log" &
+  # Everybody can read the arguments of timeout and env, so the values go by export.
+  (
+    set -- "$(type -P timeout)" --kill-after=@KILL@ "$seconds" "$@"
+    [ "${#variables[@]}" = 0 ] || export "${variables[@]}"
+    exec "$@"
+  ) </dev/null >"$folder/stdout.log" 2>"$folder/stderr.log" &
   child=$!
   [ -z "$stopped" ] || kill -TERM "$child"
   wait "$child"
@@ -174,8 +178,8 @@ class BatchScript:
             most = job.settings.ranks_per_host or ""
             yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE}"'
         given = [f"{name}={value}" for name, value in added(launch, self.environ).items()]
-        words = ["env", *given, *launch.command.argv] if given else [*launch.command.argv]
-        yield f"run {job.number} {seconds_of(job)} {shlex.join(words)}"
+        yield f"variables=({shlex.join(given)})"
+        yield f"run {job.number} {seconds_of(job)} {shlex.join(launch.command.argv)}"
 
 
 def seconds_of(job: Job) -> int:

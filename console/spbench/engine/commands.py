@@ -27,7 +27,8 @@ class JobCommand:
         version: The launcher's program and version.
         secrets: Variables that the shell must have, whose values are credentials.
         added: What the launch adds to the environment, ``NAME=value``.
-        line: The launch line; what only a running console knows is not in it.
+        line: The launch line with that environment; what only a running console knows is not in
+            it.
         launches: The number of times that it is started.
         standalone: Ids of cases, each with the line that runs it alone and without the console.
     """
@@ -83,7 +84,7 @@ def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) ->
     for argv in (launch.command.argv, *(line for _, line in lines)):
         names += name_secrets(argv, secrets)
     by_id = [(case.id, " ".join([*words, quote_words(line, secrets)])) for case, line in lines]
-    line = quote_words(launch.command.argv, secrets)
+    line = " ".join([*words, quote_words(launch.command.argv, secrets)])
     launches = sum(turn.number == job.number for turn in run.turns)
     return JobCommand(
         job, launch.version, tuple(words), line, tuple(by_id), launches, tuple(dict.fromkeys(names))
@@ -98,8 +99,6 @@ def command_lines(run: RunPlan) -> Iterator[str]:
     """
     for command in commands(run):
         yield f"# {command.heading}"
-        if command.added:
-            yield f"# in its environment: {' '.join(command.added)}"
         if command.secrets:
             yield f"# set and export before you run these lines: {' '.join(command.secrets)}"
         yield command.line

@@ -158,7 +158,7 @@ class JobRun:
         }
         command = replace(launch.command, env={**launch.command.env, **private})
         folder = self._folder.job(self._job.number)
-        env = notable(command.env)
+        env = notable(command.env, launch.spec.hidden_env)
         argv = hide_words(command.argv, select_secrets(launch.spec.rank_env))
         launcher, library = launch.launcher.name, launch.library.version_text
         self._watch.names = f"{launcher} ({launch.version}) and {library}"

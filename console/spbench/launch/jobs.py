@@ -104,7 +104,7 @@ class Launch:
             asked["bind"] = None  # the cluster's own policy
         given = {**self.command.env, **self.spec.rank_env}
         off = (f"{name}={given[name]}" for name in _PINNING if given.get(name) in _OFF)
-        return asked | {"undone_by": next(off, None)}
+        return asked | {"undone_by": next(off, None), "variables": [*self.spec.hidden_env]}
 
     @property
     def placement(self) -> tuple[Placed, ...]:

@@ -18,6 +18,18 @@ ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
 _HOSTS_BY_NAME = re.compile(r"^FLUX_|(HOST|NODE)_?FILE|NODELIST|DASH_HOST|^LSB_", re.IGNORECASE)
 
 
+# what an MPI launcher, its daemons, ssh, the shell or the dynamic linker reads for itself
+_READ_BY_LAUNCHERS = re.compile(
+    r"(LD|OMPI|OPAL|PRTE|PRRTE|PMIX|PMI|HYDRA|I_MPI|MPIEXEC|MPIRUN|MPISPAWN|MV2|MVP|SLURM|PBS|LSB|"
+    r"FLUX|SSH|GLIBC|MALLOC|BASH)_|(PATH|HOME|USER|LOGNAME|SHELL|PWD|TMPDIR|TMP|TEMP|ENV|IFS)$"
+)
+
+
+def is_read_by_launchers(name: str) -> bool:
+    """Return whether a variable can change the launcher itself, and not only its ranks."""
+    return _READ_BY_LAUNCHERS.match(name) is not None
+
+
 def names_hosts(env: Iterable[str]) -> bool:
     """Say whether variables may give a launcher hosts of which the console knows nothing."""
     return any(name in ALLOCATIONS or _HOSTS_BY_NAME.search(name) for name in env)
@@ -86,6 +98,16 @@ class JobSpec:
         threads = self.settings.threads
         given = {} if threads == "auto" else {"OMP_NUM_THREADS": str(threads)}
         return given | self.settings.env
+
+    @property
+    def hidden_env(self) -> Mapping[str, str]:
+        """The part of `rank_env` that a launcher gets by its environment, not by its arguments.
+
+        Everybody on the host can read the arguments of a process, and only its owner its
+        environment. Variables that would change the launcher itself are left out.
+        """
+        rank_env = self.rank_env.items()
+        return {name: value for name, value in rank_env if not is_read_by_launchers(name)}
 
     @property
     def counts(self) -> Mapping[str, int]:

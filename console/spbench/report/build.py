@@ -339,7 +339,13 @@ def _launch(job: JobState) -> LaunchPart:
         env=dict(job.env),
         job=job.number,
         oversubscribed=job.oversubscribed,
+        variables=_variables(job),
     )
+
+
+def _variables(job: JobState) -> list[str]:
+    names = job.asked.get("variables")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _ranks(case: CaseState) -> list[RankPart]:

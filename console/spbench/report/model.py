@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -49,6 +50,15 @@ class LaunchPart(_Part):
     env: dict[str, str]
     job: int
     oversubscribed: bool
+    variables: list[str] = Field(
+        default=[], description="variables of the suite that the launcher's environment has"
+    )
+
+    @property
+    def line(self) -> str:
+        """The launch line, with the variables of the suite as far as they are recorded."""
+        given = [f"{name}={self.env[name]}" for name in self.variables if name in self.env]
+        return shlex.join([*(["env", *given] if given else []), *self.argv])
 
 
 class CheckPart(_Part):

@@ -94,10 +94,13 @@ class Hydra:
             argv += [option, str(job.hostfile)]
         if job.settings.ranks_per_host:
             argv += ["-ppn", str(job.settings.ranks_per_host)]
+        # Measured with 5.0.2: with an explicit -genvall, mpiexec's environment replaces the
+        # variables of the same name on other hosts, whatever the values have in them.
         argv += ["-genvall", *_binding(job)]
         for name, value in _words(job).items():
             argv += ["-genv", name, value]
-        return Command((*argv, *job.settings.args, *job.program), {**env, **job.private_env})
+        full_env = {**env, **job.hidden_env, **job.private_env}
+        return Command((*argv, *job.settings.args, *job.program), full_env)
 
     def said(self, output: str) -> Said:
         """Return what mpiexec tells of a job's end."""
@@ -111,7 +114,8 @@ def _binding(job: JobSpec) -> Iterator[str]:
 
 def _words(job: JobSpec) -> Mapping[str, str]:
     pinning = _INTEL_BINDING[job.binding] if job.library == "intelmpi" else {}
-    return pinning | dict(job.rank_env)
+    rank_env = job.rank_env.items()
+    return pinning | {name: value for name, value in rank_env if name not in job.hidden_env}
 
 
 LAUNCHER = Hydra()

@@ -133,6 +133,8 @@ class MpirunRsh:
         # --export-all beats the words, and LD_PRELOAD here would load into every helper process
         kept = {name: value for name, value in env.items() if name not in words}
         kept |= {name: words[name] for name in _NEEDED if name in words}
+        # it sends its environment over a connection, while words stand in the arguments of ssh too
+        kept |= job.hidden_env
         return Command(tuple(argv), {**_NO_FASTSSH, **kept, **_timeouts(job), **job.private_env})
 
     def said(self, output: str) -> Said:
@@ -209,7 +211,7 @@ def _words(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, 
     preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
     if preload.is_file():
         words["LD_PRELOAD"] = str(preload)
-    words |= job.rank_env
+    words |= {name: value for name, value in job.rank_env.items() if name not in job.hidden_env}
     if job.settings.allocator == "tcmalloc" and preload.is_file():
         words["LD_PRELOAD"] = f"{preload}:{job.rank_env['LD_PRELOAD']}"
     return {name: value for name, value in words.items() if name not in _OWN}

@@ -108,7 +108,7 @@ class OpenMpi:
             _check_path(executable)
             argv += _keepalive(job.settings.args)
         argv += ["--bind-to", job.binding]
-        full_env = {**_defaults(job, env), **env, **job.private_env}
+        full_env = {**_defaults(job, env), **env, **job.hidden_env, **job.private_env}
         argv += _exports(job, full_env, env)
         folders = () if _names_folder(job, full_env) else FOLDER_VARIABLES
         return Command((*argv, *job.settings.args, *job.program), full_env, folders)
@@ -124,10 +124,11 @@ def _names_folder(job: JobSpec, env: Mapping[str, str]) -> bool:
 
 
 def _exports(job: JobSpec, full_env: Mapping[str, str], env: Mapping[str, str]) -> Iterator[str]:
-    # Measured with 5.0.11, here and over ssh: the value of -x NAME=VALUE arrives exactly, be it
-    # empty or with blanks, quotes, $, backquotes, ; , = : \ newlines or UTF-8
+    # Measured with 5.0.11, here and over ssh, and with 4.1.4 here: the value arrives exactly with
+    # -x NAME and with -x NAME=VALUE, be it empty or with blanks, quotes, $, backquotes, ; , = : \
+    # newlines or UTF-8. A name alone takes the value of mpirun's environment, which ps hides.
     for name, value in job.rank_env.items():
-        yield from ("-x", f"{name}={value}")
+        yield from ("-x", name if name in job.hidden_env else f"{name}={value}")
     if _stays_here(job, env):
         return
     for name in (*job.private_env, *FORWARDED):

@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,15 @@ def _ask_git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def notable(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that may change numbers, by name; no secrets."""
+def notable(environ: Mapping[str, str], chosen: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment variables that may change numbers, by name; no secrets.
+
+    Args:
+        environ: An environment.
+        chosen: Names that the user gave to a launch, which are kept whatever they begin with.
+    """
     return {
         name: environ[name]
         for name in sorted(environ)
-        if name.startswith(_PREFIXES) and not holds_secret(name, environ[name])
+        if (name in chosen or name.startswith(_PREFIXES)) and not holds_secret(name, environ[name])
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -72,7 +71,7 @@ def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
     )
     yield from ((title, table) for title, table in parts if table.row_count)
     if case.launch:
-        yield f"Launched by {case.launch.version}", Text(shlex.join(case.launch.argv))
+        yield f"Launched by {case.launch.version}", Text(case.launch.line)
     if case.traceback:
         yield "Traceback", Text(case.traceback.rstrip())
 

@@ -47,8 +47,6 @@ def _lines(command: JobCommand) -> Text:
     quiet, strong = Style(dim=True), Style(bold=True)
     text = Text().append(f"{command.heading}\n", quiet)
     text.append(command.line, strong)  # first: a short pane has no room for more
-    if command.added:
-        text.append("\nin its environment\n", quiet).append(" ".join(command.added))
     if command.secrets:
         text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
     for _, line in command.standalone:

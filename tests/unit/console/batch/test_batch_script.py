@@ -68,10 +68,11 @@ def test_what_stands_before_and_behind_the_functions():
         "",
     ]
     assert lines[8].endswith(", suite s: spbench collect /b")
-    assert lines[-6:] == [
+    assert lines[-7:] == [
         "# job 1: 2 ranks, srun 22.05.8: a, b, c, ...",
         "remaining=(python3 -m spbench_workers.remaining)",
-        """run 1 140 env 'X=a b' srun -n 2 'it'"'"'s'""",
+        "variables=('X=a b')",
+        """run 1 140 srun -n 2 'it'"'"'s'""",
         "",
         '[ -z "$stopped" ] || exit 143',
         'exit "$worst"',

@@ -58,7 +58,8 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
     assert [case for case, _ in first.standalone] == ["pair[iterations=5]", "pair[iterations=6]"]
     for command in (first, second):
         for _, standalone in command.standalone:
-            assert standalone.startswith(" ".join([*command.added, command.line]))
+            assert standalone.startswith(command.line)
+        assert command.line.startswith(" ".join(command.added))
     assert first.standalone[1][1].endswith("link.pingpong --iterations 6")
 
 

@@ -147,6 +147,7 @@ def test_mpirun_rsh_settings_win_over_its_defaults():
         rank_env={
             "MV2_USE_CUDA": "1",
             "MV2_USE_GDRCOPY": "1",
+            "MV2_NOTE": "a b",
             "NOTE": "it's $HOME; x",
             "EMPTY": "",
         },
@@ -160,13 +161,12 @@ def test_mpirun_rsh_settings_win_over_its_defaults():
             "PYTHONNOUSERSITE=true",
             "MV2_USE_CUDA=1",
             "MV2_USE_GDRCOPY=1",
-            "OMP_NUM_THREADS=4",
-            """NOTE='it'"'"'s $HOME; x'""",
-            "EMPTY=''",
+            "MV2_NOTE='a b'",
             *PROGRAM,
         ]
     )
-    assert command.env == {"MV2_MPIRUN_TIMEOUT": "13", **UNHURRIED, **PRIVATE}
+    hidden = {"OMP_NUM_THREADS": "4", "NOTE": "it's $HOME; x", "EMPTY": ""}
+    assert command.env == {"MV2_MPIRUN_TIMEOUT": "13", **UNHURRIED, **hidden, **PRIVATE}
 
 
 @pytest.mark.parametrize(
@@ -269,6 +269,26 @@ def test_mpirun_rsh_takes_paths_and_options_that_break_nothing():
     )
 
 
+@pytest.mark.parametrize("name", ["openmpi", "hydra", "mpirun_rsh", "srun"])
+@pytest.mark.parametrize("variable", ["LICENSE", "DB_PASSWORD", "MY_TOKEN", "OMP_PLACES"])
+def test_arguments_do_not_show_the_value_of_a_variable(name, variable):
+    """Everybody on a host can read arguments, and only the owner the environment."""
+    command = launch(name, rank_env={variable: "s3cret"}, env={variable: "of the console"})
+    assert not any("s3cret" in word for word in command.argv)
+    assert command.env[variable] == "s3cret"
+
+
+@pytest.mark.parametrize("name", ["openmpi", "hydra", "mpirun_rsh"])
+@pytest.mark.parametrize(
+    "variable", ["LD_PRELOAD", "TMPDIR", "PATH", "SSH_AUTH_SOCK", "OMPI_MCA_btl", "HYDRA_DEBUG"]
+)
+def test_variables_that_change_a_launcher_are_for_its_ranks_only(name, variable):
+    command = launch(name, rank_env={variable: "/own"})
+    assert any(variable in word for word in command.argv)
+    if (name, variable) != ("mpirun_rsh", "PATH"):  # it looks programs up in its own PATH
+        assert command.env.get(variable) != "/own"
+
+
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=30
 ) | st.text("'\"$`\\ \n\t;&|*?~#{}!()<>=a", max_size=12)
@@ -278,7 +298,7 @@ TEXT = st.text(
 @settings(max_examples=60)
 @given(st.lists(TEXT, min_size=1, max_size=5), st.lists(TEXT, min_size=1, max_size=5))
 def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
-    names = [f"V{index}" for index in range(len(values))]
+    names = [f"MV2_V{index}" for index in range(len(values))]
     command = launch(
         "mpirun_rsh",
         program=("/venv/bin/python", *arguments),
@@ -286,7 +306,7 @@ def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
     )
     words = command.argv[-len(arguments) :]
     before = command.argv[: command.argv.index("/venv/bin/python")]
-    pairs = [word for word in before if word.startswith("V") and word[2:3] == "="]
+    pairs = [word for word in before if word.startswith("MV2_V")]
     # what mpirun_rsh makes of them: arguments between '...', assignments as they are
     shell = " ".join(["/usr/bin/env -i", *pairs, "printf '%s\\0'", *(f"'{w}'" for w in words)])
     printed = subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout
@@ -302,20 +322,21 @@ def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
 def test_hydra_across_hosts():
     command = launch("hydra", library="mpich", ranks_per_host=2, threads=1, args=("-prepend-rank",))
     assert line(command) == (
-        f"/mpi/hydra -n 4 -f {HOSTFILE} -ppn 2 -genvall -bind-to core -genv OMP_NUM_THREADS 1 "
-        f"-prepend-rank {TAIL}"
+        f"/mpi/hydra -n 4 -f {HOSTFILE} -ppn 2 -genvall -bind-to core -prepend-rank {TAIL}"
     )
-    assert command.env == {"HOME": "/home/u", **PRIVATE}
+    assert command.env == {"HOME": "/home/u", "OMP_NUM_THREADS": "1", **PRIVATE}
     assert launcher_named("hydra").hostfile(FOUR) == "node01:2\nnode02:2\n"
 
 
 def test_hydra_here():
-    command = launch("hydra", placement=(), hostfile=None, rank_env={"NOTE": "a 'b' $c"})
+    rank_env = {"NOTE": "a 'b' $c", "LD_PRELOAD": "/a b.so"}
+    command = launch("hydra", placement=(), hostfile=None, rank_env=rank_env)
     assert command.argv == (
-        *["/mpi/hydra", "-n", "4", "-genvall", "-bind-to", "core", "-genv", "NOTE"],
-        "a 'b' $c",
+        *["/mpi/hydra", "-n", "4", "-genvall", "-bind-to", "core", "-genv", "LD_PRELOAD"],
+        "/a b.so",
         *PROGRAM,
     )
+    assert command.env == {"HOME": "/home/u", "NOTE": "a 'b' $c", **PRIVATE}
     assert launcher_named("hydra").hostfile(()) is None
 
 
@@ -350,12 +371,11 @@ def test_openmpi_across_hosts():
     env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
     command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})
     assert command.argv == (
-        *f"/mpi/openmpi -n 4 --hostfile {HOSTFILE} {KEEPALIVE} --bind-to core -x".split(),
-        "NOTE=a b",
+        *f"/mpi/openmpi -n 4 --hostfile {HOSTFILE} {KEEPALIVE} --bind-to core -x NOTE".split(),
         *["-x", "PATH=/x", "-x", "SPBENCH_TOKEN", "-x", "SPBENCH_RUN", "-x", "VIRTUAL_ENV"],
         *PROGRAM,
     )
-    assert command.env == {"OMPI_MCA_osc": "^ucx", **env, **PRIVATE}
+    assert command.env == {"OMPI_MCA_osc": "^ucx", "NOTE": "a b", **env, **PRIVATE}
     assert launcher_named("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
 
 

@@ -175,7 +175,7 @@ def _launch(launch: LaunchPart) -> Iterator[Markup]:
     more = ", more ranks than there are cores" if launch.oversubscribed else ""
     yield tag("h3", f"Job {launch.job}: {launch.launcher}, {launch.version}{more}")
     if launch.argv:
-        yield tag("pre", shlex.join(launch.argv))
+        yield tag("pre", launch.line)
     if launch.hostfile:
         yield tag("pre", launch.hostfile[:4000])
 
