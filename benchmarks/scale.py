@@ -225,7 +225,7 @@ def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
         version="made up",
         library=SimpleNamespace(version_text="made up"),
         hostfile_text=None,
-        spec=SimpleNamespace(oversubscribed=False, rank_env={}),
+        spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
         placement=(),
         asked={},
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from spbench.engine.recorder import Recorder
 from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.files import without_commands
 from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
@@ -291,7 +292,8 @@ def record(folder: RunFolder, events) -> RunState:
     recorder = Recorder(log, state, lambda event: None)
     for event in events:
         if "seq" in event:
-            recorder.take(1, [rank_events.encode(event).rstrip(b"\n")], [dict(event)])
+            line = rank_events.encode(event).rstrip(b"\n")
+            recorder.take(1, [line], [without_commands(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             recorder.say(event["event"], **fields)

@@ -215,7 +215,9 @@ class RunState:
         if verdict.started is None:
             verdict.finished = None
         else:
-            verdict.finished = max(event["time"], verdict.started)
+            verdict.finished = event["time"]
+            # Without a case_begin the start has the time of a rank's clock, which may be ahead.
+            verdict.started = min(verdict.started, verdict.finished)
         if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
             verdict.traceback = event["traceback"]
 

@@ -70,7 +70,7 @@ def write_through(path: Path, data: bytes) -> None:
     while True:
         try:
             # without O_NONBLOCK this would wait for ever for a pipe's reader
-            file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC)
             break
         except OSError as error:
             if error.errno != errno.ENXIO or not path.is_fifo():

@@ -88,7 +88,7 @@ def play(tmp_path):
             version="1",
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,
-            spec=SimpleNamespace(oversubscribed=False, rank_env={}),
+            spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
             asked={},
         )
 

@@ -23,7 +23,7 @@ def times(*values):
 def test_a_slow_rank_is_named_with_its_host():
     assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
         "Slow: rank 3 on node02, 2.0x the median of ranks with the same work in a, "
-        "for 0.2 s since 00:16:41 UTC."
+        "for 0.2 s since 00:16:40 UTC."
     ]
 
 
@@ -36,7 +36,7 @@ def test_a_slow_host_is_named_rather_than_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
     assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
         "Slow: host node02, 2.0x the median of ranks with the same work in a, "
-        "for 0.2 s since 00:16:41 UTC."
+        "for 0.2 s since 00:16:40 UTC."
     ]
 
 

@@ -343,7 +343,7 @@ _OTHER_WRITERS = {
     "__main__.py": "opens /dev/null for closed streams",
     "cli/run.py": "opens /dev/null",
     "batch/collect.py": "copies into a folder that it made with a random name and mode 0700",
-    "record/runs/folder.py": "writes to a pipe or a device that the user named",
+    "suites/given_files.py": "writes to a pipe or a device that the user named",
     "record/runs/index_file.py": "makes the index with O_EXCL",
 }
 _COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"}

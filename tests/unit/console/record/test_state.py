@@ -198,8 +198,9 @@ def test_a_verdict_ends_a_case():
     assert (case.status, case.verdict.reason, case.verdict.finished) == (
         "failed",
         "too slow",
-        1001.0,  # not before its start, which a rank's clock gave
+        1000.0,
     )
+    assert case.verdict.started == 1000.0  # a second later by a rank's clock
 
 
 def test_a_case_that_never_started_never_finished():
