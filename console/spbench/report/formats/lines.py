@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from spbench.record.number_formatting import clean, number
 from spbench.report.model import CasePart
@@ -18,6 +19,7 @@ _ERROR = 3
 _DATA_ID = "spbench@32473"
 """The name of the structured data; 32473 is the number that RFC 5612 keeps for examples."""
 _HEADLINE = "time_ms"
+_MAX_HOST = 255
 
 
 def json_lines(run: RecordedRun) -> str:
@@ -46,8 +48,12 @@ def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
     taken = "" if time is None else f", {number(time.value)} ms"
     why = f": {case.reason}" if case.reason else ""
     words = clean(" ".join(f"{case.status} {case.id}{taken}{why}".split()))
-    host = (run.summary.host or "-").replace(" ", "_")
-    return f"<{priority}>1 {moment} {host} spbench - case [{_DATA_ID} {data}] {words}"
+    return f"<{priority}>1 {moment} {_host(run)} spbench - case [{_DATA_ID} {data}] {words}"
+
+
+def _host(run: RecordedRun) -> str:
+    """Return the host as RFC 5424 has it: at most 255 visible ASCII characters."""
+    return re.sub(r"[^!-~]", "_", run.summary.host or "")[:_MAX_HOST] or "-"
 
 
 def _escaped(value: str) -> str:

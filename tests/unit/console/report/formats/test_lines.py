@@ -1,5 +1,8 @@
 import json
 import re
+from dataclasses import replace
+
+import pytest
 
 from spbench.report.formats.lines import json_lines, syslog_lines
 from unit.results import case, figure, run
@@ -29,6 +32,24 @@ def test_each_case_is_a_message_of_syslog():
     assert passed[5] == "passed a, 2 ms"
     assert int(failed[1]) == 16 * 8 + 4
     assert failed[5] == 'failed b: it said "no]" and left'
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("node\n<128>1 - x - - - forged", "node_<128>1_-_x_-_-_-_forged"),
+        ("a b\tc\r\x1b[2J", "a_b_c__[2J"),
+        ("größe", "gr__e"),
+        ("x" * 300, "x" * 255),
+        ("", "-"),
+    ],
+)
+def test_a_hostile_host_name_does_not_split_a_record(host, shown):
+    recorded_run = run(PASSED)
+    hostile = replace(recorded_run, summary=replace(recorded_run.summary, host=host))
+    (line,) = syslog_lines(hostile).splitlines()
+    assert line.split(" ")[2] == shown
+    assert RFC_5424.fullmatch(line)
 
 
 def test_a_hostile_name_stays_within_its_field():
