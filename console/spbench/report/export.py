@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.number_formatting import clean, printable
+from spbench.record.number_formatting import printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
+from spbench.report.markdown_text import escape_markdown
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_report
 from spbench.report.records import metric_records
@@ -168,11 +169,7 @@ def _markdown(
     remarks: Iterable[str],
 ) -> str:
     rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
-    head = clean(head)
-    lines = [f"| {' | '.join(map(_escaped, row))} |" for row in (columns, rule, *rows)]
-    below = [f"\n{clean(remark)}" for remark in remarks]
-    return "\n".join([f"{head}\n", *lines, *below]) + "\n"
-
-
-def _escaped(cell: str) -> str:
-    return clean(" ".join(cell.split())).replace("|", "\\|")
+    cells = [columns, rule, *(map(escape_markdown, row) for row in rows)]
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    below = [f"\n{escape_markdown(remark)}" for remark in remarks]
+    return "\n".join([f"{escape_markdown(head)}\n", *lines, *below]) + "\n"

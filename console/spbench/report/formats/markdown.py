@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, NOISY, clean, number
 from spbench.report.formats.words import by_urgency, figure, headline, not_passed, sentence, tally
+from spbench.report.markdown_text import escape_markdown
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.scaling import SCALING_COLUMNS, scaling_remarks, scaling_rows, scalings
@@ -16,17 +17,17 @@ from spbench.report.times import day_and_time
 MOST_BYTES = 1_000_000
 """GitHub drops a step's summary above 1 MiB as a whole."""
 _COLUMNS = ("case", "verdict", "metric", "value", "p95", "n", "limit")
-_MARKS = re.compile(r"([\\`*_\[\]<>#~|&!$])")
 
 
 def markdown(run: RecordedRun) -> str:
     """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
+    verdict, suite = run.summary.verdict, escape_markdown(run.summary.suite)
     parts = [
-        f"## {_sign(run.summary.verdict, run.summary.verdict)}: {_text(run.summary.suite)}",
+        f"## {_sign(verdict, verdict)}: {suite}",
         _head(run),
-        *(f"**Error:** {_text(error)}" for error in run.errors),
+        *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_listed(run),
-        *map(_text, run.findings),
+        *map(escape_markdown, run.findings),
         _table(_COLUMNS, map(_row, by_urgency(run)), MOST_BYTES // 4),
         *_scaling(run),
         f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
@@ -46,7 +47,9 @@ def _listed(run: RecordedRun) -> Iterator[str]:
     """What did not pass, each with its sentence: a list, which is cut as tables are."""
     room = MOST_BYTES // 4
     cases = not_passed(run)
-    lines = (f"- **{case.status}** {_code(case.id)}: {_text(sentence(case))}" for case in cases)
+    lines = (
+        f"- **{case.status}** {_code(case.id)}: {escape_markdown(sentence(case))}" for case in cases
+    )
     kept = list(_within(lines, room))
     if kept:
         yield "\n".join([*kept, *_left_out(len(cases) - len(kept))])
@@ -61,7 +64,7 @@ def _row(case: CasePart) -> tuple[str, ...]:
         _code(case.id),
         _verdict(case),
         _code(name),
-        _text(figure(metric.value, metric.unit)),
+        escape_markdown(figure(metric.value, metric.unit)),
         number(metric.p95) if metric.n > 1 else "",
         str(metric.n),
         figure(limit.value) if limit else "",
@@ -71,13 +74,13 @@ def _row(case: CasePart) -> tuple[str, ...]:
 def _scaling(run: RecordedRun) -> Iterator[str]:
     """The efficiency of cases over numbers of ranks, and where it stops to pay."""
     if found := scalings(run):
-        rows = ((_code(row[0]), *map(_text, row[1:])) for row in scaling_rows(found))
+        rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(found))
         yield _table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
-        yield from map(_text, scaling_remarks(found))
+        yield from map(escape_markdown, scaling_remarks(found))
 
 
 def _all_metrics(run: RecordedRun) -> str:
-    rows = ((_code(row[0]), *map(_text, row[1:])) for row in run_rows(run))
+    rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in run_rows(run))
     return _table(RUN_COLUMNS, rows, MOST_BYTES // 4)
 
 
@@ -111,16 +114,11 @@ def _verdict(case: CasePart) -> str:
     return _sign(case.status, case.word) + f" {NOISY} noisy" * bool(case.noisy)
 
 
-def _text(text: str) -> str:
-    """Return text of which nothing is taken for Markdown or HTML, in one line."""
-    return _MARKS.sub(r"\\\1", clean(" ".join(text.split())))
-
-
 def _code(text: str) -> str:
     """Return a name as it is, in letters of one width; with bars it is text, for tables' sake."""
     name = clean(" ".join(text.split()))
     if "|" in name or not name:
-        return _text(name)
+        return escape_markdown(name)
     fence = "`" * (max(map(len, re.findall("`+", name)), default=0) + 1)
     pad = " " if len(fence) > 1 else ""
     return f"{fence}{pad}{name}{pad}{fence}"

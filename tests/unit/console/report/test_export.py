@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -84,7 +85,7 @@ def test_an_export_moves_no_cursor(kind, tmp_path):
     folder = recorded(tmp_path, told_by_a_stranger(), suite="s\x1b[2J\x9b")
     text = export_text(load_run(folder), kind)
     assert all(line.isprintable() for line in text.splitlines())
-    assert "?[2J" in text
+    assert ("?\\[2J" if kind == "md" else "?[2J") in text
 
 
 def test_a_run_without_cases_is_an_empty_csv():
@@ -148,6 +149,31 @@ def test_markdown_tells_the_findings_and_escapes_bars(tmp_path):
     folder = recorded(tmp_path, [run_start(), run_end(findings=["All alike."])])
     assert export_text(load_run(folder), "md").endswith("\n\nAll alike.\n")
     assert "| a\\|b | passed |" in export_text(run(case("a|b")), "md")
+
+
+HOSTILE = "<script>alert(1)</script> **bold** [x](javascript:1) ![i](//x) `c` a|b\n# head"
+ESCAPED = (
+    r"\<script\>alert(1)\</script\> \*\*bold\*\* \[x\](javascript:1) "
+    r"\!\[i\](//x) \`c\` a\|b \# head"
+)
+
+
+def test_markdown_escapes_html_and_markdown_everywhere():
+    recorded_run = run(case(HOSTILE))
+    hostile = replace(
+        recorded_run,
+        findings=(HOSTILE,),
+        summary=replace(recorded_run.summary, host=HOSTILE),
+    )
+    head, _, _, _, row, _, finding = export_text(hostile, "md").splitlines()
+    assert head.endswith(f" on {ESCAPED}")
+    assert row.startswith(f"| {ESCAPED} | passed |")
+    assert finding == ESCAPED
+
+
+def test_a_comparison_escapes_html_in_markdown():
+    text = export_comparison(compare(run(case(HOSTILE)), run(case(HOSTILE))), "md")
+    assert "<script>" not in text.replace("\\<", "")
 
 
 # Tables
