@@ -138,6 +138,6 @@ def collect(
     except SpbenchError as error:
         refuse(error, json_target)
         raise
-    view.finish(f"report: {outcome.folder.report}")
+    view.finish(outcome.folder.report_line)
     write_report(outcome.report, json_target, no_samples)
     raise typer.Exit(outcome.exit_code)

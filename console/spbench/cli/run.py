@@ -304,9 +304,8 @@ def _execute(
     say = print_progress if verbosity >= 0 else _nobody
     try:
         outcome = asyncio.run(Run(planned, state, view, say).execute())
-        report = outcome.folder.report
         with suppress(OSError):  # the terminal may have gone
-            view.finish(f"report: {report}" if report.exists() else "no report was written")
+            view.finish(outcome.folder.report_line)
     finally:
         with suppress(OSError):
             view.close()

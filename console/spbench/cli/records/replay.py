@@ -33,7 +33,7 @@ def replay_lines(
     if events.left_out:
         write(printable(events.left_out))
     if state.run is not None and state.run.finished is not None:
-        lines.finish(f"report: {folder.report}")
+        lines.finish(folder.report_line)
     else:
         write(printable(unfinished(folder)))
 

@@ -149,7 +149,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         print(printable(state.left_out))
     ended = state.run is not None and state.run.finished is not None
     if ended:
-        Lines(state, print, 0).finish(f"report: {folder.report}")
+        Lines(state, print, 0).finish(folder.report_line)
     else:
         print(printable(unfinished(folder)))
 

@@ -90,6 +90,13 @@ class RunFolder:
         """The report, once the run has ended."""
         return self.path / "report.json"
 
+    @property
+    def report_line(self) -> str:
+        """The last line about a run that has ended; a full disk may have left it no report."""
+        if self.report.exists():
+            return f"report: {self.report}"
+        return f"no report was written; events: {self.events}"
+
     def job(self, number: int) -> Path:
         """Return the folder of a job, made where it is missing.
 

@@ -403,3 +403,16 @@ def test_show_prints_the_output_of_jobs_that_passed_where_it_is_asked_for(spbenc
     (folder.job(1) / "stdout.log").write_text("hello\n")
     assert "hello" not in spbench("results", "show", "last")[1]
     assert "hello" in spbench("results", "show", "last", "--output")[1]
+
+
+@pytest.mark.parametrize(
+    "words", [("results", "show"), ("replay", "last", "--headless", "--speed", "max")]
+)
+def test_no_report_is_named_that_a_full_disk_prevented(spbench, home, words):
+    folder = recorded(home, whole_run())
+    status, out, _ = spbench(*words)
+    assert status == 0
+    assert f"no report was written; events: {folder.events}" in out
+    assert "report.json" not in out
+    folder.write_json("report.json", build_report(folder.replay()))
+    assert f"report: {folder.report}" in spbench(*words)[1]
