@@ -223,7 +223,7 @@ def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
         command=Command(argv, {**os.environ, **fan_in}),
         launcher=SimpleNamespace(name="made up", said=lambda _: Said()),
         version="made up",
-        library=SimpleNamespace(version_text="made up"),
+        library=SimpleNamespace(name="made up", version_text="made up"),
         hostfile_text=None,
         spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
         placement=(),

@@ -86,7 +86,7 @@ def play(tmp_path):
             command=command,
             launcher=SimpleNamespace(name="played", said=said, helper=None),
             version="1",
-            library=SimpleNamespace(version_text="played"),
+            library=SimpleNamespace(name="played", version_text="played"),
             hostfile_text=None,
             spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
             asked={},
