@@ -6,19 +6,22 @@ Their venvs have torch from a folder of another, so that it is there once; `.ci/
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from cluster.hosts import NetHosts
-from places import ROOT, SUITES
+from places import DATA, ROOT, SUITES
 from running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(120)]
 
 WORKERS = f"{ROOT / 'core'}:{ROOT / 'workers'}"
 SMOKE = str(SUITES / "smoke.yaml")
+LONG = str(DATA / "long.yaml")
 
 
 @pytest.fixture
@@ -40,6 +43,17 @@ def test_every_benchmark_passes(start, library: str) -> None:
     assert ended.code == 0, ended.stdout + ended.stderr
     assert set(ended.statuses.values()) == {"passed"}
     ended.assert_no_process_left()
+
+
+def test_killed_ranks_of_mpich_leave_no_shared_memory(start) -> None:
+    running = start("mpich", LONG).timing()
+    pids = [running.pid_of(rank) for rank in (0, 1)]
+    maps = Path(f"/proc/{pids[0]}/maps").read_text()
+    (segment,) = set(re.findall(r"/dev/shm/mpich_shm_\S+", maps))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert running.end().statuses["long"] == "error"
+    assert not Path(segment).exists()
 
 
 @pytest.mark.alone

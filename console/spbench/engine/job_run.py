@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from spbench.engine import processes
 from spbench.engine.address import way_to_console
@@ -88,6 +89,7 @@ class JobRun:
         self._collector = Collector(self._token, self._listener, self._job.np, silence=silence)
         self._tunnels = Tunnels()
         self._aliases: dict[str, str] = {}
+        self._segments: set[Path] = set()
 
     async def run(self) -> Fault | None:
         """Run the job to its end, whatever happens, and return what went wrong.
@@ -112,7 +114,9 @@ class JobRun:
                 await self._let_events_arrive(process)
                 await self._collector.close()
                 await self._tunnels.close()
+                await self._note_segments()
                 await processes.end(process, self._folder.id, GRACE, self._hurry)
+                await asyncio.to_thread(processes.remove_unused_segments, self._segments)
         if self._listener.failure is not None:
             raise self._listener.failure
         fault = self._watch.fault
@@ -205,6 +209,7 @@ class JobRun:
         exited = asyncio.create_task(process.wait())
         exited.add_done_callback(lambda _: self._listener.wake.set())
         exit_seen = 0.0
+        noted = self._plan.launch.library.name == "openmpi"  # its ranks have folders of their own
         while not self._watch.done and not self._watch.overdue(time.monotonic()):
             if exited.done():
                 exit_seen = exit_seen or time.monotonic()
@@ -213,7 +218,14 @@ class JobRun:
             self._listener.wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._listener.wake.wait(), TICK)
+            if self._watch.ready and not noted:
+                noted = True
+                await self._note_segments()
         exited.cancel()
+
+    async def _note_segments(self) -> None:
+        """Note the shared memory of the run's ranks: nothing tells whose it is after their end."""
+        self._segments |= await asyncio.to_thread(processes.find_segments, self._folder.id)
 
     async def _explain(self, process: asyncio.subprocess.Process) -> None:
         """Find the cause of a fault in what ranks and launcher know of it."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,13 @@ from spbench.record.runs.files import file_mode
 from spbench.safe_files import create_file
 from spbench_core.events.rank_events import ENV_RUN
 
+_SEGMENT = re.compile(r" (/dev/shm/(?:mpich_shm_|sm_segment\.|vader_segment\.)\S+)$", re.MULTILINE)
+"""The shared memory of an MPI library, in a line of /proc/PID/maps.
+
+MPICH 5.0.2 removes ``mpich_shm_*`` in MPI_Finalize, Open MPI ``sm_segment.*`` and, before 5,
+``vader_segment.*``: if ranks are killed, the files remain. The name of MPICH's file is random, so
+only the ranks that have it mapped show to which run it belongs. Measured with 5.0.2.
+"""
 POLL = 0.05
 KILL_TIMEOUT = 10.0
 """Seconds in which a killed process must be gone."""
@@ -84,6 +93,42 @@ def members(run_id: str) -> list[int]:
             if mark in environ.split(b"\0"):
                 found.append(int(entry.name))
     return found
+
+
+def find_segments(run_id: str) -> set[Path]:
+    """Return the shared memory of MPI that processes of the run on this host have mapped."""
+    return {path for pid in members(run_id) for path in _mapped_segments(pid)}
+
+
+def remove_unused_segments(segments: Collection[Path]) -> None:
+    """Remove files of shared memory that are this user's and that no process has mapped.
+
+    Args:
+        segments: What `find_segments` returned while the ranks were alive.
+    """
+    left = {path for path in segments if _is_own(path)}
+    for entry in os.scandir("/proc") if left else ():
+        if entry.name.isdigit():
+            left -= _mapped_segments(int(entry.name))
+    for path in left:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _mapped_segments(pid: int) -> set[Path]:
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return set()
+    return set(map(Path, _SEGMENT.findall(maps)))
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 async def end(
