@@ -122,6 +122,22 @@ def says(*cases):
     return f"mkdir -p $SPBENCH_EVENTS_DIR; printf '%s' '{text}' >$SPBENCH_EVENTS_DIR/0.jsonl; "
 
 
+def test_no_process_shows_the_values_of_variables_in_its_arguments(tmp_path):
+    folder = Folder(tmp_path)
+    # cat's arguments come from a pattern, so that the shell of the test shows no value itself
+    line = 'printf "%s %s\\n" "$NOTE" "$dir"; grep -lz "^NOTE=s3cret" /proc/[0-9]*/cmdline; exit 0'
+    job = job_of(1, "a", "b")
+    here = tmp_path / "jobs" / "1"
+    here.mkdir(parents=True)
+    (here / "cases.json").write_text("[]")
+    env = {"NOTE": "s3cret; it's $HOME", "dir": "a name of the script's own"}
+    launch = launch_of(job, ("bash", "-c", line), env=env)
+    folder.script.write_text(script_of(tmp_path, [(job, launch)]))
+    assert folder.run() == 0
+    output = (here / "1" / "stdout.log").read_text()
+    assert output == "s3cret; it's $HOME a name of the script's own\n"
+
+
 def test_a_job_that_fails_does_not_stop_the_next(tmp_path):
     folder = Folder(tmp_path, says("a", "b") + "echo out; echo err >&2; exit 7", "exit 0")
     assert folder.run() == 7
