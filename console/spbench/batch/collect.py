@@ -27,7 +27,7 @@ from spbench.record.runs.files import PRIVATE, read_file
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
-from spbench.report.build import build_report, told_cases, untold
+from spbench.report.build import build_cases, build_document
 from spbench.safe_files import make_folders
 from spbench_core.events.batch_files import (
     LaunchFolder,
@@ -298,8 +298,8 @@ class _Collection:
         for case in left:
             running = self._state.cases[case].status == "running"
             self._judge(case, self._status_left(running=running), sentence)
-        cases = told_cases(self._state)
-        for case, reason in untold(self._state, cases):
+        cases, misfits = build_cases(self._state)
+        for case, reason in misfits:
             self._judge(case, "error", reason)
         verdict, code = self._verdict()
         end = {"verdict": verdict, "exit_code": int(code)}
@@ -309,12 +309,12 @@ class _Collection:
             errors=[str(error) for error in self._errors],
             findings=found_or_defect(self._state),
         )
-        report = build_report(self._state, cases)
-        self._folder.write_json("report.json", report)
+        report = build_document(self._state, cases)
+        self._folder.write_chunks("report.json", report.chunks())
         told = end | {"finished": self._clock.now, "counts": self._state.counts()}
         told |= {"fingerprint": self._state.machines.fingerprint()}
         self._folder.write_json("run.json", self._folder.read_json("run.json") | told)
-        note_ended(self._folder, report)
+        note_ended(self._folder, report.head, report.cases)
         return Outcome(self._folder, code, report)
 
     def _why_unfinished(self) -> str:

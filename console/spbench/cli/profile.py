@@ -79,7 +79,7 @@ def profile(
     done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=out == "-")
     if done.exit_code:
         raise typer.Exit(done.exit_code)
-    made = measured_profile(done.report)
+    made = measured_profile(done.report.to_json())
     if out == "-":
         print(write_profile_json(made), end="")
         return

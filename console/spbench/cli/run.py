@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
 
 import typer
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.record.state import Event, RunState
     from spbench.report.baseline_gate import BaselineGate, GateResult
+    from spbench.report.document import ReportDocument
 
 _REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
 """The exit codes that become 4 if a report cannot be written."""
@@ -252,7 +253,9 @@ def _write(
     """Write what the options ask for; return why some of it could not be written."""
     unwritten = []
     try:
-        report = gate_result.document(outcome.report) if gate_result else outcome.report
+        report = outcome.report
+        if gate_result:
+            report = report.with_head(gate_result.document(report.head))
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
         unwritten.append(str(error))
@@ -274,7 +277,7 @@ class Done:
 
     folder: RunFolder
     state: RunState
-    report: dict[str, Any]
+    report: ReportDocument
     exit_code: ExitCode
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from spbench.cli.records.report import NO_FILES, ReportFiles
 from spbench.errors import SpbenchError, UsageError
+
+if TYPE_CHECKING:
+    from spbench.report.document import ReportDocument
 
 REPORT_OPTIONS = ("--json", "--junit", "--html")
 """The options that name a file for a report."""
@@ -26,17 +28,18 @@ def report_usage(sentence: str, words: list[str]) -> None:
 def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:
     """Write the reports of a run that never began, if options ask for them."""
     from spbench.report.build import refused_report
+    from spbench.report.document import ReportDocument
 
     report = refused_report(str(error), error.exit_code, sys.argv[1:])
     try:
-        write_report(report, json_target, False)
+        write_report(ReportDocument.from_json(report), json_target, False)
     except SpbenchError as unwritten:
         # Why the run was refused matters more than where that could not be written.
         sys.stderr.write(f"spbench: error: {unwritten}\n")
     files.write_refusal(report)
 
 
-def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
+def write_report(report: ReportDocument, target: str | None, no_samples: bool) -> None:
     """Write a report to the target of --json, if there is one.
 
     Raises:
@@ -45,16 +48,14 @@ def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -
     if target is None:
         return
     from spbench.record.runs.event_log import unwritable
-    from spbench.record.runs.folder import write_whole
-    from spbench.report.build import without_samples
+    from spbench.record.runs.folder import write_chunks
 
-    report = without_samples(report) if no_samples else report
-    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
+    chunks = report.chunks(with_samples=not no_samples)
     if target != "-":
-        write_whole(Path(target), text)
+        write_chunks(Path(target), chunks)
         return
     try:
-        sys.stdout.write(text)
+        sys.stdout.writelines(chunks)
         sys.stdout.flush()
     except OSError as error:
         # If the reader has gone, the exit code still shows the result.

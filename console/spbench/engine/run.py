@@ -34,7 +34,8 @@ from spbench.record.runs.folder import RunFolder, create, working_folder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
-from spbench.report.build import build_report, told_cases, untold
+from spbench.report.build import build_cases, build_document
+from spbench.report.document import ReportDocument
 from spbench.suites.shipped import file_of
 from spbench_core.events import clock, run_events
 from spbench_core.events.run_events import run_event
@@ -46,7 +47,7 @@ class Outcome:
 
     folder: RunFolder
     exit_code: ExitCode
-    report: dict[str, Any]
+    report: ReportDocument
 
 
 class Run:
@@ -180,16 +181,16 @@ class Run:
                 status = "cancelled" if self._stop.code else "skipped"
                 cut = f"did not run: {why}" if case.verdict.started is None else why
                 judge_case(recorder, case.id, Fault("cancelled", cut), status)
-        cases = told_cases(self._state)
-        for case_id, reason in untold(self._state, cases):
+        cases, misfits = build_cases(self._state)
+        for case_id, reason in misfits:
             judge_case(recorder, case_id, Fault("error", reason))
         end = self._run_end()
         try:
             recorder.say("run_end", **end)
-            report = build_report(self._state, cases)
-            folder.write_json("report.json", report)
+            report = build_document(self._state, cases)
+            folder.write_chunks("report.json", report.chunks())
             self._write_end(folder, end)
-            note_ended(folder, report)
+            note_ended(folder, report.head, report.cases)
         except SpbenchError as error:
             self._errors.append(error)
             end = self._run_end()
@@ -197,7 +198,7 @@ class Run:
                 recorder.say("run_end", **end)
                 self._write_end(folder, end)
             self._state.apply(run_event("run_end", **end))
-            report = build_report(self._state, cases)
+            report = build_document(self._state, cases)
         return Outcome(folder, ExitCode(end["exit_code"]), report)
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,15 +149,15 @@ class GateResult:
         for line in lines:
             write(clean(line))
 
-    def document(self, report: dict[str, Any]) -> dict[str, Any]:
+    def document(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""
-        report = report | {"comparison": comparison_object(self.comparison)}
-        run = report["run"]
+        document = {**report, "comparison": comparison_object(self.comparison)}
+        run = document["run"]
         code = self.exit_code(ExitCode(run["exit_code"]))
         if code != run["exit_code"]:
-            report["run"] = run | {"verdict": "failed", "exit_code": int(code)}
-            report["errors"] = [*report["errors"], *self.failing]
-        return report
+            document["run"] = run | {"verdict": "failed", "exit_code": int(code)}
+            document["errors"] = [*document["errors"], *self.failing]
+        return document
 
     def _failing_cases(self) -> dict[str, str]:
         """Return why each failing case fails, by its id."""

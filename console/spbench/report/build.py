@@ -16,6 +16,7 @@ from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import median, summarize
 from spbench.record.stragglers import Straggler
+from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import (
     SCHEMA,
     CasePart,
@@ -48,14 +49,20 @@ _LOST = {
 }
 
 
-def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> dict[str, Any]:
+def build_report(state: RunState) -> dict[str, Any]:
     """Return the report of a run, finished or not, checked against its own format.
 
     A case that has no verdict, since the console was killed, counts as an error or as skipped.
+    """
+    return build_document(state, build_cases(state)[0]).to_json()
+
+
+def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
+    """Return the report of a run, to be written case by case.
 
     Args:
         state: The run.
-        cases: What `told_cases` has made of its cases, where that is known already.
+        cases: Its cases, from `build_cases`.
     """
     run = state.run
     assert run is not None, "a state without run_start has no report"
@@ -78,10 +85,7 @@ def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> di
         "hosts": [_host(host, of) for host, of in state.host_loads.each()],
         "errors": _errors(state),
     }
-    told = Report.model_validate(document).model_copy(
-        update={"cases": told_cases(state) if cases is None else cases}
-    )
-    return as_json(told)
+    return ReportDocument(checked(document), cases)
 
 
 def environment_of(state: RunState) -> dict[str, Any]:
@@ -105,27 +109,27 @@ def _errors(state: RunState) -> list[str]:
     return [*told, state.left_out] if state.left_out else told
 
 
-def told_cases(state: RunState) -> list[CasePart]:
+def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
     """Return the cases as the report has them, each checked against its format.
 
-    A case that the format cannot hold is an error, whatever its ranks have said: the report of the
-    others is still made.
+    If the format cannot hold a case, it is an error in the report: the report of the others is
+    still made. Second come id and reason of each such case.
     """
-    return [_told(case, state) for case in state.cases.values()]
+    misfits: list[tuple[str, str]] = []
+    return PackedCases(_case_texts(state, misfits)), misfits
 
 
-def untold(state: RunState, cases: Sequence[CasePart]) -> Iterator[tuple[str, str]]:
-    """Yield id and reason of each case of `told_cases` whose results the format cannot hold."""
-    for told in cases:
-        if told.status != state.cases[told.id].status:
-            yield told.id, str(told.reason)
-
-
-def _told(case: CaseState, state: RunState) -> CasePart:
-    try:
-        return CasePart.model_validate(settled(_case(case, state)))
-    except Exception as error:
-        return CasePart.model_validate(_untold(case, error))
+def _case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
+    for case in state.cases.values():
+        try:
+            part = CasePart.model_validate(settled(_case(case, state)))
+            text = dump_json(as_json(part))
+        except Exception as error:
+            part = CasePart.model_validate(_untold(case, error))
+            text = dump_json(as_json(part))
+        if part.status != case.status:
+            misfits.append((part.id, str(part.reason)))
+        yield text
 
 
 def refused_report(
@@ -156,14 +160,9 @@ def checked(document: Mapping[str, Any]) -> dict[str, Any]:
     return as_json(Report.model_validate(document))
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    """Return a report as it is written."""
+def as_json(report: Report | CasePart) -> dict[str, Any]:
+    """Return a report, or a case of one, as it is written."""
     return report.model_dump(mode="json", by_alias=True)
-
-
-def without_samples(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the report with its cases' samples left out."""
-    return report | {"cases": [case | {"samples": {}} for case in report["cases"]]}
 
 
 def _reasons(cases: Iterable[CaseState]) -> list[str]:

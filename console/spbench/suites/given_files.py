@@ -7,6 +7,7 @@ import os
 import select
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 PATIENCE = 2.0
@@ -60,8 +61,8 @@ def _read_pipe(file: int, path: Path, size: int) -> bytes:
     return bytes(content)
 
 
-def write_through(path: Path, data: bytes) -> None:
-    """Write to a pipe or a device.
+def write_through(path: Path, chunks: Iterable[str]) -> None:
+    """Write parts of a text to a pipe or a device.
 
     Raises:
         OSError: It cannot be written, or nothing opens the pipe for reading.
@@ -80,5 +81,5 @@ def write_through(path: Path, data: bytes) -> None:
                 raise OSError(errno.ENXIO, reason, str(path)) from None
         time.sleep(_POLL)
     os.set_blocking(file, True)
-    with open(file, "wb") as stream:
-        stream.write(data)
+    with open(file, "w", encoding="utf-8") as stream:
+        stream.writelines(chunks)

@@ -9,7 +9,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,8 +114,12 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of this folder at once: a reader sees the old one or the new one."""
+        self.write_chunks(name, (text,))
+
+    def write_chunks(self, name: str, chunks: Iterable[str]) -> None:
+        """Write a file of this folder, as `write_text` does, from parts of its text."""
         mode = file_mode(self.path)
-        write_whole(self.path / name, text, make_folder=False, mode=mode, root=self.path)
+        write_chunks(self.path / name, chunks, make_folder=False, mode=mode, root=self.path)
 
     def write_json(self, name: str, content: object) -> None:
         """Write a JSON file of this folder at once."""
@@ -213,11 +217,23 @@ def write_whole(
     mode: int = 0o666,
     root: Path | None = None,
 ) -> None:
+    """Write a file as `write_chunks` does, from its whole text."""
+    write_chunks(path, (text,), make_folder=make_folder, mode=mode, root=root)
+
+
+def write_chunks(
+    path: Path,
+    chunks: Iterable[str],
+    *,
+    make_folder: bool = True,
+    mode: int = 0o666,
+    root: Path | None = None,
+) -> None:
     """Write a file under another name and rename it: a reader sees the old one or the new one.
 
     Args:
         path: The file.
-        text: Its new content.
+        chunks: The parts of its new content, which need not fit in memory together.
         make_folder: Whether its folder is made if it is missing.
         mode: The file's mode, less the umask.
         root: A folder that others may write. Below it no link is followed, and a link, a pipe or a
@@ -230,14 +246,14 @@ def write_whole(
     """
     try:
         if root is None and _is_stream(path):
-            write_through(path, text.encode())
+            write_through(path, chunks)
             return
         if make_folder:
             make_folders(root or path.parent)
         if make_folder and root is not None:
             with open_folder(path.parent, root, FOLDER_MODE):
                 pass
-        replace_file(path, (text,), mode, root=root)
+        replace_file(path, chunks, mode, root=root)
     except OSError as error:
         raise unwritable(path, error) from None
 

@@ -118,12 +118,20 @@ class _Index:
             self._index.keep_heads(self._home, self._new, self._heads.keys() - found.keys())
 
 
-def note_ended(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Tell the index of a run that has ended; it may lack that, and nobody is the worse for it."""
+def note_ended(
+    folder: RunFolder, report: Mapping[str, Any], cases: Iterable[Mapping[str, Any]]
+) -> None:
+    """Tell the index of a run that has ended; it may lack that, and nobody is the worse for it.
+
+    Args:
+        folder: The folder of the run.
+        report: Its report, of which the cases are not used.
+        cases: The cases of the report.
+    """
     with suppress(ImportError):
         from spbench.record.runs.index import add_run  # a Python may lack sqlite3
 
-        add_run(folder, report)
+        add_run(folder, report, cases)
 
 
 def summary_of(folder: RunFolder) -> RunSummary:

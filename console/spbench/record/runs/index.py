@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from spbench.record.runs.index_file import (
     remove_index,
     writing,
 )
+from spbench.record.runs.report_text import read_report_file
 
 REPORT = "spbench.report/1"
 Head = Mapping[str, Any]
@@ -173,10 +174,18 @@ def _answer(
             return index.execute(question, values).fetchall()
 
 
-def add_run(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Note a run that has ended, from its report; nothing where the index cannot be used."""
+def add_run(
+    folder: RunFolder, report: Mapping[str, Any], cases: Iterable[Mapping[str, Any]]
+) -> None:
+    """Note a run that has ended, from its report; nothing where the index cannot be used.
+
+    Args:
+        folder: The folder of the run.
+        report: Its report, of which the cases are not used.
+        cases: The cases of the report.
+    """
     with suppress(UnusableIndexError), writing(folder.path.parent.parent) as index:
-        _put_run(index, folder, report)
+        _put_run(index, folder, report, map(_indexed_case, cases))
 
 
 def reindex(home: Path) -> tuple[int, str | None]:
@@ -202,7 +211,7 @@ def _catch_up(index: sqlite3.Connection, home: Path) -> None:
     for folder in folders:
         stamp = file_stamp(folder.report)
         if stamp != NO_FILE and known.get(folder.id) != stamp:
-            _put_run(index, folder, folder.read_json(folder.report.name))
+            _put_run(index, folder, *_indexed_report(folder.report))
     for run in known.keys() - {folder.id for folder in folders}:
         _forget(index, run)
 
@@ -215,40 +224,65 @@ def _put_unreported(index: sqlite3.Connection, home: Path) -> None:
             _put_head(index, folder.id, file_stamp(folder.path / "run.json"), head_of(run))
 
 
-def _put_run(index: sqlite3.Connection, folder: RunFolder, report: Mapping[str, Any]) -> None:
+def _put_run(
+    index: sqlite3.Connection,
+    folder: RunFolder,
+    report: Mapping[str, Any],
+    indexed: Iterable[_IndexedCase | None],
+) -> None:
     run = folder.id
     stamp, head = file_stamp(folder.path / "run.json"), dict(head_of(folder.read_json("run.json")))
-    cases = _cases(report)
+    known = report.get("schema") == REPORT
+    cases = {case.id: case for case in indexed if case is not None} if known else {}
     if not head.get("counts"):  # an older run's
-        head["counts"] = Counter(str(case.get("status")) for case in cases.values())
+        head["counts"] = Counter(case.status for case in cases.values())
     _put_head(index, run, stamp, head)
     index.execute(
         "UPDATE runs SET fingerprint = ?, report_changed = ?, report_bytes = ? WHERE id = ?",
         (_fingerprint(report), *file_stamp(folder.report), run),
     )
     _forget_cases(index, run)
+    argv = _object(report.get("run")).get("argv")
+    argv = argv if isinstance(argv, list) else []
     index.executemany(
         "INSERT INTO cases VALUES (?, ?, ?, ?)",
-        [(run, case, str(part.get("status")), _work(part, report)) for case, part in cases.items()],
+        [(run, case.id, case.status, work_of(*case.work, argv)) for case in cases.values()],
     )
-    rows = [(run, case, *row) for case, part in cases.items() for row in _medians(part)]
+    rows = [(run, case.id, *row) for case in cases.values() for row in case.medians]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
 
 
 # A report, of which nothing is sure but that it is JSON
 
 
-def _cases(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the cases by id; none of a report of a format that is not known."""
-    cases = report.get("cases") if report.get("schema") == REPORT else None
-    found = [case for case in cases if isinstance(case, dict)] if isinstance(cases, list) else []
-    return {case["id"]: case for case in found if isinstance(case.get("id"), str)}
+@dataclass(frozen=True, slots=True)
+class _IndexedCase:
+    """What the index keeps of a case.
+
+    ``work`` is the benchmark, its version, the ranks and the parameters.
+    """
+
+    id: str
+    status: str
+    work: tuple[Any, Any, Any, Mapping[str, Any]]
+    medians: tuple[tuple[str, int, float], ...]
 
 
-def _work(case: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+def _indexed_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
+    """Return a report without its cases, and what the index keeps of them; nothing if damaged."""
+    try:
+        return read_report_file(path, _indexed_case)
+    except (OSError, ValueError):
+        return {}, []
+
+
+def _indexed_case(case: Any) -> _IndexedCase | None:
+    """Return what the index keeps of a case; None if it is none."""
+    if not isinstance(case, dict) or not isinstance(case.get("id"), str):
+        return None
     about = (case.get("benchmark"), case.get("version", 1), case.get("np"))
-    argv = _object(report.get("run")).get("argv")
-    return work_of(*about, _object(case.get("params")), argv if isinstance(argv, list) else ())
+    work = (*about, _object(case.get("params")))
+    return _IndexedCase(case["id"], str(case.get("status")), work, tuple(_medians(case)))
 
 
 def _fingerprint(report: Mapping[str, Any]) -> str | None:

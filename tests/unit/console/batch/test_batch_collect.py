@@ -112,8 +112,8 @@ class Batch:
         self.state = RunState()
         outcome = collect(self.path, self.home, self.state, lambda event: None)
         self.folder, self.code = outcome.folder, int(outcome.exit_code)
-        self.report = outcome.report
-        return {case["id"]: case["status"] for case in outcome.report["cases"]}
+        self.report = outcome.report.to_json()
+        return {case["id"]: case["status"] for case in self.report["cases"]}
 
     def reason(self, case):
         return next(each["reason"] for each in self.report["cases"] if each["id"] == case)

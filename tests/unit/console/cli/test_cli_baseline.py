@@ -8,6 +8,7 @@ from places import SUITES
 from spbench.cli import run
 from spbench.engine.run import Outcome
 from spbench.errors import ExitCode
+from spbench.report.document import ReportDocument
 from unit.events import recorded, whole_run
 
 HALO = str(SUITES / "halo.yaml")
@@ -70,8 +71,8 @@ def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, w
 def test_an_unwritten_report_is_4_although_no_case_was_judged(
     spbench, tmp_path, main, written, status, monkeypatch
 ):
-    report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
-    outcome = Outcome(main, ExitCode.PASSED, report)
+    report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
+    outcome = Outcome(main, ExitCode.PASSED, ReportDocument.from_json(report))
     monkeypatch.setattr(run, "_execute", lambda *_: outcome)
     (tmp_path / "file").write_text("")
     target = tmp_path / ("out.json" if written else "file/out.json")

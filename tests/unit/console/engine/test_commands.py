@@ -73,7 +73,7 @@ def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
 async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(request_of, prepared):
     state = RunState()
     outcome = await Run(plan(request_of()), state, lambda event: None).execute()
-    assert [case["status"] for case in outcome.report["cases"]] == ["error"] * 3
+    assert [case["status"] for case in outcome.report.cases] == ["error"] * 3
     # The first had two cases, of which the second was tried once more by itself.
     assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 3
     assert len(prepared) == 3

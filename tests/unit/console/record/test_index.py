@@ -49,6 +49,11 @@ def ended(home, **changes):
     return folder
 
 
+def note_run(folder):
+    report = folder.read_json("report.json")
+    add_run(folder, report, report["cases"])
+
+
 def medians(home, *which):
     return [launch.median for launch in past_launches(home, *which or ("a", "time_ms"))]
 
@@ -189,7 +194,7 @@ def test_an_index_that_another_console_holds_is_worked_around(home, monkeypatch)
     holder = sqlite3.connect(home / "index.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     second = ended(home)
-    add_run(second, second.read_json("report.json"))
+    note_run(second)
     assert {run.id for run in summaries(home)} == {first.id, second.id}
     assert len(past_launches(home, "a", "time_ms")) == 2
     holder.close()
@@ -258,7 +263,7 @@ def test_two_consoles_at_once_lose_nothing(home):
     def note(mine):
         try:
             for folder in mine:
-                add_run(folder, folder.read_json("report.json"))
+                note_run(folder)
                 summaries(home)
         except BaseException as error:
             wrong.append(error)
@@ -282,7 +287,7 @@ def test_the_median_of_each_launch_is_known_at_a_runs_end(home, reads):
     report["environment"]["fingerprint"] = {"id": "f1"}
     report["cases"][0] |= {"launches": [1, 3], "medians": {"time_ms": [2.0, 2.5], "x": ["?"]}}
     folder.write_json("report.json", report)
-    add_run(folder, report)
+    note_run(folder)
     reads.clear()
     found = past_launches(home, "a", "time_ms", "f1")
     work = found[0].work

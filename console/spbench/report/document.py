@@ -1,0 +1,102 @@
+"""A report as a document that is written case by case, so that it needs little memory.
+
+The JSON text of a case is kept compressed: a tenth of what the case takes as Python objects.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+CASES = "cases"
+_FASTEST = 1
+"""zlib's level: higher ones take several times as long, and save a fifth of the bytes."""
+
+
+class PackedCases:
+    """Cases as JSON has them, each as compressed text.
+
+    Args:
+        texts: The cases, each from `dump_json`.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._packed = [zlib.compress(text.encode(), _FASTEST) for text in texts]
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(json.loads, self.texts())
+
+    def texts(self) -> Iterator[str]:
+        """Yield the text of each case, as `dump_json` returned it."""
+        return (zlib.decompress(packed).decode() for packed in self._packed)
+
+
+class ReportDocument:
+    """A report: all of it but the cases as Python objects, and the cases packed.
+
+    Args:
+        head: The report as JSON has it; the value of ``cases`` is not used.
+        cases: Its cases.
+    """
+
+    def __init__(self, head: Mapping[str, Any], cases: PackedCases) -> None:
+        self._head = dict(head)
+        self.cases = cases
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> ReportDocument:
+        """Return the document of a report that is there as a whole."""
+        return cls(report, PackedCases(map(dump_json, report[CASES])))
+
+    @property
+    def head(self) -> Mapping[str, Any]:
+        """The report as JSON has it, without its cases."""
+        return self._head | {CASES: []}
+
+    def with_head(self, head: Mapping[str, Any]) -> ReportDocument:
+        """Return the same cases in another report."""
+        return ReportDocument(head, self.cases)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole report as JSON has it."""
+        return self._head | {CASES: list(self.cases)}
+
+    def chunks(self, *, with_samples: bool = True) -> Iterator[str]:
+        """Yield the text of the report, as ``json.dumps(report, indent=1)`` writes it.
+
+        Args:
+            with_samples: Whether cases have their samples.
+        """
+        separator = "{"
+        for name, value in self._head.items():
+            yield f"{separator}\n {json.dumps(name)}: "
+            if name == CASES:
+                yield from self._case_chunks(with_samples=with_samples)
+            else:
+                yield _indent(dump_json(value), 1)
+            separator = ","
+        yield "\n}\n"
+
+    def _case_chunks(self, *, with_samples: bool) -> Iterator[str]:
+        separator = "["
+        for text in self.cases.texts():
+            written = text if with_samples else dump_json(json.loads(text) | {"samples": {}})
+            yield f"{separator}\n  "
+            yield _indent(written, 2)
+            separator = ","
+        yield "\n ]" if self.cases else "[]"
+
+
+def dump_json(value: object) -> str:
+    """Return the JSON text of a value as reports have it, from the left margin on."""
+    return json.dumps(value, indent=1, allow_nan=False)
+
+
+def _indent(text: str, depth: int) -> str:
+    # The ends of lines within strings are escaped, so that each one here is between two values.
+    return text.replace("\n", "\n" + depth * " ")
