@@ -1,6 +1,7 @@
 """The Results page, driven by keys and by the mouse, over runs of a made-up benchmark."""
 
 import json
+import os
 import socket
 import threading
 
@@ -402,6 +403,21 @@ async def test_what_cannot_be_plotted_or_read_is_told(tmp_path):
         await pilot.click("ViewTab:first-of-type")
         await until(pilot, lambda: page._view == "cases")
         await until(pilot, lambda: "is no event of a run" in words_of(app, "#run-words"))
+
+
+async def test_shows_why_a_run_with_a_huge_file_cannot_be_read(tmp_path):
+    home = tmp_path / "home"
+    for number, name in ((1, "report.json"), (2, "run.json")):
+        folder = a_run(home, number, 1.0)
+        (folder.path / name).touch()
+        os.truncate(folder.path / name, 40 * 10**9)
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await until(pilot, lambda: app.screen.query("#run-words"))
+        await until(pilot, lambda: "run.json has 40.0 GB" in words_of(app, "#run-words"))
+        assert "unreadable" in shown(app)
+        await pilot.press("down")
+        await until(pilot, lambda: "report.json has 40.0 GB" in words_of(app, "#run-words"))
 
 
 # What is done with a run

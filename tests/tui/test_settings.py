@@ -32,6 +32,13 @@ def test_without_a_file_there_are_the_defaults(path):
     assert load(path).complaints == ()
 
 
+def test_rejects_a_huge_file(path):
+    path.touch()
+    os.truncate(path, 40 * 10**9)
+    (complaint,) = load(path).complaints
+    assert complaint == f"cannot read {path}: it has more than 1 MiB"
+
+
 def test_a_file_says_all(path):
     path.write_text(
         "theme: spbench-light\nrefresh_hz: 2\nkeys: {run.cancel: 'X, delete,ctrl+f5,/'}"

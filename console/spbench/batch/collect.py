@@ -29,6 +29,7 @@ from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
 from spbench.safe_files import make_folders
+from spbench.suites.loader import MAX_BYTES
 from spbench_core.events.batch_files import (
     LaunchFolder,
     launches_of,
@@ -188,7 +189,7 @@ class _Collection:
     def _suite_text(self) -> str:
         """Return the suite of the batch job; empty if it cannot be read."""
         try:
-            return read_file(self._batch / "suite.yaml").decode(errors="replace")
+            return read_file(self._batch / "suite.yaml", MAX_BYTES).decode(errors="replace")
         except OSError:
             return ""
 

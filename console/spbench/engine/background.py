@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from spbench.engine.faults.launcher_output import end_of_file
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.cancel import leave_word
@@ -78,10 +79,7 @@ class Launched:
         status = self.ended()
         if status is None or self.folder() is not None:
             return None
-        try:
-            lines = self.log.read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
+        lines = end_of_file(self.log).splitlines()
         told = "\n".join(line.removeprefix("spbench: error: ") for line in lines[-_MOST_LINES:])
         return told.strip() or f"the run ended with status {status:d} and said nothing"
 

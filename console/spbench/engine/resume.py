@@ -16,7 +16,7 @@ from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
 from spbench.suites.case import Case, Suite
 from spbench.suites.expression import read_expression
-from spbench.suites.loader import load_text
+from spbench.suites.loader import MAX_BYTES, load_text
 from spbench.suites.shipped import seen_from
 
 FAILED = ("failed", "error", "timeout")
@@ -114,7 +114,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             "version of spbench; start it again"
         )
     try:
-        text = read_file(folder.path / "suite.yaml").decode()
+        text = read_file(folder.path / "suite.yaml", MAX_BYTES).decode()
         started_in = Path(run["cwd"])
         asked = replace(
             request,

@@ -13,6 +13,8 @@ from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, chosen_elsewhere
 from spbench.launch.placement import available_slots, cores
 
+_MOST_NODES = 16 << 20
+"""Letters of a scheduler's list of nodes, with a name for each core."""
 _CPUS_OF_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 """A part of Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``16(x2)`` are two nodes of 16."""
 
@@ -68,8 +70,8 @@ def _allocated(env: Mapping[str, str]) -> int | None:
         counts = [int(match[1]) * int(match[2] or 1) for match in matches if match is not None]
         return sum(counts) if len(counts) == len(parts) else None
     if "PBS_NODEFILE" in env:
-        with suppress(OSError, UnicodeDecodeError):
-            return len(Path(env["PBS_NODEFILE"]).read_text().split())
+        with suppress(OSError, UnicodeDecodeError), Path(env["PBS_NODEFILE"]).open() as file:
+            return len(file.read(_MOST_NODES).split())
         return None
     count = env.get("LSB_DJOB_NUMPROC", "")
     return int(count) if "LSB_JOBID" in env and count.isdecimal() else None

@@ -306,7 +306,8 @@ def _write_hostfile(home: Path, text: str) -> Path:
     data = text.encode()
     path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
     with suppress(OSError):  # another user's may be unreadable: it is replaced
-        if not path.is_symlink() and path.is_file() and path.read_bytes() == data:
+        same_size = path.stat().st_size == len(data)
+        if not path.is_symlink() and path.is_file() and same_size and path.read_bytes() == data:
             return path
     try:
         make_folders(path.parent)

@@ -85,6 +85,7 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
         "folder": str(summary.folder.path),
         "note": summary.note.text,
         "tags": list(summary.note.tags),
+        "unreadable": summary.unreadable,
     }
 
 

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
 from spbench.record.runs.history import RunSummary
 from spbench.record.statistics import typical
 from spbench.report.model import CasePart
@@ -21,6 +22,7 @@ from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")
 _NOT_LABELS = ("name", "value", "rank", *_ENDS, "host_a", "host_b")
+_LABEL = b'"target"'
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 Pair = tuple[int, int]
@@ -149,9 +151,22 @@ def _may_have_links(folder: RunFolder) -> bool:
     path = folder.report if folder.report.exists() else folder.events
     try:
         with open(open_file(path), "rb") as file:
-            return any(b'"target"' in line for line in file)
+            return any(_LABEL in part for part in _parts(file))
     except OSError:
         return False
+
+
+def _parts(file: BinaryIO) -> Iterator[bytes]:
+    """Yield parts of a file that overlap by a label; it ends with a line that is far too long."""
+    before = b""
+    line_bytes = 0
+    while part := file.read(READ_SIZE):
+        yield before + part
+        before = part[1 - len(_LABEL) :]
+        end = part.rfind(b"\n")
+        line_bytes = line_bytes + len(part) if end < 0 else len(part) - end
+        if line_bytes > MOST_SKIPPED:
+            return
 
 
 def _is_link(row: Mapping[str, Any]) -> bool:

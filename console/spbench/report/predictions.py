@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spbench.record.runs.files import read_file
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
+from spbench.suites.loader import MAX_BYTES
 
 PLANNED_CASE = "plan"
 """The name of the case that runs a plan, in the suite of `planned_line`."""
@@ -57,7 +58,7 @@ def _modelled_ms(run: RecordedRun, case: str) -> float | None:
 def _planned_ms(run: RecordedRun) -> float | None:
     """Return the prediction that stands in the suite as the run has read it."""
     try:
-        text = read_file(run.summary.folder.path / "suite.yaml").decode()
+        text = read_file(run.summary.folder.path / "suite.yaml", MAX_BYTES).decode()
         found = _PLANNED.search(text)
         value = float(found[1]) if found else 0.0
     except (OSError, ValueError):

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.runs.files import has_commands, read_file, read_json
+from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
+from spbench.record.runs.report_text import read_report_file
 from spbench.report.build import case_parts, environment_of, settled
 from spbench.report.model import CasePart, Report
 from spbench.report.times import seconds_of
@@ -37,8 +38,9 @@ def load_run(folder: RunFolder) -> RecordedRun:
     """Return what a run measured: from report.json, else by replay of its events.
 
     Raises:
-        UsageError: It has no report, and its event log cannot be read.
+        UsageError: It has no report, and its event log cannot be read; or a file is too large.
     """
+    folder.check_readable()
     summary = summary_of(folder)
     report = read_report(folder)
     if report is not None:
@@ -102,15 +104,19 @@ def _of_report(report: Report, summary: RunSummary) -> RecordedRun:
 
 
 def read_report(folder: RunFolder) -> Report | None:
-    """Return the report of a run; None where there is none, or it is damaged."""
+    """Return the report of a run; None where there is none, or it is damaged.
+
+    Raises:
+        UsageError: It is too large.
+    """
     return _read(folder.report)
 
 
 def _read(path: Path) -> Report | None:
     try:
-        text = read_file(path)
-        if has_commands(text):
-            return Report.model_validate(read_json(path))
-        return Report.model_validate_json(text)
+        head, cases = read_report_file(path, CasePart.model_validate)
+        return Report.model_validate(head).model_copy(update={"cases": cases})
+    except TooLargeError as error:
+        raise UsageError(f"cannot read a report: {error}") from None
     except (OSError, ValueError):
         return None

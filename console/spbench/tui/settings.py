@@ -15,7 +15,8 @@ from spbench.suites.given_files import read_start
 
 ENV_CONFIG = "SPBENCH_CONFIG"
 LEAST_HZ, MOST_HZ = 0.5, 10.0
-_MAX_BYTES = 1 << 20
+MOST_BYTES = 1 << 20
+"""Bytes of the file; all its settings take some kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,13 @@ def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tup
 def _text_of(path: Path, *, named: bool) -> str:
     try:
         if named:
-            return read_start(path, _MAX_BYTES).decode("utf-8-sig")
-        with open_trusted(path) as file:
-            return file.read(_MAX_BYTES).decode("utf-8-sig")
+            content = read_start(path, MOST_BYTES + 1)
+        else:
+            with open_trusted(path) as file:
+                content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UsageError(f"cannot read {path}: it has more than {MOST_BYTES >> 20} MiB")
+        return content.decode("utf-8-sig")
     except UntrustedFileError as error:
         raise _untrusted(error) from None
     except FileNotFoundError:

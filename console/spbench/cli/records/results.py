@@ -74,7 +74,9 @@ def list_(
     else:
         lines = [
             f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} "
-            f"{run.passed:>7}  {run.suite}" + (f"  {run.note}" if run.note != NO_NOTE else "")
+            f"{run.passed:>7}  {run.suite}"
+            + (f"  {run.note}" if run.note != NO_NOTE else "")
+            + (f"  {run.unreadable}" if run.unreadable else "")
             for run in chosen
         ]
         print("".join(f"{clean(line)}\n" for line in lines), end="")

@@ -45,7 +45,8 @@ def series(
     if over is not None:
         found = _over(read_run(find_run(root, run)), case, metric, over)
     else:
-        runs = [read_run(one.folder) for one in select_runs(summaries(root), words)]
+        chosen = select_runs(summaries(root), words)
+        runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
         found = [over_runs(runs, case, metric)]
     if not any(one.points for one in found):
         raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")

@@ -1,6 +1,7 @@
 """Files of a run's folder, which may be anyone's.
 
-A pipe in it would never end, and text in it may be a terminal's commands.
+A pipe in it would never end, a huge file would fill the memory, and text in it may be a terminal's
+commands.
 """
 
 from __future__ import annotations
@@ -23,6 +24,39 @@ _LAYOUT = "\n\t"
 
 PRIVATE, SHARED = 0o700, 0o777
 """Modes of a run's folder: its owner's alone, or what the umask leaves to others."""
+
+
+MOST_JSON = 64 << 20
+"""Bytes of a JSON file other than a report: that of the largest run known has less than 1 MiB."""
+MOST_REPORT = 1 << 30
+"""Bytes of a report: 2,000 cases on 64 ranks take 66 MB, so that this is room for 16 times as many.
+
+It is in memory twice while it is read.
+"""
+
+
+class TooLargeError(OSError):
+    """A file with more bytes than its kind may have.
+
+    Args:
+        path: The file.
+        size: Its bytes.
+        most: The bytes that it may have.
+    """
+
+    def __init__(self, path: Path, size: int, most: int) -> None:
+        limit = f"{most >> 30} GiB" if most >= 1 << 30 else f"{most >> 20} MiB"
+        self.reason = f"has {_file_size(size)}, more than {limit}"
+        super().__init__(errno.EFBIG, f"it {self.reason}", str(path))
+
+    def __str__(self) -> str:
+        """Return path and sizes."""
+        return f"{self.filename} {self.reason}"
+
+
+def _file_size(size: int) -> str:
+    unit, name = (10**9, "GB") if size >= 10**9 else (10**6, "MB")
+    return f"{size / unit:.1f} {name}"
 
 
 def file_mode(folder: Path) -> int:
@@ -49,14 +83,23 @@ def open_file(path: Path) -> int:
     raise OSError(errno.EINVAL, "it is a pipe or a device, and no file", str(path))
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path, most: int = MOST_JSON) -> bytes:
     """Return what is in a file.
 
+    Args:
+        path: The file.
+        most: The bytes that it may have.
+
     Raises:
+        TooLargeError: It has more bytes.
         OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
     """
     with open(open_file(path), "rb") as file:
-        return file.read()
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+    if size > most or len(content) > most:  # it may have grown since
+        raise TooLargeError(path, max(size, len(content)), most)
+    return content
 
 
 def has_commands(text: bytes) -> bool:
@@ -87,14 +130,19 @@ def _shown(letter: str) -> str:
     return letter if letter.isprintable() or letter in _LAYOUT else "?"
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
     """Return what a JSON file has, its texts without a terminal's commands.
 
+    Args:
+        path: The file.
+        most: The bytes that it may have.
+
     Raises:
+        TooLargeError: It has more bytes.
         OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
         ValueError: It is not JSON.
     """
-    return parse_json(read_file(path), path)
+    return parse_json(read_file(path, most), path)
 
 
 def parse_json(text: bytes, path: Path) -> Any:

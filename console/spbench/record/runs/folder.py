@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
-from spbench.record.runs.files import PRIVATE, SHARED, file_mode, read_json
+from spbench.record.runs.files import (
+    MOST_JSON,
+    PRIVATE,
+    SHARED,
+    TooLargeError,
+    file_mode,
+    read_json,
+)
 from spbench.safe_files import FOLDER_MODE, make_folders, open_folder, replace_file
 from spbench.suites.given_files import write_through
 
@@ -50,6 +57,14 @@ def file_stamp(path: Path | str) -> FileStamp:
     except OSError:
         return NO_FILE
     return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else NO_FILE
+
+
+def why_unreadable(stamp: FileStamp) -> str | None:
+    """Return why a run with a run.json of this stamp cannot be read; None if it can."""
+    size = stamp[1]
+    if size <= MOST_JSON:
+        return None
+    return str(TooLargeError(Path("run.json"), size, MOST_JSON))
 
 
 def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
@@ -132,6 +147,19 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
+
+    def why_unreadable(self) -> str | None:
+        """Return why the run cannot be read: its run.json is too large. Else None."""
+        return why_unreadable(file_stamp(f"{self.path}/run.json"))
+
+    def check_readable(self) -> None:
+        """Reject a run that cannot be read.
+
+        Raises:
+            UsageError: Its run.json is too large.
+        """
+        if reason := self.why_unreadable():
+            raise UsageError(f"cannot read run {self.id}: {self.path}/{reason}")
 
     def alive(self) -> bool | None:
         """Whether the console that writes this run still runs.
@@ -312,8 +340,14 @@ def find_run(home: Path, name: str) -> RunFolder:
     ``last`` is the newest run, ``last~1`` the one before it, and so on.
 
     Raises:
-        UsageError: There is none, or there are several.
+        UsageError: There is none, there are several, or it cannot be read.
     """
+    folder = _named_run(home, name)
+    folder.check_readable()
+    return folder
+
+
+def _named_run(home: Path, name: str) -> RunFolder:
     folders = list_runs(home)
     from_last = _LAST.fullmatch(name)
     if from_last and folders:

@@ -18,6 +18,13 @@ READ_SIZE = 256 << 10
 """Bytes of a log that one look takes in, unless it is told otherwise."""
 MOST_LINE = 256 << 20
 """Bytes of the longest line of a log: a run of many cases on ten thousand ranks begins with it."""
+MOST_SKIPPED = 1 << 30
+"""Bytes of a line that is left out since it is too long; a log with a longer one is rejected.
+
+A file may have any size without a byte on disk: to look for the end of a line in it takes minutes.
+"""
+_TOO_LONG = b"?"
+"""What is kept of a line that is too long: no event either."""
 
 
 class EventTail:
@@ -32,6 +39,7 @@ class EventTail:
         self._offset = 0
         self._lines = 0
         self._rest = bytearray()
+        self._rest_bytes = 0
         self._at_end = False
         self._check = LogCheck()
         self._wrong = 0
@@ -61,7 +69,7 @@ class EventTail:
         read of it so far.
 
         Raises:
-            UsageError: The log cannot be read.
+            UsageError: The log cannot be read, or a line of it is far too long.
         """
         chunk = self._read_bytes(limit)
         self._at_end = len(chunk) < limit
@@ -71,13 +79,23 @@ class EventTail:
             return []
         lines = bytes(self._rest) + whole
         self._rest = bytearray()
+        self._rest_bytes = 0
         self._keep(rest)
         return self._events(lines)
 
     def _keep(self, part: bytes) -> None:
-        """Keep a part of a line, and no more of it than a line may have."""
-        if len(self._rest) <= MOST_LINE:
+        """Keep a part of a line, unless the line is too long."""
+        self._rest_bytes += len(part)
+        if self._rest_bytes <= MOST_LINE:
             self._rest += part
+            return
+        self._rest = bytearray(_TOO_LONG)
+        if self._rest_bytes > MOST_SKIPPED:
+            size = os.stat(self._path).st_size
+            raise UsageError(
+                f"cannot read {self._path}: it has {size / 10**9:.1f} GB, "
+                f"and a line of more than {MOST_SKIPPED >> 20} MiB"
+            )
 
     def _read_bytes(self, limit: int) -> bytes:
         try:

@@ -11,12 +11,14 @@ from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import GLYPHS
-from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs
+from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs, why_unreadable
 from spbench.record.runs.notes import NO_NOTE, RunNote, noted, read_note
 
 RUNNING, UNFINISHED = "running", "unfinished"
 """In place of a verdict: its console still runs, so far as is known, or ended before the run."""
-VERDICTS = (*GLYPHS, RUNNING, UNFINISHED)
+UNREADABLE = "unreadable"
+"""In place of a verdict: its run.json is too large to be read."""
+VERDICTS = (*GLYPHS, RUNNING, UNFINISHED, UNREADABLE)
 UNKNOWN = "?"
 
 _YEAR_10000 = 253402300800.0
@@ -33,6 +35,7 @@ class RunSummary:
         host: Where its console ran.
         counts: Its cases by status; None where it goes on, or is older than these counts.
         note: What somebody wrote of it.
+        unreadable: Why it cannot be read; None if it can.
     """
 
     folder: RunFolder
@@ -48,6 +51,7 @@ class RunSummary:
     host: str | None
     counts: Mapping[str, int] | None = field(default=None, hash=False)
     note: RunNote = NO_NOTE
+    unreadable: str | None = None
 
     @property
     def passed(self) -> str:
@@ -103,6 +107,8 @@ class _Index:
 
     def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
         """Return one run in short, read again where its run.json is not as the index has it."""
+        if reason := why_unreadable(stamp):  # first, since the index may know an empty head
+            return _unreadable_summary(folder, reason)
         known = self._heads.get(folder.id)
         if known is not None and known[0] == stamp:
             return summary_from(folder, known[1])
@@ -141,7 +147,26 @@ def summary_of(folder: RunFolder) -> RunSummary:
 
 def summary_from_run(folder: RunFolder) -> RunSummary:
     """Return one run in short, as its run.json has it."""
+    if reason := folder.why_unreadable():
+        return _unreadable_summary(folder, reason)
     return summary_from(folder, folder.read_json("run.json"))
+
+
+def _unreadable_summary(folder: RunFolder, reason: str) -> RunSummary:
+    return RunSummary(
+        folder=folder,
+        id=folder.id,
+        suite=UNKNOWN,
+        file=None,
+        started=None,
+        finished=None,
+        verdict=UNREADABLE,
+        exit_code=None,
+        argv=(),
+        duration_s=None,
+        host=None,
+        unreadable=reason,
+    )
 
 
 def summary_from(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from spbench.record.runs.files import PRIVATE
+from spbench.record.runs.files import PRIVATE, TooLargeError
 from spbench.safe_files import open_regular
 
 NAME = "index.sqlite"
 VERSION = 2
 """The number of `_TABLES`; an index of a lower one is made again, one of a higher one not used."""
+MOST_BYTES = 1 << 30
+"""Bytes of an index: one of 10,000 runs has some tens of MB. A larger one is not used.
+
+It may have to be copied into memory.
+"""
 PATIENCE = 0.5
 """Seconds that one console waits for another that writes."""
 _TABLES = """
@@ -121,7 +126,13 @@ def _drop_all(connection: sqlite3.Connection) -> None:
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     # A pipe would never end. A link may lead to another program's database: tables are dropped.
-    os.close(open_regular(path, os.O_RDONLY))
+    file = open_regular(path, os.O_RDONLY)
+    try:
+        size = os.fstat(file).st_size
+    finally:
+        os.close(file)
+    if size > MOST_BYTES:
+        raise TooLargeError(path, size, MOST_BYTES)
     place = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level="IMMEDIATE")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from spbench.record.runs.files import has_commands, read_file, without_commands
+from spbench.record.runs.files import MOST_REPORT, has_commands, read_file, without_commands
 
 CASES = "cases"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -30,10 +30,11 @@ def read_report_file(
         convert_case: Called with each item of ``cases``.
 
     Raises:
+        TooLargeError: It has more bytes than a report may have.
         OSError: The file cannot be read, or is a folder, a pipe, a socket or a device.
         ValueError: It is no JSON object, or ``convert_case`` raised that.
     """
-    content = read_file(path)
+    content = read_file(path, MOST_REPORT)
     suspect = has_commands(content)
     text = content.decode()
     del content

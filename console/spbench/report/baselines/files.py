@@ -14,6 +14,7 @@ from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import write_whole
 from spbench.record.runs.prune import BASELINES
+from spbench.record.runs.report_text import read_report_file
 from spbench.report.baselines.model import SCHEMA, BaselineFile
 
 SUFFIX = ".json"
@@ -69,10 +70,10 @@ def load_baseline(home: Path, name: str) -> BaselineFile:
 def is_baseline(path: Path) -> bool:
     """Whether a file says that it is a baseline, of whatever number."""
     try:
-        content = read_json(path)
+        content, _ = read_report_file(path, lambda case: None)  # it may be a report
     except (OSError, ValueError):
         return False
-    schema = content.get("schema") if isinstance(content, dict) else None
+    schema = content.get("schema")
     return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
 
 

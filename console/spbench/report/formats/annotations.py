@@ -10,6 +10,7 @@ from spbench.record.runs.files import read_file
 from spbench.report.formats.words import not_passed, sentence, unexplained
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
+from spbench.suites.loader import MAX_BYTES
 from spbench.suites.yaml_nodes import YamlError, compose
 
 MOST = 10
@@ -36,7 +37,7 @@ def case_lines(run: RecordedRun) -> Mapping[str, int]:
     Empty where the suite is not at hand, as beside a report's file.
     """
     try:
-        text = read_file(run.summary.folder.path / "suite.yaml").decode()
+        text = read_file(run.summary.folder.path / "suite.yaml", MAX_BYTES).decode()
         entries = compose(text).root.find(("cases",))
     except (OSError, ValueError, YamlError):
         return {}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from spbench.record.number_formatting import number
-from spbench.record.runs.history import RUNNING, UNFINISHED
+from spbench.record.runs.history import RUNNING, UNFINISHED, UNREADABLE
 from spbench.tui.signs import signed
 from spbench.tui.widgets.table_columns import TableCell
 
 _COLOURS = {
     "passed": "$text-success",
     **dict.fromkeys(("failed", "error", "timeout"), "$text-error"),
-    UNFINISHED: "$text-warning",
+    **dict.fromkeys((UNFINISHED, UNREADABLE), "$text-warning"),
     RUNNING: "$text-primary",
 }
 _OUTCOMES = {

@@ -11,7 +11,9 @@ from places import STANDINS, SUITES
 from spbench.batch import allocated, site
 from spbench.batch.plan_file import read_plan
 from spbench.cli.app import run_command_line
+from spbench.errors import UsageError
 from spbench.launch.mpi_probe import MpiLibrary
+from spbench_core.events.batch_files import cases_in, words_of
 
 SUITE = """
 schema: spbench.suite/1
@@ -81,6 +83,18 @@ def test_all_that_a_job_needs_lies_in_its_folder(write):
     assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in lines_of(folder, "run 1 ")[0]
     assert os.access(folder / "job.sh", os.X_OK)
     subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
+
+
+def test_rejects_a_folder_with_huge_files(write):
+    folder = write("batch: {nodes: 2}", *PBS)[1]
+    os.truncate(folder / "plan.json", 40 * 10**9)
+    with pytest.raises(UsageError, match=r"it has 40\.0 GB, more than 64 MiB"):
+        read_plan(folder)
+    os.truncate(folder / "jobs/1/cases.json", 40 * 10**9)
+    assert cases_in(folder / "jobs/1") == []
+    (folder / "ended").touch()
+    os.truncate(folder / "ended", 10**10)
+    assert len(words_of(folder / "ended")) == 1
 
 
 @pytest.mark.usefixtures("write")

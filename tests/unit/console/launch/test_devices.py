@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def test_devices_are_slots_or_cores_of_an_allocation_or_of_this_machine(tmp_path
     assert available(SLURM_JOB_ID="1", SLURM_JOB_CPUS_PER_NODE="16(x2),8") == 40
     assert available(PBS_NODEFILE=str(nodes)) == 3
     assert available(LSB_JOBID="1", LSB_DJOB_NUMPROC="12") == 12
+    os.truncate(nodes, 10**11)  # a hole, of which only the beginning is read
+    assert available(PBS_NODEFILE=str(nodes)) == 4
 
 
 @pytest.mark.parametrize(
