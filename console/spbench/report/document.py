@@ -23,7 +23,11 @@ class PackedCases:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._packed = [zlib.compress(text.encode(), _FASTEST) for text in texts]
+        self._packed = [_pack(text) for text in texts]
+
+    def append(self, text: str) -> None:
+        """Add a case, from `dump_json`."""
+        self._packed.append(_pack(text))
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -34,6 +38,10 @@ class PackedCases:
     def texts(self) -> Iterator[str]:
         """Yield the text of each case, as `dump_json` returned it."""
         return (zlib.decompress(packed).decode() for packed in self._packed)
+
+
+def _pack(text: str) -> bytes:
+    return zlib.compress(text.encode(), _FASTEST)
 
 
 class ReportDocument:

@@ -12,10 +12,11 @@ from typing import Any
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import printable
 from spbench.record.runs.history import RunSummary
-from spbench.report.build import as_json, build_report
+from spbench.report.build import build_cases, build_document
+from spbench.report.document import ReportDocument
 from spbench.report.markdown_text import escape_markdown
 from spbench.report.overall import overall
-from spbench.report.recorded import RecordedRun, read_report
+from spbench.report.recorded import RecordedRun, read_document
 from spbench.report.records import metric_records
 from spbench.report.run_comparison import RunComparison
 from spbench.report.tables import (
@@ -45,7 +46,7 @@ def export_text(run: RecordedRun, kind: str) -> str:
     """
     _check_kind(kind)
     if kind == "json":
-        return _json(_report(run))
+        return "".join(_document(run).chunks())
     if kind == "csv":
         return _csv(metric_records(run))
     head = _one_line(run.summary)
@@ -95,15 +96,15 @@ def _check_kind(kind: str) -> None:
         raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(KINDS)}")
 
 
-def _report(run: RecordedRun) -> dict[str, Any]:
+def _document(run: RecordedRun) -> ReportDocument:
     folder = run.summary.folder
-    report = read_report(folder)
-    if report is not None:
-        return as_json(report)
+    document = read_document(folder)
+    if document is not None:
+        return document
     state = folder.replay()
     if state.run is None:
         raise UsageError(f"nothing was recorded of run {run.summary.id}: {folder.events} is empty")
-    return build_report(state)
+    return build_document(state, build_cases(state)[0])
 
 
 def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:

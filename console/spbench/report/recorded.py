@@ -9,12 +9,18 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.record.runs.files import TooLargeError
-from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.folder import RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
 from spbench.record.runs.report_text import read_report_file
-from spbench.report.build import case_parts, environment_of, settled
+from spbench.report.build import as_json, case_parts, environment_of, settled
+from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import CasePart, Report
+from spbench.report.packed_ranks import read_packed_case
 from spbench.report.times import seconds_of
+
+MOST_UNPACKED = 8 << 20
+"""Bytes of a report up to which ranks are kept as they are: as objects they take seven times that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,30 @@ def read_report(folder: RunFolder) -> Report | None:
     return _read(folder.report)
 
 
-def _read(path: Path) -> Report | None:
+def read_document(folder: RunFolder) -> ReportDocument | None:
+    """Return the report of a run as `read_report` does, to be written case by case.
+
+    Raises:
+        UsageError: It is too large.
+    """
+    cases = PackedCases()
+
+    def add_case(case: Any) -> None:
+        cases.append(dump_json(as_json(CasePart.model_validate(case))))
+
     try:
-        head, cases = read_report_file(path, CasePart.model_validate)
+        head, _ = read_report_file(folder.report, add_case)
+        return ReportDocument(as_json(Report.model_validate(head)), cases)
+    except TooLargeError as error:
+        raise UsageError(f"cannot read a report: {error}") from None
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: Path) -> Report | None:
+    large = file_stamp(path)[1] > MOST_UNPACKED
+    try:
+        head, cases = read_report_file(path, read_packed_case if large else CasePart.model_validate)
         return Report.model_validate(head).model_copy(update={"cases": cases})
     except TooLargeError as error:
         raise UsageError(f"cannot read a report: {error}") from None

@@ -1,0 +1,68 @@
+import json
+
+import pytest
+
+from spbench.report import recorded
+from spbench.report.build import build_report
+from spbench.report.export import export_text
+from spbench.report.formats.page.document import html_page
+from spbench.report.packed_ranks import PackedRanks, read_packed_case
+from spbench.report.recorded import load_report, load_run
+from unit.events import recorded as record_run
+from unit.events import state_of, whole_run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = record_run(tmp_path / "home", whole_run(), verdict="passed")
+    folder.write_json("report.json", build_report(folder.replay()))
+    return folder
+
+
+@pytest.fixture
+def packed(folder, monkeypatch):
+    """The same run, read as if its report were large."""
+    monkeypatch.setattr(recorded, "MOST_UNPACKED", 0)
+    return load_run(folder)
+
+
+def test_ranks_are_those_of_the_report():
+    (case,) = build_report(state_of(whole_run()))["cases"]
+    part = read_packed_case(case)
+    ranks = part.ranks
+    assert isinstance(ranks, PackedRanks)
+    assert (len(ranks), bool(ranks), len(ranks[0:1])) == (2, True, 1)
+    assert [rank.model_dump(mode="json") for rank in ranks] == case["ranks"]
+    assert [ranks[-1].rank, ranks[0].rank] == [1, 0]
+    assert ranks == list(ranks)
+    assert ranks != []
+
+
+def test_ranks_that_do_not_fit_are_rejected():
+    (case,) = build_report(state_of(whole_run()))["cases"]
+    for ranks in (None, [{}], [case["ranks"][0] | {"rank": "x"}]):
+        with pytest.raises(ValueError, match="validation error"):
+            read_packed_case(case | {"ranks": ranks})
+
+
+def test_only_a_large_report_has_its_ranks_packed(folder, packed, monkeypatch):
+    monkeypatch.undo()
+    plain = load_run(folder)
+    assert isinstance(plain.cases["a"].ranks, list)
+    assert isinstance(packed.cases["a"].ranks, PackedRanks)
+    assert packed.cases["a"].ranks == plain.cases["a"].ranks
+
+
+@pytest.mark.parametrize("write", [html_page, lambda run: export_text(run, "csv")])
+def test_formats_are_the_same_of_packed_ranks(folder, packed, monkeypatch, write):
+    text = write(packed)
+    monkeypatch.undo()
+    assert text == write(load_run(folder))
+
+
+def test_a_report_is_exported_as_it_was_written(folder, packed):
+    assert export_text(packed, "json") == folder.report.read_text()
+    folder.report.write_text(json.dumps(json.loads(folder.report.read_text()), indent=3))
+    assert export_text(load_report(folder.report), "json") != folder.report.read_text()
+    folder.report.unlink()
+    assert json.loads(export_text(packed, "json")) == build_report(folder.replay())
