@@ -61,7 +61,9 @@ class QuickHosts:
 def _answer_here() -> dict[str, Any]:
     """Return what this machine answers, asked by the real program; its load is not kept."""
     settings = LaunchSettings.model_validate({"python": sys.executable})
-    done = subprocess.run(question(settings), input=program(), capture_output=True, check=True)
+    done = subprocess.run(
+        question(settings), input=program(settings), capture_output=True, check=True
+    )
     line = next(line for line in done.stdout.decode().splitlines() if line.startswith(MARK))
     answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
     return answer | {"load": 0.0}

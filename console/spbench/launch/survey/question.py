@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from spbench.launch.mpi_probe import PROBE
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
-from spbench_core.credentials import holds_secret
 
 MARK = "spbench-host "
 """Stands before each answer: login shells print banners."""
@@ -20,6 +20,9 @@ PROBE_PATIENCE = 5
 # the program comes on stdin, which stays open behind it for the question of the time
 _TAKE_IN = "import sys; exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 _EITHER = 'command -v "$1" >/dev/null 2>&1 && exec "$1" -c "$2"; exec python3 -c "$2" instead'
+# Variables come on stdin: arguments are shown to everybody, here and on the host. dd reads one byte
+# at a time, so that it leaves the program behind them.
+_EXPORT = 'eval "$(dd bs=1 count="$1" 2>/dev/null)"; shift; exec "$@"'
 # words that Python 3.6 knows, for python3 may be that old
 _ANSWER = """
 import json, platform, subprocess, sys, time
@@ -68,20 +71,24 @@ def question(settings: LaunchSettings) -> tuple[str, ...]:
         UsageError: ``container`` cannot be split into words.
     """
     either = ("sh", "-c", _EITHER, "spbench-survey", asked_interpreter(settings), _TAKE_IN)
-    # Other users of a host can read this command line, and the answers do not need credentials.
-    pairs = [
-        f"{name}={value}" for name, value in settings.env.items() if not holds_secret(name, value)
-    ]
-    return (*(("env", *pairs) if pairs else ()), *wrapped(settings, either))
+    size = len(_exports(settings))
+    exporting = ("sh", "-c", _EXPORT, "spbench-variables", str(size)) if size else ()
+    return (*exporting, *wrapped(settings, either))
 
 
-def program() -> bytes:
-    """Return what goes to the command's stdin: a line with a length, and that many bytes.
+def _exports(settings: LaunchSettings) -> bytes:
+    pairs = settings.env.items()
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in pairs).encode()
 
+
+def program(settings: LaunchSettings) -> bytes:
+    """Return what goes to the stdin of the command that `question` returns.
+
+    These are the settings' variables, a line with a length, and that many bytes of a program.
     It answers with a line of JSON behind `MARK`, then each further line with one that has
     ``clock``, in seconds since 1970. It ends where its stdin does.
     """
-    return _program(os.getcwd(), host_facts.__file__)
+    return _exports(settings) + _program(os.getcwd(), host_facts.__file__)
 
 
 @cache

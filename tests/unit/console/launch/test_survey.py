@@ -449,7 +449,7 @@ def test_equal_findings_of_several_hosts_are_one():
 
 
 def test_the_program_is_python_of_any_age():
-    length, _, text = program().partition(b"\n")
+    length, _, text = program(LaunchSettings.model_validate({})).partition(b"\n")
     assert len(text) == int(length)
     tree = ast.parse(text, feature_version=(3, 6))
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.NamedExpr)]
@@ -463,16 +463,24 @@ def test_the_program_is_python_of_any_age():
 def test_the_program_ends_with_its_input():
     from spbench.launch.survey.question import MARK, question
 
-    words = question(LaunchSettings.model_validate({}))
-    done = subprocess.run(words, input=program() + b"\n\n", capture_output=True, timeout=30)
+    settings = LaunchSettings.model_validate({})
+    sent = program(settings) + b"\n\n"
+    done = subprocess.run(question(settings), input=sent, capture_output=True, timeout=30)
     assert done.returncode == 0
     assert done.stdout.decode().count(MARK) == 3
 
 
-def test_the_command_line_of_a_survey_has_no_credentials():
+def test_a_question_shows_no_values_of_variables_and_gives_them():
     from spbench.launch.survey.question import question
 
-    env = {"HF_TOKEN": "s3cret", "LD_LIBRARY_PATH": "/opt/lib"}
-    words = question(LaunchSettings.model_validate({"env": env}))
-    assert words[:2] == ("env", "LD_LIBRARY_PATH=/opt/lib")
-    assert "s3cret" not in " ".join(words)
+    values = {"NOTE": "s3cret; it's $HOME\n\n", "EMPTY": "", "LETTERS": "größe"}
+    setup = ["env -0 >&2"]
+    settings = LaunchSettings.model_validate({"env": values, "setup": setup})
+    words = question(settings)
+    assert not any("s3cret" in word for word in words)
+    done = subprocess.run(words, input=program(settings), capture_output=True, timeout=30)
+    assert done.returncode == 0
+    printed = dict(
+        entry.split("=", 1) for entry in done.stderr.decode().split("\0") if "=" in entry
+    )
+    assert {name: printed[name] for name in values} == values
