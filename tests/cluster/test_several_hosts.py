@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,23 @@ def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(hosts: NetHosts
     assert between(ended) == {(one, two), (two, three)}
     assert_gone_everywhere(ended)
     ended.assert_events_whole()
+
+
+def test_values_reach_ranks_on_other_hosts_and_are_in_no_arguments(hosts: NetHosts, start) -> None:
+    """The hosts show their processes here, with those of ssh and of Open MPI's daemons."""
+    value = """s3cret; it's "so" $HOME, a=b\n2"""
+    running = start(LONG, "", "--set", f"launch.env.NOTE={json.dumps(value)}").timing()
+    for rank in range(3):
+        environ = Path(f"/proc/{running.pid_of(rank)}/environ").read_bytes().split(b"\0")
+        assert f"NOTE={value}".encode() in environ
+    shown = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            shown[path.parent.name] = path.read_bytes()
+    # the console's own arguments have it, as this test gave it by --set
+    assert [text for text in shown.values() if b"s3cret" in text and b"--set" not in text] == []
+    signal_console(running, signal.SIGINT)
+    assert_gone_everywhere(running.end())
 
 
 @pytest.mark.long
