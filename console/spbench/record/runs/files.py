@@ -30,8 +30,6 @@ MOST_JSON = 64 << 20
 """Bytes of a JSON file other than a report: that of the largest run known has less than 1 MiB."""
 MOST_REPORT = 1 << 30
 """Bytes of a report: 2,000 cases on 64 ranks take 66 MB, so that this is room for 16 times as many.
-
-It is in memory twice while it is read.
 """
 
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
-from spbench.record.runs.files import MOST_REPORT, has_commands, read_file, without_commands
+from spbench.record.runs.files import (
+    MOST_REPORT,
+    TooLargeError,
+    has_commands,
+    open_file,
+    without_commands,
+)
 
 CASES = "cases"
+BLOCK = 1 << 20
+"""Letters of a report that are read at once."""
+MOST_VALUE = 256 << 20
+"""Letters of one case: one on 64 ranks takes 33,000. What is longer is taken for damage."""
+_AHEAD = 3
+"""Letters behind a number that show its end: in ``1.5e-7`` two behind ``1.5`` do not."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -34,23 +47,26 @@ def read_report_file(
         OSError: The file cannot be read, or is a folder, a pipe, a socket or a device.
         ValueError: It is no JSON object, or ``convert_case`` raised that.
     """
-    content = read_file(path, MOST_REPORT)
-    suspect = has_commands(content)
-    text = content.decode()
-    del content
-    try:
-        return _ReportReader(text, convert_case, suspect=suspect).read()
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deep") from None
+    with open(open_file(path), encoding="utf-8", newline="") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_REPORT:
+            raise TooLargeError(path, size, MOST_REPORT)
+        try:
+            return _ReportReader(file, convert_case).read()
+        except RecursionError:
+            raise ValueError(f"{path} is nested too deep") from None
 
 
 class _ReportReader(Generic[Case]):
-    """Reads one JSON object, whose cases are converted as soon as they are read."""
+    """Reads one JSON object, whose cases are converted as soon as they are read.
 
-    def __init__(self, text: str, convert_case: Callable[[Any], Case], *, suspect: bool) -> None:
-        self._text = text
+    Only a part of the text is in memory: the value that is read, and what follows it in its block.
+    """
+
+    def __init__(self, file: TextIO, convert_case: Callable[[Any], Case]) -> None:
+        self._file = file
         self._convert = convert_case
-        self._suspect = suspect
+        self._text = ""
         self._at = 0
 
     def read(self) -> tuple[dict[str, Any], list[Case]]:
@@ -69,7 +85,7 @@ class _ReportReader(Generic[Case]):
                 head[name] = []
             else:
                 head[name] = self._read_value()
-        if self._skip_space() != len(self._text):
+        if self._skip_space():
             raise self._error("the end of the file")
         return head, cases
 
@@ -82,11 +98,24 @@ class _ReportReader(Generic[Case]):
         return cases
 
     def _read_value(self) -> Any:
-        value, self._at = _DECODER.raw_decode(self._text, self._skip_space())
-        return without_commands(value) if self._suspect else value
+        self._skip_space()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError:
+                # The value may end in the next block, or never, where the text is damaged.
+                if len(self._text) - self._at <= MOST_VALUE and self._read_block():
+                    continue
+                raise
+            # A number at the end of a block may go on in the next one.
+            if len(self._text) - end < _AHEAD and self._read_block():
+                continue
+            suspect = has_commands(self._text[self._at : end].encode())
+            self._at = end
+            return without_commands(value) if suspect else value
 
     def _accept(self, letter: str) -> bool:
-        if not self._text.startswith(letter, self._skip_space()):
+        if not self._skip_space() or self._text[self._at] != letter:
             return False
         self._at += 1
         return True
@@ -95,10 +124,24 @@ class _ReportReader(Generic[Case]):
         if not self._accept(letter):
             raise self._error(repr(letter))
 
-    def _skip_space(self) -> int:
-        space = _SPACE.match(self._text, self._at)
-        self._at = space.end() if space else self._at
-        return self._at
+    def _skip_space(self) -> bool:
+        """Go to the next letter that is no space; return whether there is one."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                return True
+            if not self._read_block():
+                return False
+
+    def _read_block(self) -> bool:
+        """Read more of the text, as much again as there is of a value; return whether there was."""
+        block = self._file.read(max(BLOCK, len(self._text) - self._at))
+        if not block:
+            return False
+        self._text = self._text[self._at :] + block
+        self._at = 0
+        return True
 
     def _error(self, expected: str) -> json.JSONDecodeError:
         return json.JSONDecodeError(f"expected {expected}", self._text, self._at)

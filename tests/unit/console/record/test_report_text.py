@@ -1,8 +1,17 @@
 import json
+import tracemalloc
 
 import pytest
 
+from spbench.record.runs import report_text
 from spbench.record.runs.report_text import read_report_file
+
+
+@pytest.fixture(autouse=True, params=[1, 2, 7, 1 << 20], ids="blocks of {}".format)
+def block(request, monkeypatch):
+    """Letters that are read at once: values may end anywhere in a block."""
+    monkeypatch.setattr(report_text, "BLOCK", request.param)
+    return request.param
 
 
 def read(tmp_path, text, convert=lambda case: case):
@@ -14,7 +23,15 @@ def read(tmp_path, text, convert=lambda case: case):
 @pytest.mark.parametrize("indent", [None, 0, 1, 4])
 @pytest.mark.parametrize("cases", [[], [{}], [{"id": "a"}, {"id": "é\n", "x": [1.5, None]}, 3]])
 def test_cases_are_read_one_by_one(tmp_path, indent, cases):
-    report = {"schema": "x", "cases": cases, "errors": ["cases", "["], "run": {"cases": [1]}}
+    report = {
+        "schema": "x",
+        "n": 1234,
+        "x": -1.25e-7,
+        "cases": cases,
+        "errors": ["cases", "["],
+        "run": {"cases": [1]},
+        "y": 5e300,
+    }
     assert read(tmp_path, json.dumps(report, indent=indent)) == (report | {"cases": []}, cases)
 
 
@@ -28,6 +45,34 @@ def test_a_case_is_converted_before_the_next_is_read(tmp_path):
     with pytest.raises(ValueError, match="expected"):
         read(tmp_path, '{"cases": [1, 2 3]}', convert)
     assert seen == [1, 2]
+
+
+def test_a_value_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_text, "MOST_VALUE", 1000)
+    path = tmp_path / "report.json"
+    path.write_text('{"a": "' + "x" * 100_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="Unterminated string"):
+            read_report_file(path, lambda case: case)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6
+
+
+def test_only_a_part_of_the_text_is_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_text, "BLOCK", 1 << 16)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"cases": [{"id": "x" * 50_000}] * 200}))
+    tracemalloc.start()
+    try:
+        _, cases = read_report_file(path, lambda case: len(case["id"]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert cases == [50_000] * 200
+    assert peak < path.stat().st_size / 10
 
 
 @pytest.mark.parametrize("value", ['"x"', "null", '{"a": 1}'])
