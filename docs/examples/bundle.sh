@@ -12,7 +12,7 @@ most_bytes=30000000
 [ -f constraints.txt ] || { echo "error: run it in the project's root" >&2; exit 2; }
 
 # Installed on the machine, with torch or for it. A second torchvision would not fit its torch.
-machine='torch|torchvision|numpy|sympy|networkx|mpmath|fsspec|filelock|jinja2|markupsafe'
+machine='torch|torchvision|setuptools|numpy|sympy|networkx|mpmath|fsspec|filelock|jinja2|markupsafe'
 # Not needed there: what develops spbench, other MPIs, browsers, and large optional packages.
 unneeded='mypy|mypy_extensions|ruff|grimp|import-linter|librt|ast_serialize|pathspec|tomlkit|types-.*'
 unneeded+='|hatchling|trove-classifiers|mpich|impi-rt|textual-serve|aio.*|frozenlist|multidict|propcache|yarl'

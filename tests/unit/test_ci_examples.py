@@ -44,11 +44,13 @@ def test_githubs_keys_are_those_of_a_workflow() -> None:
         for step in job["steps"]:
             assert step.keys() <= GITHUB_STEP
             assert len(step.keys() & {"uses", "run"}) == 1
-            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/x@v1"))
+            action = r"actions/[a-z-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40})"
+            assert re.fullmatch(action, step.get("uses", "actions/x@v1.0.0"))
 
 
 def test_gitlabs_keys_are_those_of_a_job() -> None:
     (job,) = document("gitlab.yml").values()
+    assert re.fullmatch(r"python:3\.\d+\.\d+-[a-z]+(@sha256:[0-9a-f]{64})?", job["image"])
     assert {"script"} <= job.keys() <= GITLAB_JOB
     assert job["cache"].keys() <= GITLAB_CACHE
     assert job["artifacts"].keys() <= GITLAB_ARTIFACTS

@@ -10,7 +10,7 @@ from places import DOCS, EXAMPLES, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DEFINITION = (EXAMPLES / "spbench.def").read_text()
-BASE = re.compile(r"python:3\.\d+\.\d+-slim-[a-z]+")
+BASE = re.compile(r"python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?")
 INSTRUCTIONS = {
     *("ARG", "CMD", "COPY", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN", "SHELL"),
     *("USER", "VOLUME", "WORKDIR"),
@@ -23,8 +23,8 @@ SECTIONS = {
 
 
 def readme_line():
-    (line,) = re.findall(r"^pip install '\.\[.*\]'$", (ROOT / "README.md").read_text(), re.M)
-    return line
+    (line,) = re.findall(r"^pip install .*'\.\[.*\]'$", (ROOT / "README.md").read_text(), re.M)
+    return line.replace("--constraint constraints.txt ", "")
 
 
 def is_shell(text):
@@ -47,7 +47,7 @@ def wrong_in_dockerfile(text):
     made = [words for name, words in last if name == "RUN" and words.startswith("useradd")]
     named = re.findall(r"--from=(\S+)", text)
     runs = [words for name, words in steps if name == "RUN"]
-    installs = [re.sub(r"--\S+( constraints\.txt)? ", "", words) for words in runs]
+    installs = [re.sub(r"--\S+ ", "", words) for words in runs]
     found = {
         "mark": not text.startswith("# Not built yet"),
         "instruction": not {name for name, _ in steps} <= INSTRUCTIONS,

