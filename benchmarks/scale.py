@@ -39,7 +39,7 @@ from spbench.launch.launcher import Command, Said
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
-from spbench.report.build import build_report
+from spbench.report.build import build_cases, build_document
 from spbench.suites.loader import load_text
 from spbench_core.events import rank_events
 
@@ -178,7 +178,8 @@ async def _run(asked: Namespace) -> Cost:
         recorder.say("run_end", verdict=judged.status, exit_code=0, errors=[], findings=[])
     grown = memory("VmHWM") - before
     began_report = time.monotonic()
-    folder.write_json("report.json", build_report(state))
+    cases, _ = build_cases(state)
+    folder.write_chunks("report.json", build_document(state, cases).chunks())
     took = time.monotonic() - began_report
     return Cost(judged.status, seconds, arrivals.ready - began, cpu, grown, took)
 
