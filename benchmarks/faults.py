@@ -26,24 +26,31 @@ from reliability.faults import FAULT_TABLE, Fault  # noqa: E402
 from reliability.trials import Log, table, tried_often  # noqa: E402
 from reliability.where import NAMES, Places  # noqa: E402
 
-PAGE = """\
-# Reliability
+HEADING = "## Faults"
+SECTION = """\
+## Faults
 
-Faults that were done to runs on one machine, and the first sentence that a user read. `openmpi` is
-Open MPI's mpirun, `hydra` MPICH's mpiexec, `srun` a real Slurm with two nodes, `openmpi-hosts` Open
-MPI over two network namespaces with an sshd each; `mpirun_rsh` is a stand-in that behaves as
-MVAPICH2 2.3.7's was measured to. Two ranks; the victim is random, and where there are 20 trials the
-moment too. Each trial's sentence, exit code and next case are looked at, and after all of a row's
-whether a process of any is left after 15 s. Made on {day}.
+The table lists faults that were injected into runs on one machine, and the first message that a
+user read.
+
+- `openmpi` is Open MPI's mpirun, `hydra` MPICH's mpiexec, `srun` a real Slurm with two nodes.
+- `openmpi-hosts` is Open MPI over two network namespaces with an sshd each.
+- `mpirun_rsh` is a stand-in that behaves as MVAPICH2 2.3.7 was measured to.
+
+A job has two ranks. The victim is random, and with 20 trials the moment is random too. Each trial
+checks the message, the exit code and the next case. After all trials of a row, no process of any
+may be left after 15 s. Seconds are the median from the fault to the end of the run, including the
+next case. Measured on {day}.
 
 ```sh
 python -m benchmarks.faults --list
 ```
 
-lists the faults; without `--list` it tries them and makes this page, within 100 minutes on two
-cores. Seconds are those from the fault to the end of the run, the next case included: the median.
+lists the faults. Without `--list` it tries them and writes this page, within 100 minutes on two
+cores.
 
 """
+"""The end of the page, but for the table."""
 
 
 def main() -> int:
@@ -57,7 +64,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=Path(".spbench/faults.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
     parser.add_argument("--list", action="store_true", help="name the faults, try none")
-    parser.add_argument("--out", type=Path, help="write the page here")
+    parser.add_argument("--out", type=Path, help="write the end of this page")
     words = parser.parse_args()
     if words.again:
         words.log.unlink(missing_ok=True)
@@ -76,9 +83,15 @@ def main() -> int:
                 _try(fault, name, repeats - len(log.of(fault.name, name)), words.seed, made, log)
     text = table(faults, places, log)
     if words.out:
-        words.out.write_text(PAGE.format(day=date.today()) + text)
+        _write_section(words.out, SECTION.format(day=date.today()) + text)
     print(text, end="")
     return 1 if any(seen.wrong for seen in log.seen) else 0
+
+
+def _write_section(page: Path, section: str) -> None:
+    """Write the end of a page from `HEADING` on, and keep what is before it."""
+    before = page.read_text().partition(HEADING)[0] if page.exists() else "# Reliability\n\n"
+    page.write_text(before + section)
 
 
 def _try(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: Log) -> None:

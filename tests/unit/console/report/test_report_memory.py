@@ -1,0 +1,25 @@
+"""The memory that a run's end takes for its report: a sample of `benchmarks.report_memory`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks import report_memory
+from benchmarks.made_up_run import write_cases
+
+pytestmark = pytest.mark.slow
+
+
+def growth(folder: Path) -> float:
+    """Return the growth of a process that writes the report of a run, over the report's size."""
+    _, _, output = report_memory.run_module(["benchmarks.report_memory", "--end", str(folder)])
+    megabytes = float(output.split()[1])
+    return megabytes * report_memory.MEGABYTE / (folder / "report.json").stat().st_size
+
+
+def test_a_report_is_written_in_little_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / report_memory.RUNS[0]
+    write_cases(folder, 300, 64, 1)
+    # 1.2 case by case, and 13 with all cases at once.
+    assert growth(folder) < 3.0
