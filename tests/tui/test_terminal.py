@@ -77,7 +77,8 @@ def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeyp
     assert name == "spbench"
     terminal = tmux([SPBENCH, *words], SPBENCH_HOME=str(tmp_path))
     if words[0] == "serve":
-        terminal.wait_for("http://127.0.0.1:8000/?token=")
+        terminal.wait_for("http://127.0.0.1:8000/")
+        terminal.wait_for("/?token=")
         terminal.press("C-c")
     else:
         terminal.wait_for("Palette")

@@ -27,8 +27,8 @@ class JobCommand:
         version: The launcher's program and version.
         secrets: Variables that the shell must have, whose values are credentials.
         added: What the launch adds to the environment, ``NAME=value``.
-        line: The launch line with that environment; what only a running console knows is not in
-            it.
+        launcher_line: The launcher with its arguments; what only a running console knows is not
+            in it.
         launches: The number of times that it is started.
         standalone: Ids of cases, each with the line that runs it alone and without the console.
     """
@@ -36,10 +36,15 @@ class JobCommand:
     job: Job
     version: str
     added: tuple[str, ...]
-    line: str
+    launcher_line: str
     standalone: tuple[tuple[str, str], ...]
     launches: int = 1
     secrets: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The launch line with its environment, as a shell takes it."""
+        return " ".join([*self.added, self.launcher_line])
 
     @property
     def heading(self) -> str:
@@ -84,7 +89,7 @@ def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) ->
     for argv in (launch.command.argv, *(line for _, line in lines)):
         names += name_secrets(argv, secrets)
     by_id = [(case.id, " ".join([*words, quote_words(line, secrets)])) for case, line in lines]
-    line = " ".join([*words, quote_words(launch.command.argv, secrets)])
+    line = quote_words(launch.command.argv, secrets)
     launches = sum(turn.number == job.number for turn in run.turns)
     return JobCommand(
         job, launch.version, tuple(words), line, tuple(by_id), launches, tuple(dict.fromkeys(names))

@@ -17,11 +17,12 @@ NO_CASE = "The launch command of the chosen case stands here."
 
 
 class CommandPane(VerticalScroll):
-    """The command of the chosen case; y on the page copies its launch line."""
+    """The command of the chosen case; y on the page copies its launch line with environment."""
 
     HELP: ClassVar[str] = """\
 The launch line of the job that the chosen case runs in, exactly as it will be run on the chosen
-hosts; below it the line that runs this case alone, without the console. y copies the launch line.
+hosts, and its environment; below it the line that runs this case alone, without the console. y
+copies the launch line with its environment.
 """
     DEFAULT_CSS = "CommandPane { background: $surface; scrollbar-size: 0 1; }"
 
@@ -46,7 +47,9 @@ hosts; below it the line that runs this case alone, without the console. y copie
 def _lines(command: JobCommand) -> Text:
     quiet, strong = Style(dim=True), Style(bold=True)
     text = Text().append(f"{command.heading}\n", quiet)
-    text.append(command.line, strong)  # first: a short pane has no room for more
+    text.append(command.launcher_line, strong)  # first: a short pane has no room for more
+    if command.added:
+        text.append("\nin its environment\n", quiet).append(" ".join(command.added))
     if command.secrets:
         text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
     for _, line in command.standalone:

@@ -246,7 +246,7 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
     for event in RecordedEvents(folder.events):
         state.apply(event)
         lines(event)
-    lines.finish(f"report: {folder.report}")
+    lines.finish(folder.report_line)
     assert replayed(folder, verbosity=verbosity) == printed
     assert printed[-1].startswith("passed: 1 passed in")
 
