@@ -76,8 +76,9 @@ def test_a_repeated_run_takes_credentials_from_the_environment(ended: Ended) -> 
     missing = run(*words, home=ended.home)
     assert missing.code == 2
     assert "the value of HF_TOKEN is not recorded with a run" in missing.stderr
-    names = ("HF_TOKEN", "HTTPS_PROXY", "CI_JOB_JWT", "WANDB_API_KEY")
-    environ = dict.fromkeys(names, VALUE) | {"RIGHT_KEY": VALUE + VALUE + SETUP_VALUE}
+    environ = dict.fromkeys(("HF_TOKEN", "CI_JOB_JWT", "WANDB_API_KEY"), VALUE)
+    environ |= {"HTTPS_PROXY": f"http://me:{VALUE}@proxy/"}
+    environ |= {"RIGHT_KEY": VALUE + VALUE + SETUP_VALUE}
     resumed = run(*words, home=ended.home, env=environ)
     assert resumed.code == 0, resumed.stdout + resumed.stderr
     assert files_with(VALUE, ended.home) == set()
