@@ -64,11 +64,12 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.torch: $(VENV)/.python $(LOCK)/torch.txt $(LOCK)/torch-cuda.txt $(CONSTRAINTS)
+# pip prefers files whose hash an index names, so the CPU build has a list of its own, tried first.
+$(VENV)/.torch: $(VENV)/.python $(wildcard $(LOCK)/torch*.txt) $(CONSTRAINTS)
 ifdef CONSTRAINTS
 	$(INSTALL) --constraint $(CONSTRAINTS) torch torchvision
 else
-	$(INSTALL) $(HASHES) -r $(LOCK)/torch.txt
+	$(INSTALL) $(HASHES) -r $(LOCK)/torch-cpu.txt 2>/dev/null || $(INSTALL) $(HASHES) -r $(LOCK)/torch.txt
 	if $(NEEDS_CUDA); then $(INSTALL) $(HASHES) -r $(LOCK)/torch-cuda.txt; fi
 endif
 	touch $@

