@@ -158,3 +158,7 @@ def parse_json(text: bytes, path: Path) -> Any:
         return without_commands(value) if has_commands(text) else value
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
+    except ValueError as error:
+        if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
+            raise
+        raise ValueError(f"a number in {path} has more than 4300 digits") from None

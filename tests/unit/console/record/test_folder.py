@@ -12,6 +12,7 @@ import pytest
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog, encode
+from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import (
     QUIET,
     RunFolder,
@@ -408,3 +409,10 @@ def test_a_folder_without_run_json_is_not_alive(tmp_path):
 def test_run_json_is_json(home):
     folder = recorded(home, SHORT_RUN, verdict="passed")
     assert json.loads((folder.path / "run.json").read_text())["verdict"] == "passed"
+
+
+def test_a_json_file_with_a_huge_number_is_rejected_in_plain_words(tmp_path):
+    path = tmp_path / "baseline.json"
+    path.write_text(f'{{"a": {"9" * 5000}}}')
+    with pytest.raises(ValueError, match=r"a number in .*\.json has more than 4300 digits"):
+        read_json(path)
