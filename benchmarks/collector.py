@@ -15,7 +15,6 @@ import asyncio
 import cProfile
 import json
 import multiprocessing
-import os
 import pstats
 import re
 import sys
@@ -160,10 +159,12 @@ class Bench:
 
     def take_slowly(self) -> tuple[float, float]:
         """Return how far memory has grown after a while, and after a longer while, in MiB."""
-        log = EventLog(Path(os.devnull))
+        run = create(self._folder, "collector")
+        log = EventLog(run.events)
         recorder = Recorder(log, self._state("+ state"), lambda _: None)
         growth = asyncio.run(self._collect_slowly(SlowListener(recorder, self._ranks, self._lines)))
         log.close()
+        run.events.unlink()
         return growth
 
     def profile(self, stage: str) -> None:
@@ -244,6 +245,8 @@ class Bench:
         with path.open("rb") as file:
             for line in file:
                 event = json.loads(line)
+                if "seq" not in event:  # the console's own
+                    continue
                 rank = event["rank"]
                 if event["job"] != 1 or event["seq"] != next_seq[rank]:
                     sys.exit(f"collector: rank {rank} has {event['seq']} after {next_seq[rank]}")
