@@ -64,7 +64,7 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# pip prefers files whose hash an index names, so the CPU build has a list of its own, tried first.
+# pip prefers files with a hash in the index, so the CPU build has a list of its own, tried first.
 $(VENV)/.torch: $(VENV)/.python $(wildcard $(LOCK)/torch*.txt) $(CONSTRAINTS)
 ifdef CONSTRAINTS
 	$(INSTALL) --constraint $(CONSTRAINTS) torch torchvision

@@ -35,7 +35,7 @@ user read.
 
 - `openmpi` is Open MPI's mpirun, `hydra` MPICH's mpiexec, `srun` a real Slurm with two nodes.
 - `openmpi-hosts` is Open MPI over two network namespaces with an sshd each.
-- `mpirun_rsh` is a stand-in that behaves as MVAPICH2 2.3.7 was measured to.
+- `mpirun_rsh` is a stand-in that behaves like MVAPICH2 2.3.7 in measurements.
 
 A job has two ranks. The victim is random, and with 20 trials the moment is random too. Each trial
 checks the message, the exit code and the next case. After all trials of a row, no process of any

@@ -2,8 +2,8 @@
 
     python -m benchmarks.report_memory
 
-The run is synthetic. Each command is a process of its own, whose peak the kernel reports; a part of
-it is the state of the run, which is in memory anyway.
+The run is synthetic. Each command is a process of its own, and the kernel reports its peak. A part
+of a run's end is the state of the run, which is in memory anyway.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from spbench.report.build import build_cases, build_document
 REPOSITORY = Path(__file__).parent.parent
 MEGABYTE = 1e6
 MOST = 300
-RUNS = ("20260101-000001-made-up-0001", "20260101-000002-made-up-0002")
-BASELINE = "made-up"
+RUNS = ("20260101-000001-synthetic-0001", "20260101-000002-synthetic-0002")
+BASELINE = "synthetic"
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ def collect_hashes(
 def read_hash(download: dict[str, Any]) -> str:
     """Return the hash of a file that pip would install."""
     known: str | None = download["archive_info"].get("hashes", {}).get("sha256")
-    # An index tells hashes; a folder of wheels does not.
+    # An index names the hash of each file. A folder of wheels does not.
     path = Path(unquote(urlsplit(download["url"]).path))
     return known or hashlib.sha256(path.read_bytes()).hexdigest()
 

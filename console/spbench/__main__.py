@@ -9,7 +9,7 @@ from typing import Any
 from spbench import __version__
 
 _ENV_PRIVATE_HOME = "SPBENCH_PRIVATE_HOME"
-"""The folder in the place of a missing home, for processes that inherit it as HOME."""
+"""The folder that replaces a missing home, for processes that inherit it as HOME."""
 _NO_HOME = "/nonexistent"
 """The home of users without one in Debian's list of users; nobody but root can make it."""
 

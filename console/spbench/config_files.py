@@ -6,11 +6,12 @@ on the command line or in a variable is the user's own choice, and is not checke
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from pathlib import Path
 from typing import BinaryIO
+
+from spbench.safe_files import require_regular
 
 _WORLD_WRITABLE = stat.S_IWOTH
 """The bit that makes a file or folder untrusted.
@@ -43,7 +44,8 @@ def open_trusted(path: Path) -> BinaryIO:
     try:
         # A pipe would never end.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.fdopen(_open(path, flags, folder), "rb")
+        opened = os.open(path.name, flags, dir_fd=folder)
+        file = os.fdopen(require_regular(opened, path), "rb")
         try:
             _check(path, os.fstat(file.fileno()))
             _check(path.parent, os.fstat(folder), path)
@@ -67,18 +69,6 @@ def check_folder(file: Path) -> None:
     except FileNotFoundError:
         return
     _check(file.parent, status, file)
-
-
-def _open(path: Path, flags: int, folder: int) -> int:
-    """Open a file relative to its folder; raise OSError if it is no regular file."""
-    file = os.open(path.name, flags, dir_fd=folder)
-    mode = os.fstat(file).st_mode
-    if stat.S_ISREG(mode):
-        return file
-    os.close(file)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "it is a pipe or a device, and no file", str(path))
 
 
 def _check(path: Path, status: os.stat_result, file: Path | None = None) -> None:

@@ -126,7 +126,7 @@ def _permissions(name: str, folder: int) -> int | None:
 
 
 def replace_file(path: Path, chunks: Iterable[str], mode: int, *, root: Path | None = None) -> None:
-    """Write text to a new file, and put it in the place of `path`; see `open_replacement`.
+    """Write text to a new file, and replace `path` with it; see `open_replacement`.
 
     Raises:
         OSError: It could not be written; the old file is as before.
@@ -166,9 +166,21 @@ def open_regular(path: Path, flags: int, mode: int = 0) -> int:
             raise
         why = "it is a link, which spbench does not follow here"
         raise OSError(errno.ELOOP, why, str(path)) from None
-    if stat.S_ISREG(os.fstat(file).st_mode):
+    return require_regular(file, path)
+
+
+def require_regular(file: int, path: Path) -> int:
+    """Return an open file's descriptor if the file is regular, else close it.
+
+    Raises:
+        OSError: It is a folder, a pipe, a socket or a device; ``path`` is in the message.
+    """
+    mode = os.fstat(file).st_mode
+    if stat.S_ISREG(mode):
         return file
     os.close(file)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "it is a pipe or a device, and no file", str(path))
 
 

@@ -69,7 +69,7 @@ def hide_words(words: Sequence[str], secrets: Mapping[str, str] | None = None) -
 
     Args:
         words: The words.
-        secrets: Variables whose values are credentials, wherever they are in the words.
+        secrets: Variables with credentials, which are hidden wherever they are in the words.
     """
     return [
         "".join(part.text if part.name is None else HIDDEN for part in parts)

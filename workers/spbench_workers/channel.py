@@ -127,7 +127,7 @@ class _Numbered(ABC):
 
     @abstractmethod
     def _watch(self) -> None:
-        """Send heartbeats, and end this process where it must not go on."""
+        """Send heartbeats, and end this process if the console is gone or its time is over."""
 
     @abstractmethod
     def _write(self, line: bytes) -> None:
@@ -233,10 +233,7 @@ class TcpChannel(_Numbered):
 
     @contextlib.contextmanager
     def guarded_by_kernel(self) -> Iterator[None]:
-        """See the base class. The console sends nothing to a rank that has not reported ready.
-
-        Its one exception asks where a rank is, before it ends the job.
-        """
+        """See the base class. The console sends nothing to a rank before the rank reports ready."""
         number = self._socket.fileno()
         flags = fcntl.fcntl(number, fcntl.F_GETFL)
         fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
@@ -264,7 +261,7 @@ def end_process(line: str) -> NoReturn:
 
     def write() -> None:
         with contextlib.suppress(OSError):
-            # Not by sys.stderr, whose lock a thread that is stuck in a write holds.
+            # Not by sys.stderr: a thread that is stuck in a write may hold its lock.
             os.write(2, f"spbench: {line}\n".encode())
 
     try:

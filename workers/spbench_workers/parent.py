@@ -13,7 +13,7 @@ HELPERS = frozenset({"mpispawn", "hydra_pmi_proxy", "slurmstepd", "prted", "orte
 """Programs that launchers start on each host and that outlive the ranks which they start.
 
 Shells, wrappers and container runtimes are not listed: they may end before the rank does. Nor is
-mpirun, whose end the console notices itself.
+mpirun: the console notices its end.
 """
 
 

@@ -25,7 +25,7 @@ class JobCommand:
 
     Attributes:
         version: The launcher's program and version.
-        secrets: Variables that the shell must have, whose values are credentials.
+        secrets: Variables with credentials, which the shell must have.
         added: What the launch adds to the environment, ``NAME=value``.
         launcher_line: The launcher with its arguments; what only a running console knows is not
             in it.

@@ -226,7 +226,7 @@ class JobListener:
         )
 
     def _on_orphan(self, event: Event, now: float) -> None:
-        """Note a rank whose launcher's helper has ended: the launcher may not notice it."""
+        """Note a rank that lost its launcher's helper: the launcher may not notice it."""
         who = self._watch.name(event["rank"], now)
         self._watch.on_error(RankError(event["rank"], who, event["message"], orphaned=True))
 

@@ -224,7 +224,7 @@ class JobRun:
         exited.cancel()
 
     async def _note_segments(self) -> None:
-        """Note the shared memory of the run's ranks: nothing tells whose it is after their end."""
+        """Note the shared memory of the run's ranks: after their end nothing shows the owner."""
         self._segments |= await asyncio.to_thread(processes.find_segments, self._folder.id)
 
     async def _explain(self, process: asyncio.subprocess.Process) -> None:

@@ -31,7 +31,7 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
 
 
 def console() -> dict[str, Any]:
-    """Return what identifies this process later, to find out whether the run still goes on."""
+    """Return what identifies this process later, to find out whether the run continues."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),

@@ -5,8 +5,8 @@ connection ends, other ranks tell of errors in MPI, the launcher says which sign
 signals of its own to the others. In order of weight: what the launcher ended the job for, a host to
 which the launcher lost its connection, a rank's own error that no other rank's end explains, a
 signal by the launcher's word, the launcher's own death, a rank that ended before it connected, a
-rank whose launcher's helper has ended, the first connection lost, a rank that is quiet, the first
-error in communication. What other ranks tell of errors then follows from it. Ranks that only
+rank that lost its launcher's helper, the first connection lost, a rank that is quiet, the first
+error in communication. Errors of other ranks then follow from it. Ranks that only
 report an interrupt are the cause if nothing else explains the end.
 """
 
@@ -191,7 +191,7 @@ def _misfit(evidence: Evidence) -> Fault | None:
 
 
 def _orphaned(evidence: Evidence) -> Fault | None:
-    """Return the first rank whose parent has ended, unless the launcher names a rank's end."""
+    """Return the first rank that lost its parent, unless the launcher names a rank's end."""
     lost = {loss.rank for loss in evidence.losses}
     if any(lost & set(end.ranks) for end in _own_ends(evidence)):
         return None

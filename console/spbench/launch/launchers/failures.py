@@ -153,7 +153,8 @@ SSH_LOSSES = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         # With -q, as mpirun_rsh calls it, ssh prints only these two. A rank may print before them
-        # on the same line. "Connection to HOST closed." is no loss: with -t each session ends so.
+        # on the same line. "Connection to HOST closed." is not a loss: with -t it
+        # ends each session.
         r"(?<!\S)Connection to (?P<host>\S+) closed by remote host\.",
         rf"^Read from remote host (?P<host>[^\s:]+){_WHY}",
         r"^Timeout, server (?P<host>\S+) not responding\.",
@@ -169,4 +170,4 @@ SSH_LOSSES = tuple(
 Ranks print "Connection reset by peer" too, when another rank has ended: each pattern has more.
 """
 SSH_LOSS_FAILURES = tuple(Failure(pattern, _tell_loss) for pattern in SSH_LOSSES)
-"""The same messages, for a launcher whose jobs run on without the ssh sessions."""
+"""The same messages, for a launcher that keeps its jobs without the ssh sessions."""

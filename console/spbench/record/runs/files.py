@@ -10,9 +10,10 @@ import errno
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
+
+from spbench.safe_files import require_regular
 
 _SUSPECT = re.compile(
     rb"\\u(?:00[0189]|007f|20[26]|d[89a-f])|\\[bfr]|"  # as JSON writes them
@@ -71,14 +72,7 @@ def open_file(path: Path) -> int:
     Raises:
         OSError: It cannot be opened, or is a folder, a pipe, a socket or a device.
     """
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(file).st_mode
-    if stat.S_ISREG(mode):
-        return file
-    os.close(file)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "it is a pipe or a device, and no file", str(path))
+    return require_regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
 
 
 def read_file(path: Path, most: int = MOST_JSON) -> bytes:

@@ -58,7 +58,7 @@ def read_report_file(
 
 
 class _ReportReader(Generic[Case]):
-    """Reads one JSON object, whose cases are converted as soon as they are read.
+    """Reads one JSON object, and converts its cases as soon as they are read.
 
     Only a part of the text is in memory: the value that is read, and what follows it in its block.
     """
