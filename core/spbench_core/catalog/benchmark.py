@@ -10,6 +10,7 @@ from spbench_core.catalog.parameters import Param, Params
 
 if TYPE_CHECKING:
     from spbench_core.catalog.scaling import OverRanks
+    from spbench_core.catalog.work import WorkEstimate
 
 Better = Literal["lower", "higher", "none"]
 Fold = Literal["max", "min", "sum", "mean"]
@@ -24,7 +25,11 @@ class Metric:
     the metric of the same unit of which its samples are a share, iteration by iteration: views show
     where that one goes. Parts of one metric do not overlap; what they leave is the rest.
     ``waits`` marks a part in which a rank may wait for other ranks: without these parts a
-    slow rank can be distinguished from the ranks that wait for it.
+    slow rank can be distinguished from the ranks that wait for it. ``separate`` marks a number
+    that is measured in another loop than ``time_ms``: it is not a part of that time, and views mark
+    it. ``title`` is the name for people, in all benchmarks with a metric of this name, if it is not
+    the name without its unit; ``folded_title`` is that of the value over all ranks. Events and
+    reports have none of these three.
     """
 
     name: str
@@ -34,6 +39,9 @@ class Metric:
     fold: Fold = "max"
     part_of: str | None = None
     waits: bool = False
+    separate: bool = False
+    title: str = ""
+    folded_title: str = ""
 
 
 TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowest rank's")
@@ -123,6 +131,8 @@ class Benchmark:
             case and repeat then has a launch to itself.
         worker: The whole name of the module that runs a plug-in's benchmark.
         plugin: The distribution of a plug-in, with its version; empty for our own.
+        work: Estimates the work of a case from complete parameters and the number of ranks; None:
+            its duration is unknown before its first run.
         version: Raised where it comes to measure something else: figures of two versions do not
             compare.
     """
@@ -151,6 +161,7 @@ class Benchmark:
     starts_program: bool = False
     worker: str | None = None
     plugin: str = ""
+    work: WorkEstimate | None = None
     version: int = 1
     aliases: Mapping[str, str] = field(init=False)
 

@@ -9,6 +9,7 @@ from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamErro
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
+from spbench_core.catalog.work import burn_work, conv_work, gemm_work, noise_work
 
 _DTYPE = replace(
     DTYPE,
@@ -52,6 +53,7 @@ BENCHMARKS = (
             *_LOOP,
         ),
         checks=("product",),
+        work=gemm_work,
     ),
     _of_one_rank(
         name="compute.conv",
@@ -65,6 +67,7 @@ BENCHMARKS = (
             *_LOOP,
         ),
         checks=("convolution",),
+        work=conv_work,
     ),
     Benchmark(
         name="compute.burn",
@@ -97,6 +100,7 @@ BENCHMARKS = (
         faults=("corrupt-result",),
         resolve=_resolve_format,
         scaled=own_work,
+        work=burn_work,
     ),
     Benchmark(
         name="compute.noise",
@@ -123,5 +127,6 @@ BENCHMARKS = (
         checks=("work",),
         faults=("corrupt-result",),
         scaled=own_work,
+        work=noise_work,
     ),
 )

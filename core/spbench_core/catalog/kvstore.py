@@ -27,6 +27,7 @@ from spbench_core.catalog.stores import (
     roles_of,
     store_of,
 )
+from spbench_core.catalog.work import store_work
 from spbench_core.networks.graph import NetworkError
 from spbench_core.networks.registry import NETWORKS, parameters
 
@@ -299,7 +300,13 @@ _METRICS = (
     Metric("bytes_on_the_wire", "B", "none", "the same, of all ranks together"),
     Metric("wire_gb_s", "GB/s", "higher", "bytes on the wire over time", "min"),
     Metric("messages_sent", "1", "none", "messages that a rank sends in a round"),
-    Metric("flat_allreduce_ms", "ms", "none", "one allreduce of all arrays, by the MPI or by NCCL"),
+    Metric(
+        "flat_allreduce_ms",
+        "ms",
+        "none",
+        "one allreduce of all arrays, by the MPI or by NCCL",
+        separate=True,
+    ),
     Metric("server_imbalance", "1", "lower", "the fullest server's elements over the mean"),
     Metric("home_imbalance", "1", "lower", "the fullest home's elements over the mean"),
     Metric("compression_ratio", "1", "none", "bytes of what is pushed over those of its codes"),
@@ -317,6 +324,7 @@ BENCHMARKS = (
         resolve=_resolve,
         ranks=lambda params: Ranks(exact=roles_of_params(params).size),
         scaled=_over_devices,
+        work=store_work,
         place=_place,
         own_lines=True,
     ),

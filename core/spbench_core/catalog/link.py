@@ -9,6 +9,7 @@ from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamErro
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.work import barrier_work, bisection_work, pingpong_work, rings_work
 
 _SIZES = {
     "cpu": [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
@@ -119,6 +120,7 @@ BENCHMARKS = (
         ),
         checks=("echo",),
         faults=("corrupt-message",),
+        work=pingpong_work,
         resolve=_resolve,
         ranks=lambda _: Ranks(minimum=2),
     ),
@@ -140,6 +142,7 @@ BENCHMARKS = (
             ),
         ),
         resolve=_resolve_sizes,
+        work=rings_work,
     ),
     _of_all(
         name="link.bisection",
@@ -154,6 +157,7 @@ BENCHMARKS = (
             Metric("bandwidth_gb_s", "GB/s", "higher", "of all pairs, halves in order", "min"),
             Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
         ),
+        work=bisection_work,
     ),
     _of_all(
         name="link.effective",
@@ -169,6 +173,7 @@ BENCHMARKS = (
             Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
         ),
         resolve=_resolve_sizes,
+        work=rings_work,
     ),
     Benchmark(
         name="link.barrier",
@@ -177,6 +182,7 @@ BENCHMARKS = (
         metrics=(TIME_MS, Metric("latency_us", "us", "lower", "one barrier, slowest rank")),
         checks=("all-came",),
         faults=("leave-early",),
+        work=barrier_work,
         ranks=lambda _: Ranks(minimum=2),
         scaled=own_work,
     ),

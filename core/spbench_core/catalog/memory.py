@@ -6,6 +6,7 @@ from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamErro
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.work import copy_work
 
 _PATH = Param(
     "path",
@@ -70,5 +71,6 @@ BENCHMARKS = (
         faults=("corrupt-copy",),
         resolve=_resolve,
         scaled=own_work,
+        work=copy_work,
     ),
 )

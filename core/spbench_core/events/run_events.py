@@ -145,16 +145,31 @@ EXPECTATION: Fields = {
     "op": fields.TEXT,
     "limit": fields.NUMBER | fields.NOTHING,
     "expression": fields.TEXT | fields.LEFT_OUT,
+    "reference": fields.OBJECT | fields.LEFT_OUT,
+    # Why it is not judged: the suite has no reference for the system of the run.
+    "skipped": fields.TEXT | fields.LEFT_OUT,
 }
+REFERENCE: Fields = {
+    "value": fields.NUMBER,
+    "unit": fields.TEXT,
+    "lower": fields.NUMBER | fields.NOTHING,
+    "upper": fields.NUMBER | fields.NOTHING,
+    "system": _TEXT_OR_NONE,
+}
+"""The reference that the limit of an expectation follows from.
+
+``lower`` and ``upper`` are the allowed deviations, as shares of the value; null: no bound.
+"""
 OUTCOME: Fields = {
-    **EXPECTATION,
+    **{name: types for name, types in EXPECTATION.items() if name != "skipped"},
     "value": fields.NUMBER | fields.NOTHING,
     "status": fields.TEXT,
     "reason": fields.TEXT | fields.LEFT_OUT,
 }
 """An expectation of a case, and how it came out, in ``case_judged``.
 
-A limit is null until its ``expression``, of figures of cases of the run, is worked out.
+A limit is null until its ``expression``, of figures of cases of the run, is worked out, and if the
+expectation is skipped.
 """
 STRAGGLER: Fields = {
     "rank": _INTEGER_OR_NONE,
@@ -220,6 +235,7 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         _check_word(kind, event["status"], VERDICTS)
         _check_each(kind, event["expectations"], OUTCOME)
         _check_each(kind, event.get("stragglers", ()), STRAGGLER)
+        _check_references(kind, event["expectations"])
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
             _check_word(kind, outcome["status"], {"passed", "failed", "skipped"})
@@ -242,6 +258,7 @@ def _check_case(case: Mapping[str, Any]) -> None:
     check_items(what, "shares", case.get("shares", ()), fields.INTEGER)
     _check_each(what, case["metrics"], METRIC)
     _check_each(what, case["expect"], EXPECTATION)
+    _check_references(what, case["expect"])
     _check_each(what, [case["scaled"]] if "scaled" in case else (), SCALED)
     if "scaled" in case:
         _check_word(what, case["scaled"]["work"], WORKS)
@@ -251,6 +268,15 @@ def _check_case(case: Mapping[str, Any]) -> None:
         _check_word(what, metric["better"], BETTER)
     if case["np"] < 1 or case["repeat"] < 1:
         raise EventError(f"{what}: np and repeat are at least 1")
+
+
+def _check_references(kind: str, expectations: Iterable[Mapping[str, Any]]) -> None:
+    for item in expectations:
+        if "reference" not in item:
+            continue
+        _check_each(kind, [item["reference"]], REFERENCE)
+        if item["limit"] is None or not item["reference"]["value"] > 0:
+            raise EventError(f"{kind}: a reference is above 0 and has a limit")
 
 
 def _check_each(kind: str, items: Iterable[Any], known: Fields) -> None:

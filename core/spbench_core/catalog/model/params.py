@@ -35,7 +35,12 @@ _SPLIT = (
         "vertical cuts the width, horizontal the height, square (default) both; "
         "for all spatial stages, or one for each with commas between",
     ),
-    Param("grid", "text", None, "tiles as RxC, in place of slice_method; likewise"),
+    Param(
+        "grid",
+        "text",
+        None,
+        "tiles as RxC, in place of slice_method, for all or each spatial stage",
+    ),
     Param(
         "balance",
         "text",

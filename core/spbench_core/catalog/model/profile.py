@@ -14,6 +14,7 @@ from spbench_core.catalog.model.params import (
     multiplies_either_way,
 )
 from spbench_core.catalog.model.resolving import with_model
+from spbench_core.catalog.model.work import profile_work
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
 
@@ -118,5 +119,6 @@ BENCHMARKS = (
         faults=("wrong-layer",),
         resolve=resolve,
         choose_checks=_checks,
+        work=profile_work,
     ),
 )

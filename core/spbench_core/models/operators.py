@@ -1,0 +1,81 @@
+"""Operators of a network and the values that they make, counted without building it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    """Operators of a part, and the values that they make of one image."""
+
+    operators: int = 0
+    values: int = 0
+
+
+class OperatorBuilder:
+    """A builder that makes no modules, and counts operators and their outputs."""
+
+    def conv(self, conv: Conv, data: Map) -> OperatorCount:
+        return OperatorCount(1, conv.output(data).values)
+
+    def norm(self, data: Map) -> OperatorCount:
+        return OperatorCount(1, data.values)
+
+    def relu(self) -> OperatorCount:
+        return OperatorCount(1)
+
+    def identity(self) -> OperatorCount:
+        return OperatorCount()
+
+    def pool(self, pool: Pool, data: Map) -> OperatorCount:
+        return OperatorCount(1, pool.output(data).values)
+
+    def mean(self, data: Map) -> OperatorCount:
+        return OperatorCount(1, data.channels)
+
+    def flatten(self, data: Map) -> OperatorCount:
+        return OperatorCount()
+
+    def linear(self, outputs: int, data: Map) -> OperatorCount:
+        return OperatorCount(1, outputs)
+
+    def chain(self, steps: Mapping[str, OperatorCount]) -> OperatorCount:
+        return _sum(steps.values())
+
+    def residual(self, main: OperatorCount, shortcut: OperatorCount, relu: bool) -> OperatorCount:
+        return _sum((main, shortcut, OperatorCount(1)))
+
+    def concat(self, branches: Mapping[str, OperatorCount]) -> OperatorCount:
+        return _sum((*branches.values(), OperatorCount(1)))
+
+    def cell(
+        self,
+        prepare: Sequence[OperatorCount],
+        operations: Sequence[tuple[int, OperatorCount]],
+        places: CellPlaces,
+    ) -> OperatorCount:
+        sums = OperatorCount(len(operations) // 2 + 1)
+        return _sum((*prepare, *(count for _, count in operations), sums))
+
+    def piece(self, piece: NetworkPiece) -> OperatorCount:
+        return OperatorCount(1, sum(data.values for data, _ in piece.read))
+
+
+def count_operators(model: Model) -> OperatorCount:
+    """Return the operators of a network, and the values that they make of one image."""
+    builder = OperatorBuilder()
+    return _sum(
+        layer.build(builder, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
+    )
+
+
+def _sum(counts: Iterable[OperatorCount]) -> OperatorCount:
+    found = tuple(counts)
+    return OperatorCount(
+        sum(count.operators for count in found), sum(count.values for count in found)
+    )
