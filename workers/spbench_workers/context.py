@@ -6,7 +6,8 @@ import hashlib
 import math
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
@@ -91,6 +92,15 @@ class Context:
 
         value: float = self.world.comm.allreduce(seconds, op=MPI.MAX)
         return value
+
+    def median_of_slowest(self, times: Sequence[float]) -> float:
+        """Return the median over iterations of the slowest rank's times, as the console does.
+
+        All ranks must call it, with equally many times.
+        """
+        by_rank: list[list[float]] = self.world.comm.allgather(list(times))
+        middle: float = median(max(row) for row in zip(*by_rank, strict=True))
+        return middle
 
     def start(self, **fields: Any) -> None:
         """Report that the case starts."""

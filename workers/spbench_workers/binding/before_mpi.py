@@ -1,4 +1,4 @@
-"""Settings made before CUDA and MPI start: the current GPU, and when kernels are loaded.
+"""Settings made before CUDA and MPI start: the GPU, Open MPI's windows, loading of kernels.
 
 UCX picks adapters by the GPU that is current when MPI starts. A rank makes its own current only
 where the job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of the
@@ -28,6 +28,16 @@ def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> i
         return None
     index = told[0] % count
     return index if driver.make_current(index) else None
+
+
+def avoid_ucx_windows(environ: MutableMapping[str, str]) -> None:
+    """Let Open MPI leave out its UCX component for one-sided communication.
+
+    The component prints two lines of errors per rank on a host without a fabric of UCX. The
+    console sets the variable for its launches; a rank that a user starts has it from here. A value
+    that is already set is kept, and other libraries ignore the variable.
+    """
+    environ.setdefault("OMPI_MCA_osc", "^ucx")
 
 
 def load_kernels_first(words: Sequence[str], environ: MutableMapping[str, str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import median
 
 import torch
 from torch import nn
@@ -64,7 +63,7 @@ def run(context: Context) -> None:
         case.give_checks(worst, [3, 4], tolerances)
         with torch.no_grad():
             give_parts(context, convolution)
-            give_speedup(context, convolution, case, context.slowest(median(times)))
+            give_speedup(context, convolution, case, context.median_of_slowest(times))
         give_backward(context, convolution)
         convolution.module.free()
 

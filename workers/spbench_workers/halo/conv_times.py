@@ -69,7 +69,8 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
     if context.params["overlap"] != "off":
         _give_overlap(context, convolution, phases.whole)
     pieces = outgoing, incoming
-    give_limits(context, exchange, *pieces, phases.whole, "exchange_ms", convolution.place)
+    slowest_ms = context.slowest(phases.whole)
+    give_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.place)
 
 
 def _compute_ms(context: Context, convolution: TiledConvolution) -> float:

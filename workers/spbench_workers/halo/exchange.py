@@ -118,7 +118,8 @@ def run(context: Context) -> None:
     phases = phases_of(context, exchange, place)
     give_phases(context, phases, padded.outgoing, place)
     pieces = padded.outgoing, padded.incoming
-    give_limits(context, exchange, *pieces, exchange_ms, "time_ms", place)
+    slowest_ms = context.median_of_slowest(times)
+    give_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
     exchange.free()
 
 

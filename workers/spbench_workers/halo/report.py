@@ -98,7 +98,7 @@ def give_limits(
     exchange: Exchange,
     outgoing: Sequence[torch.Tensor],
     incoming: Sequence[torch.Tensor],
-    exchange_ms: float,
+    slowest_ms: float,
     limited: str,
     place: torch.device,
 ) -> None:
@@ -113,7 +113,7 @@ def give_limits(
         exchange: The exchange.
         outgoing: The views that this rank sends from.
         incoming: The views that it receives into.
-        exchange_ms: The time of this rank's exchange.
+        slowest_ms: The time of the exchange on the slowest rank.
         limited: The name of the metric of that time.
         place: The device of the pixels.
     """
@@ -122,7 +122,6 @@ def give_limits(
     total, peer = sum(size for size, _ in sizes), -max(sizes)[1] if sizes else -1
     count, negative, target = max(comm.allgather((total, -rank, peer)))
     source = -negative
-    slowest = context.slowest(exchange_ms)
     if not count:
         return
     path = path_of(exchange)
@@ -141,7 +140,7 @@ def give_limits(
             f"{seconds * 1e6:.1f} us, and copies of rank {source}'s pieces, {copies * 1e6:.1f} us",
         )
         context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
-        context.metric("exchange_efficiency", limit_ms / slowest)
+        context.metric("exchange_efficiency", limit_ms / slowest_ms)
     rest(comm)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from math import ceil, log2
-from statistics import median
 
 from spbench_workers.context import Context
 from spbench_workers.link.exchange import lone_seconds
@@ -27,7 +26,7 @@ def run(context: Context) -> None:
     times = measure(context, repeated(world.comm.Barrier, calls), divide=calls)
     error, detail = max(before, _early(context, "after"))
     context.check("all-came", error, 0.0, detail)
-    seconds = context.slowest(median(times)) / 1e3
+    seconds = context.median_of_slowest(times) / 1e3
     (one_way,), how = lone_seconds(context, [_BYTES])
     if world.rank == 0:
         context.metric("latency_us", seconds * 1e6)
