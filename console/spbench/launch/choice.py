@@ -11,7 +11,8 @@ class LaunchChoice:
     """Options of a launch, named as on the command line; None: the suite says.
 
     Where neither names hosts, ranks run on this machine. ``assume`` names an MPI library that need
-    not be here: its launch lines are shown, and cannot be run.
+    not be here: its launch lines are shown, and cannot be run. ``oversubscribe`` allows more ranks
+    and memory than this machine has.
     """
 
     hostfile: Path | None = None
@@ -21,6 +22,7 @@ class LaunchChoice:
     console_address: str | None = None
     port_range: str | None = None
     assume: str | None = None
+    oversubscribe: bool | None = None
 
     @property
     def title(self) -> str:
@@ -43,8 +45,13 @@ class LaunchChoice:
         given = (
             (field.name.replace("_", "-"), getattr(self, field.name)) for field in fields(self)
         )
-        said = ((f"--{name}", str(value)) for name, value in given if value is not None)
-        return [word for pair in said for word in pair]
+        words: list[str] = []
+        for name, value in given:
+            if value is True:
+                words.append(f"--{name}")
+            elif value not in (None, False):
+                words += [f"--{name}", str(value)]
+        return words
 
 
 NOTHING_CHOSEN = LaunchChoice()

@@ -28,38 +28,50 @@ def check_devices(jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, st
     Raises:
         MissingError: It says how many devices are wanted and how many are available.
     """
+    shortage = find_shortage(jobs, env)
+    if shortage is not None:
+        sentence, available = shortage
+        raise MissingError(
+            f"{sentence}: plan for {available}, name hosts with --hostfile, or add --oversubscribe"
+        )
+
+
+def find_shortage(
+    jobs: Iterable[tuple[Job, Hosts | None]], env: Mapping[str, str]
+) -> tuple[str, int] | None:
+    """Return the first job that `check_devices` rejects, in words, and the available devices."""
     for job, hosts in jobs:
         if job.settings.oversubscribe or any(map(needs_gpu, job.cases)):
             continue
-        available = available_devices(job, hosts, env)
-        if available is not None and job.np > available[0]:
-            raise MissingError(too_few(job.cases[0].id, job.np, *available))
+        devices = available_devices(job, hosts, env)
+        if devices is not None and job.np > devices[0]:
+            case = job.cases[0].id
+            available, place = devices
+            wanted = f"case {case} is for {job.np} devices, one for each rank"
+            return f"{wanted}, and {place}", available
+    return None
 
 
 def available_devices(
     job: Job, hosts: Hosts | None, env: Mapping[str, str]
 ) -> tuple[int, str] | None:
-    """Return the number of devices of a job's launcher, and their kind; None if unknown.
+    """Return the number of devices of a job's launcher, also in words; None if it is unknown.
 
     With a hostfile or ``--hosts`` they are the slots, in an allocation its cores, and else the
     cores of this machine that this process may use.
     """
     if hosts is not None:
         slots = available_slots(hosts, job.settings.ranks_per_host)
-        return slots, f"slots of {hosts.source}"
+        return slots, f"{hosts.source} has {_counted(slots, 'slot')}"
     if chosen_elsewhere(job.settings, hosts, env):
         count = _allocated(env)
-        return None if count is None else (count, "cores of the allocation")
-    return cores(), "cores of this machine"
+        return None if count is None else (count, f"the allocation has {_counted(count, 'core')}")
+    count = cores()
+    return count, f"this machine has {_counted(count, 'core')}"
 
 
-def too_few(case: str, wanted: int, available: int, which: str) -> str:
-    """Return why a case cannot run, and how to fix it."""
-    return (
-        f"case {case} wants {wanted} devices, one for each rank, and {available} are available "
-        f"({which}): plan for {available}, name hosts with --hostfile, or set launch.oversubscribe "
-        "to true in its suite"
-    )
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + "s" * (count != 1)
 
 
 def _allocated(env: Mapping[str, str]) -> int | None:

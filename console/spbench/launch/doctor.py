@@ -100,10 +100,12 @@ def _cores(ranks: int) -> Iterator[Finding]:
     have, all_cores = cores(), os.cpu_count() or 1
     limited = f" of {all_cores}" if have < all_cores else ""
     yield Finding("ok", "cores", f"{have}{limited} may be used")
+    plural = "s" * (have != 1)
     if ranks > have:
         yield Finding(
             "note",
             "cores",
-            f"{ranks} ranks would share {have} cores: results hold, times are not the hardware's",
-            f"use at most {have} ranks on this host, or name more hosts with --hostfile",
+            f"{ranks} ranks would share {have} core{plural}: results hold, times are not the"
+            " hardware's",
+            f"use at most {have} rank{plural} on this host, or name more hosts with --hostfile",
         )

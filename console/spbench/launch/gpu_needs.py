@@ -18,7 +18,7 @@ from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.tiles import TRANSPORT_DEVICES
-from spbench_core.host_facts import VISIBLE
+from spbench_core.host_facts import VISIBLE, cards
 
 _HERE = "this machine"
 _CASES = 3
@@ -44,6 +44,11 @@ def needs_gpu(case: Case) -> bool:
     on_gpu = TRANSPORT_DEVICES.get(params.get("transport", "")) == "cuda"
     copied = params.get("path") in _PATHS
     return params.get("device") == "cuda" or on_gpu or copied or needs_one_each(case)
+
+
+def may_use_gpu(case: Case) -> bool:
+    """Return whether a case takes a GPU if there is one, and this machine has one."""
+    return needs_gpu(case) or (case.params.get("device") == "auto" and bool(cards()))
 
 
 def needs_one_each(case: Case) -> bool:

@@ -16,7 +16,7 @@ from spbench.launch.placement import cores
 BUSY = 0.5
 """The load of a core above which a host is called busy."""
 PROC = Path("/proc")
-_WAIT = "wait for its end, or stop it: times measured beside it are not the hardware's"
+_WAIT = "wait until it ends, or stop it: it inflates the times that are measured meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Load:
         return min(self.minute, self.now) > BUSY * self.cores
 
     def __str__(self) -> str:
-        return f"load {self.minute:g} on {self.cores} cores"
+        return f"load {self.minute:g} on {self.cores} core{'s' * (self.cores != 1)}"
 
 
 def load_here(proc: Path = PROC) -> Load | None:
@@ -95,11 +95,11 @@ def other_work(proc: Path = PROC) -> Iterator[Finding]:
     """Yield what else keeps this machine busy; where nothing does, its load."""
     load, runs = load_here(proc), other_runs(proc)
     if load is not None and load.busy:
-        yield Finding("note", "load", f"{load}: others compute here", _WAIT)
+        yield Finding("note", "load", f"{load} from other work", _WAIT)
     elif load is not None:
         yield Finding("ok", "load", str(load))
     if runs:
         several = f"{len(runs)} other runs" if len(runs) > 1 else "another run"
         pids = ", ".join(map(str, runs[:4])) + ", ..." * (len(runs) > 4)
-        text = f"{several} of spbench on this machine (process {pids})"
+        text = f"{several} of spbench: process {pids}"
         yield Finding("note", "other runs", text, _WAIT)

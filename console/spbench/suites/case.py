@@ -10,9 +10,13 @@ from typing import Any, Literal
 from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
-from spbench_core.catalog.scaling import Work
+from spbench_core.catalog.scaling import Work as ScaledWork
+from spbench_core.catalog.work import WITHOUT_TORCH, Work
 
 SCHEMA = "spbench.suite/1"
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""The names of suites, cases and systems."""
 
 Order = Literal["interleaved", "together"]
 """The order of repeats: each a launch of its own, the jobs by turns; or all of a case in one."""
@@ -58,8 +62,25 @@ class Scaled:
     """
 
     of: str
-    work: Work
+    work: ScaledWork
     throughput: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceReference:
+    """A value that a metric is expected to have, and the deviations that are allowed.
+
+    Attributes:
+        value: The value, in the metric's unit.
+        lower: How far a result may be below it, as a share: -0.1 is 10 %; None: no bound.
+        upper: How far a result may be above it, as a share; None: no bound.
+        system: The system that it belongs to; None: every system.
+    """
+
+    value: float
+    lower: float | None
+    upper: float | None
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +90,21 @@ class Expectation:
     ``metric`` is a metric's name, or ``name.stat`` (``time_ms.p95``). A limit that depends on what
     cases of the run measure is None, and ``expression`` says how it is worked out; once its cases
     are found, it names them by their ids.
+
+    Attributes:
+        reference: The reference that the limit follows from; None: the suite has the limit itself.
+        systems: The reference of each system, until `spbench.suites.systems` chooses one. The limit
+            is None then.
+        skipped: Why the expectation is not judged; the limit is None then.
     """
 
     metric: str
     op: Literal["max", "min"]
     limit: float | None
     expression: str | None = None
+    reference: PerformanceReference | None = None
+    systems: Mapping[str, PerformanceReference] | None = None
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +145,23 @@ class Case:
     def ranks(self) -> Ranks:
         """The numbers of ranks that the benchmark runs on with these parameters."""
         return self.entry.ranks(dict(self.params))
+
+    @property
+    def imports_torch(self) -> bool:
+        """Whether its ranks import torch, which takes most of their start and memory."""
+        return self.benchmark.partition(".")[0] not in WITHOUT_TORCH
+
+    def work(self, np: int) -> Work | None:
+        """Return the work of one repeat on so many ranks; None if it is unknown."""
+        estimate = self.entry.work
+        if estimate is None:
+            return None
+        try:
+            return estimate(dict(self.params), np)
+        except Exception:
+            if not self.entry.plugin:
+                raise
+            return None  # a wrong estimate of a plug-in must not keep its case from running
 
 
 @dataclass(frozen=True, slots=True)

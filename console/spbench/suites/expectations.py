@@ -1,19 +1,22 @@
-"""Reads the ``expect:`` of a case entry: metrics, statistics and bounds."""
+"""Reads the ``expect:`` of a case entry: metrics, statistics, bounds and references."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
 from spbench.errors import did_you_mean
-from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation
+from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation, PerformanceReference
 from spbench.suites.expression import CaseFigure, ExpressionError, read_expression
 from spbench.suites.findings import Findings
+from spbench.suites.systems import derive_bounds
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
 _OPS: tuple[Literal["max", "min"], ...] = ("max", "min")
+_TOLERANCES = ("lower", "upper")
 
 
 def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> tuple[Metric, ...]:
@@ -55,9 +58,9 @@ def read_expectations(
         if known is not None and (problem := unknown_figure(benchmark, known, metric)):
             findings.at_key(here, problem)
         if bounds == {}:
-            findings.at_value(here, f"{metric} has no bound: give max, min or both")
+            findings.at_value(here, f"{metric} has no bound: give max, min, reference or systems")
         if isinstance(bounds, dict):
-            read += _bounds(metric, bounds, here, findings)
+            read += _read_entry(metric, bounds, here, findings)
     return tuple(read)
 
 
@@ -71,6 +74,67 @@ def unknown_figure(benchmark: Benchmark, known: Iterable[str], metric: str) -> s
         near = did_you_mean(statistic, STATISTICS) or f" (known: {', '.join(STATISTICS)})"
         return f"unknown statistic {statistic!r}{near}"
     return ""
+
+
+def _read_entry(
+    metric: str, entry: dict[str, Any], path: KeyPath, findings: Findings
+) -> list[Expectation]:
+    """Return the expectations of one metric: from bounds, a reference, or one for each system."""
+    if "systems" in entry:
+        for key in _keys_in((*_OPS, "reference", *_TOLERANCES), entry):
+            message = f"{metric}: systems has a reference for each system; leave out {key}"
+            findings.at_key((*path, key), message)
+        systems = _read_systems(entry["systems"], (*path, "systems"), findings)
+        op: Literal["max", "min"] = (
+            "min" if all(reference.upper is None for reference in systems.values()) else "max"
+        )
+        return [Expectation(metric, op, None, systems=systems)] if systems else []
+    if "reference" in entry:
+        for key in _keys_in(_OPS, entry):
+            message = f"{metric}: {key} follows from the reference; leave out one of the two"
+            findings.at_key((*path, key), message)
+        reference = _read_reference(entry, path, findings)
+        return derive_bounds(metric, reference) if reference else []
+    # A misspelt "reference" is reported with the shape of the file.
+    known = entry.keys() <= {*_OPS, *_TOLERANCES}
+    for key in _keys_in(_TOLERANCES, entry) if known else ():
+        findings.at_key((*path, key), f"{key} is a share of a reference: add the key reference")
+    return _bounds(metric, entry, path, findings)
+
+
+def _keys_in(keys: Iterable[str], entry: Mapping[str, Any]) -> list[str]:
+    return [key for key in keys if key in entry]
+
+
+def _read_systems(data: Any, path: KeyPath, findings: Findings) -> dict[str, PerformanceReference]:
+    entries = data if isinstance(data, dict) else {}
+    systems: dict[str, PerformanceReference] = {}
+    for name, entry in entries.items():
+        if isinstance(entry, dict) and "reference" in entry:
+            reference = _read_reference(entry, (*path, name), findings, str(name))
+            systems |= {str(name): reference} if reference else {}
+    return systems
+
+
+def _read_reference(
+    entry: dict[str, Any], path: KeyPath, findings: Findings, system: str | None = None
+) -> PerformanceReference | None:
+    """Return a reference; None if it has errors, of which some are those of the file's shape."""
+    for key in ("reference", *_TOLERANCES):
+        if key in entry and entry[key] is None:
+            findings.at_value((*path, key), f"{key} is empty: give it a number or leave it out")
+    if entry.keys() == {"reference"}:
+        message = "reference has no tolerance: give lower, upper or both"
+        findings.at_key((*path, "reference"), message)
+    value = _number(entry["reference"])
+    lower, upper = (_number(entry.get(key)) for key in _TOLERANCES)
+    if value is None or value <= 0 or (lower is None and upper is None):
+        return None
+    return PerformanceReference(value, lower, upper, system)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
 
 
 def _bounds(
@@ -92,7 +156,7 @@ def _bounds(
 def _limit(op: str, given: Any, path: KeyPath, findings: Findings) -> float | str | None:
     """Return a number, the text of an expression of cases' figures, or None where it is neither."""
     if not isinstance(given, str):
-        return float(given) if type(given) in (int, float) else None
+        return _number(given)
     try:
         expression = read_expression(given)
         return given if expression.figures else expression.value(_no_figure)

@@ -30,6 +30,7 @@ def suite_schema() -> dict[str, Any]:
         for written in env.get("patternProperties", {}).values():
             written["type"] = ["string", "number", "boolean"]  # read as it is written
         env["additionalProperties"] = False
+    definitions["Bound"]["properties"]["systems"]["additionalProperties"] = False
     entry = definitions["CaseEntry"]
     entry["properties"]["benchmark"]["oneOf"] = [
         {"const": name, "description": benchmark.summary} for name, benchmark in BENCHMARKS.items()

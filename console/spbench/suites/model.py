@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spbench.suites.case import MOST_AT_ONCE, MOST_COUNTS, MOST_REPEATS, Order
+from spbench.suites.case import MOST_AT_ONCE, MOST_COUNTS, MOST_REPEATS, NAME_PATTERN, Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 from spbench_core.catalog.scaling import Work
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=100)]
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
@@ -26,10 +27,43 @@ Limit = float | Annotated[str, BeforeValidator(_expression)]
 """A number, or an expression of figures of cases, which is read later."""
 
 
-class Bound(StrictModel):
-    """The bounds of one expectation: numbers, or expressions of figures of cases."""
+_Lower = Annotated[float, Field(gt=-1, le=0)]
+_Upper = Annotated[float, Field(ge=0)]
+_REFERENCE = "the value that is expected, in the metric's unit"
+_LOWER = "how far below the reference is allowed, as a share: -0.1 is 10 %"
+_UPPER = "how far above the reference is allowed, as a share: 0.05 is 5 %"
+_ONE_TOLERANCE: JsonDict = {"anyOf": [{"required": ["lower"]}, {"required": ["upper"]}]}
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+class ReferenceEntry(StrictModel):
+    """The reference of one system, with the deviations that are allowed."""
+
+    model_config = ConfigDict(json_schema_extra={**_ONE_TOLERANCE})
+
+    reference: float = Field(gt=0, examples=[0.35], description=_REFERENCE)
+    lower: _Lower | SkipJsonSchema[None] = Field(default=None, examples=[-0.1], description=_LOWER)
+    upper: _Upper | SkipJsonSchema[None] = Field(default=None, examples=[0.05], description=_UPPER)
+
+
+_WITHOUT_BOUNDS: JsonDict = {"max": False, "min": False}
+
+
+class Bound(StrictModel):
+    """One expectation: bounds, a reference with tolerances, or a reference for each system.
+
+    A bound is a number, or an expression of figures of cases.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 1,
+            "dependentRequired": {"lower": ["reference"], "upper": ["reference"]},
+            "dependentSchemas": {
+                "reference": {"properties": {**_WITHOUT_BOUNDS}, **_ONE_TOLERANCE},
+                "systems": {"properties": {**_WITHOUT_BOUNDS, "reference": False}},
+            },
+        }
+    )
 
     max: Limit | SkipJsonSchema[None] = Field(
         default=None,
@@ -38,6 +72,14 @@ class Bound(StrictModel):
     min: Limit | SkipJsonSchema[None] = Field(
         default=None,
         description="the least value allowed: a number, or as 0.9 * case(NAME).time_ms.p50",
+    )
+    reference: Annotated[float, Field(gt=0)] | SkipJsonSchema[None] = Field(
+        default=None, examples=[0.35], description=_REFERENCE
+    )
+    lower: _Lower | SkipJsonSchema[None] = Field(default=None, examples=[-0.1], description=_LOWER)
+    upper: _Upper | SkipJsonSchema[None] = Field(default=None, examples=[0.05], description=_UPPER)
+    systems: dict[Name, ReferenceEntry] = Field(
+        default={}, min_length=1, description="system: its reference; --system chooses one"
     )
 
 
@@ -89,7 +131,9 @@ class CaseEntry(StrictModel):
     until: UntilEntry | SkipJsonSchema[None] = Field(
         default=None, description="repeat on until the median is known well, or for some time"
     )
-    expect: dict[str, Bound] = Field(default={}, description="metric or metric.statistic: bounds")
+    expect: dict[str, Bound] = Field(
+        default={}, description="metric or metric.statistic: what is expected of it"
+    )
     launch: LaunchSettings = Field(
         default=LaunchSettings(), description="launch settings that differ from the suite's"
     )

@@ -59,7 +59,8 @@ def _scaled(benchmark: Benchmark, given: Params, params: Params, to: AtRanks) ->
 
 
 def _at(count: int, error: Exception) -> Exception:
-    return ParamError(getattr(error, "param", None), f"on {count} ranks: {error}")
+    ranks = f"{count} rank{'s' * (count != 1)}"
+    return ParamError(getattr(error, "param", None), f"on {ranks}: {error}")
 
 
 def _each_once(errors: list[Exception]) -> list[Exception]:

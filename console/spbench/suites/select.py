@@ -39,7 +39,8 @@ def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
     test = _Reader(expression).read() if expression.strip() else (lambda _: True)
     chosen = tuple(case for case in cases if test(f"{case.id}\n{case.benchmark}".lower()))
     if not chosen:
-        raise NothingSelected(f"-k {expression!r} selects none of the {len(cases)} cases")
+        number = f"{len(cases)} case{'s' * (len(cases) != 1)}"
+        raise NothingSelected(f"-k {expression!r} selects none of the {number}")
     return chosen
 
 

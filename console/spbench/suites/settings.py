@@ -120,10 +120,11 @@ class LaunchSettings(StrictModel):
         description="the program that starts the ranks; auto matches the MPI library",
     )
     ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")
-    oversubscribe: bool = Field(
+    oversubscribe: bool | Literal["force"] = Field(
         default=True,
-        description="whether ranks may share cores or GPUs; false (the suites of plans) rejects "
-        "more ranks than cores or GPUs",
+        description="whether ranks may share cores or GPUs; true rejects more than 4 ranks per "
+        "core and more memory than this machine has, false (the suites of plans) more ranks than "
+        "cores or GPUs, force nothing",
     )
     bind: Literal["auto", "core", "numa", "none"] = Field(
         default="auto", description="what a rank is bound to"

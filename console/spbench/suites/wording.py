@@ -125,7 +125,8 @@ def _tell(
     elif not path:
         findings.at_value(path, f"{_whole(path, model)} begins with 'schema: {_schema(model)}'")
     else:
-        findings.at_value(path, _wrong_value(path, changing) + _example(path, model))
+        at = findings.at_key if changing[0]["loc"][-1:] == ("[key]",) else findings.at_value
+        at(path, _wrong_value(path, changing) + _example(path, model))
 
 
 def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:

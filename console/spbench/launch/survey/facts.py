@@ -253,7 +253,7 @@ def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[
 def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     load, have = answer["load"], answer["cores"]
     if load is not None and load > BUSY * have:
-        text = f"load {load:g} on {have} cores: others compute there"
+        text = f"load {load:g} on {have} core{'s' * (have != 1)} from other work"
         yield Finding("note", "load", text, "wait, or leave it out with --exclude-hosts")
 
 

@@ -22,8 +22,8 @@ class CaseDraft:
 
     Attributes:
         np: Ranks; None where they follow from the parameters.
-        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``, or an
-            expression.
+        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``, to a reference with
+            tolerances, or to ``systems`` with a reference for each.
         launch: The case's own launch settings; values of ``env`` are text.
         comment: The comment above the entry, line by line and without its marks.
     """
@@ -39,7 +39,7 @@ class CaseDraft:
     scale: Mapping[str, Any] = field(default_factory=dict)
     repeat: int = 1
     until: Mapping[str, float] = field(default_factory=dict)
-    expect: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    expect: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     comment: str | None = None
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from spbench.suites.edit.field import Field, FieldKind, accepted, between
 from spbench.suites.edit.ranges import bytes_text
+from spbench.suites.edit.writing import scalar
 from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.benchmark import Benchmark
@@ -42,7 +43,12 @@ def case_fields() -> tuple[Field, ...]:
 
 def bound_fields(metric: str) -> tuple[Field, ...]:
     """Return the fields of an expectation on one of `metrics_of`, or a statistic of it."""
-    return _of_model(Bound, Bound.model_fields, ("case", "expect", metric))
+    return _of_model(Bound, ("max", "min"), ("case", "expect", metric))
+
+
+def reference_fields(metric: str) -> tuple[Field, ...]:
+    """Return the fields of a reference of one of `metrics_of`, or of a statistic of it."""
+    return _of_model(Bound, ("reference", "lower", "upper"), ("case", "expect", metric))
 
 
 def _of_param(param: Param) -> Field:
@@ -80,12 +86,13 @@ def _of_model(
 def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
     """Return the field of one key of a model, from its JSON Schema."""
     parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
-    choices = tuple(word for part in parts for word in part.get("enum", _const(part)))
+    choices = tuple(word for part in parts for word in part.get("enum", _choices(part)))
     typed = [known for part in parts if (known := _kind(part)) is not None]
     kind: FieldKind = typed[0] if typed else "choice" if choices else "text"
     bounds = {key: part[key] for part in parts for key in _BOUNDS if key in part}
     least, most, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
     default = schema.get("default")
+    default = scalar(default) if isinstance(default, bool) else default
     return Field(
         name=name,
         kind=kind,
@@ -104,5 +111,7 @@ def _kind(part: Mapping[str, Any]) -> FieldKind | None:
     return "keys" if "$ref" in part else _TYPES.get(part["type"])
 
 
-def _const(part: Mapping[str, Any]) -> list[str]:
+def _choices(part: Mapping[str, Any]) -> list[str]:
+    if part.get("type") == "boolean":
+        return ["true", "false"]
     return [part["const"]] if "const" in part else []
