@@ -160,26 +160,33 @@ class CaseMeasurements:
 
     Attributes:
         ended: The repeats that ranks have ended.
+        last_end: When a rank ended a repeat last, by that rank's clock.
         jobs: The number of the job that ran each repeat.
         samples: By metric, rank and repeat.
         checks: By name, repeat and rank.
         checked: Whether a rank has passed all that it has checked so far, by rank.
+        outcomes: Whether a rank has passed a check in all repeats so far, by name and rank.
         values: Metrics of one value a repeat: by metric, repeat and rank.
         labelled: Labelled values, such as a link's latency at one message size.
-        limits: Value and origin, by metric.
+        references: Value and origin of each repeat's reference, by metric, repeat and rank.
+        limits: The reference of each metric: that of the repeat with the median value, with its
+            origin.
         choices: Value and reason of what the parameters left open, by name.
         repeats_end: The end of repeats that go on ``until`` something.
         timing: When the first rank began to time each repeat, in seconds since the epoch.
     """
 
     ended: set[Place] = field(default_factory=set)
+    last_end: float | None = None
     jobs: dict[int, int] = field(default_factory=dict)
     ranks: dict[int, CaseRank] = field(default_factory=dict)
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
     checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
     checked: dict[int, bool] = field(default_factory=dict)
+    outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
     values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
     labelled: list[dict[str, Any]] = field(default_factory=list)
+    references: dict[str, dict[Place, dict[str, Any]]] = field(default_factory=dict)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
@@ -247,6 +254,12 @@ class CaseState:
             return self.measured.repeats_end.repeats
         begun = len(self.measured.jobs) if self.identity.until else 0
         return max(self.identity.repeat, begun)
+
+    @property
+    def check_counts(self) -> tuple[int, int]:
+        """The number of checks that passed and that were made, each counted once per rank."""
+        outcomes = self.measured.outcomes.values()
+        return sum(sum(ranks.values()) for ranks in outcomes), sum(map(len, outcomes))
 
     @property
     def through(self) -> bool:
@@ -344,12 +357,16 @@ class CaseState:
 
         Waits for other ranks are left out, if they are measured.
         """
-        comparison = RankComparison(self.identity)
-        times = {rank: RankTime(whole) for rank, whole in self.rank_medians().items()}
-        for rank, time in times.items():
-            own = self._own_times(comparison.waits, rank)
-            times[rank] = RankTime(time.whole, median(own) if own else None)
-        return comparison.compare(times).ratios
+        return RankComparison(self.identity).compare(self.own_medians()).ratios
+
+    def own_medians(self) -> dict[int, RankTime]:
+        """Each rank's median time, and the same without waits for other ranks."""
+        waits = RankComparison(self.identity).waits
+        times = {}
+        for rank, whole in self.rank_medians().items():
+            own = self._own_times(waits, rank)
+            times[rank] = RankTime(whole, median(own) if own else None)
+        return times
 
     def _own_times(self, waits: Sequence[str], rank: int) -> list[float]:
         repeats = sorted(self.measured.samples["time_ms"][rank])

@@ -75,6 +75,11 @@ class RankComparison:
         self._stages = _number_kinds(stages, identity.np, programs)
         self._tiles = _number_kinds([*tiles], identity.np, programs)
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all ranks are of one stage; their tiles may have different neighbours."""
+        return len(set(self._stages.values())) == 1
+
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
         """Compare ranks; a rank has no ratio if no other rank does the same work."""
         separates = self._separates(times)

@@ -11,34 +11,66 @@ from typing import Any
 from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.machine.core_sharing import summarize_sharing
 from spbench.record.machine.misplaced import misplaced
-from spbench.record.noise import noisy_cases
+from spbench.record.noise import noise_of, summarize_noise
+from spbench.record.number_formatting import (
+    counted,
+    format_factor,
+    format_percent,
+    format_value,
+)
 from spbench.record.outliers.generalised_esd import FEWEST
 from spbench.record.outliers.kinds import Slow, out_of_line
-from spbench.record.outliers.link_kinds import is_link, link_count, link_kinds
+from spbench.record.outliers.link_kinds import (
+    advise_link,
+    is_link,
+    link_count,
+    link_kinds,
+    median_rows,
+)
 from spbench.record.outliers.rank_kinds import rank_kinds
+from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
+from spbench.record.stragglers import Straggler, is_planted
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""
+SLIGHT_RATIO, SLIGHT_SECONDS = 1.5, 1.0
+"""A rank that is less slow, for a shorter time, is not named if other work disturbed its case."""
 MOST = 12
-"""Sentences on what is out of line; of more, their number is told."""
+"""Sentences on outliers; the others are counted."""
 
 
 def findings(state: RunState) -> list[str]:
-    """Return what a run says of its cluster: bindings that did not take, noise, what is slow."""
+    """Return one sentence per finding of a run: misplaced ranks, what is slow, and noise."""
     cases = state.cases.values()
-    slow = _stragglers(cases)
-    return [*misplaced(cases, state.jobs), *noisy_cases(state), *slow, *_slowest(cases)]
+    return [
+        *misplaced(cases, state.jobs),
+        *describe_stragglers(cases),
+        *_slowest(cases),
+        *describe_noise(state),
+    ]
+
+
+def describe_noise(state: RunState) -> list[str]:
+    """Return why times are not those of the hardware: ranks that share cores, and noise."""
+    sharing = summarize_sharing(state)
+    return [*([sharing] if sharing is not None else []), *summarize_noise(state)]
+
+
+def names_slow_part(finding: str) -> bool:
+    """Whether a finding names a slow rank, host or link: all of these have the same words."""
+    return " slower than the median " in finding and not finding.startswith("nothing is slow")
 
 
 def found_or_defect(state: RunState) -> list[str]:
-    """Return the findings; in place of a defect of ours its sentence, so that a run is reported."""
+    """Return the findings; a defect of spbench is one of them, so that the run is reported."""
     try:
         return findings(state)
     except Exception as error:
-        return [f"No finding: {defect_of(error)}."]
+        return [f"findings are missing: {defect_of(error)}"]
 
 
 def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
@@ -53,18 +85,28 @@ def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
     return out_of_line([*rank_kinds(of["rank"]), *link_kinds(of["link"])])
 
 
-def _stragglers(cases: Iterable[CaseState]) -> list[str]:
-    """Return a message for each straggler, case by case."""
-    messages = [slow.finding(case.id) for case in cases for slow in case.verdict.stragglers]
-    more = [f"Slow: {len(messages) - MOST} more."] if len(messages) > MOST else []
-    return [*messages[:MOST], *more]
+def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
+    """Return one sentence per straggler of the judged cases of a run, the slowest first.
+
+    In a noisy case a rank that was somewhat slow for a moment is left out: the noise explains it.
+    """
+    return describe_lags(
+        lag
+        for case in cases
+        for lag in lags_of(case, case.verdict.stragglers)
+        if not (_is_slight(lag.straggler) and noise_of(case)) or is_planted(lag.straggler, case)
+    )
+
+
+def _is_slight(straggler: Straggler) -> bool:
+    return straggler.ratio < SLIGHT_RATIO and straggler.seconds < SLIGHT_SECONDS
 
 
 def _slowest(cases: Iterable[CaseState]) -> list[str]:
-    """Return sentences over all cases that measure ranks or links; none where none does.
+    """Return sentences over all cases that measure ranks or links.
 
-    What is out of line by the test of many is named, each, but for stragglers, which are named
-    already; of a few links, the slowest alone.
+    Each outlier among many is named, except for stragglers, which have a sentence already. Of a few
+    links, only the slowest is named.
     """
     measured = [case for case in cases if case.status in ("passed", "failed")]
     by_rank = [case for case in measured if case.identity.measures == "rank"]
@@ -72,29 +114,31 @@ def _slowest(cases: Iterable[CaseState]) -> list[str]:
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]
     known = {slow.host if slow.rank is None else (slow.host, slow.rank) for slow in stragglers}
     if named := [slow for slow in slow_of(measured) if slow.what not in known]:
-        more = [f"Out of line: {len(named) - MOST} more."] if len(named) > MOST else []
+        rest = f"{len(named) - MOST} more hosts, ranks or links are slow"
+        more = [rest] if len(named) > MOST else []
         return [*(slow.sentence for slow in named[:MOST]), *more]
-    return [] if stragglers else _slowest_of_few(measured, by_rank, by_link)
-
-
-def _slowest_of_few(
-    measured: list[CaseState], by_rank: list[CaseState], by_link: list[CaseState]
-) -> list[str]:
-    """Return the slowest of links too few for the test; else that all are alike, if they are."""
-    ranks = [slow for case in by_rank for slow in _ranks(case)]
     links = [slow for case in by_link for slow in _links(case)]
-    if not ranks and not links:
-        return []
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
+    ranks = [slow for case in by_rank for slow in _ranks(case)]
+    return [] if stragglers else _nothing_slow(measured, ranks, links)
+
+
+def _nothing_slow(
+    measured: list[CaseState], ranks: list[_Slowest], links: list[_Slowest]
+) -> list[str]:
+    """Return that ranks and links are alike, unless there are none or a rank may be slow."""
+    if not ranks and not links:
+        return []
     if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in ranks):
         return []  # slow, but not for long enough to be named
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
-    chance = ", no more than chance makes of so many" if worst.ratio >= NOTABLE_RANK else ""
+    by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
+    chance = ", which is chance among so many" if by_chance else ""
     return [
-        f"All alike: {_extent(measured)}, none more than {(worst.ratio - 1) * 100:.0f} % slower"
-        f" than the median of its kind{chance if not worst.few else ''}."
+        f"nothing is slow: of {_extent(measured)}, none is more than"
+        f" {format_percent(max(0.0, worst.ratio - 1))} slower than the median of its kind{chance}"
     ]
 
 
@@ -111,10 +155,10 @@ def _extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
     links = max(map(link_count, cases))
-    parts = [f"{len(hosts)} host{'s' * (len(hosts) != 1)}", f"{ranks} ranks"]
-    if links:
-        parts.append(f"{links} link{'s' * (links != 1)}")
-    return ", ".join(parts)
+    parts = [counted(len(hosts), "host"), counted(ranks, "rank")]
+    if links > 1:  # a single link is compared with none
+        parts.append(counted(links, "link"))
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _ranks(case: CaseState) -> Iterator[_Slowest]:
@@ -133,9 +177,8 @@ def _links(case: CaseState) -> list[_Slowest]:
             continue
         size = min(sizes) if metric is _LATENCY else max(sizes)
         kinds = defaultdict(list)
-        for row in rows:
-            if row["bytes"] == size:
-                kinds[row["host_a"] == row["host_b"]].append(row)
+        for row in median_rows(row for row in rows if row["bytes"] == size):
+            kinds[row["host_a"] == row["host_b"]].append(row)
         for pairs in filter(_comparable, kinds.values()):
             middle = metric.typical(row["value"] for row in pairs)
             ends = len({row[end] for row in pairs for end in ("source", "target")})
@@ -163,10 +206,13 @@ def _slow_link(
     case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float, ends: int
 ) -> _Slowest:
     value = row["value"]
-    return _Slowest(
-        value / middle if metric is _LATENCY else middle / value,
-        f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
-        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where the median is "
-        f"{middle:.3g}, in {case.id}.",
-        ends < FEWEST,
+    ratio = value / middle if metric is _LATENCY else middle / value
+    value_text = format_value(value, metric.unit)
+    median_text = format_value(middle, metric.unit)
+    sentence = (
+        f"link from rank {row['source']} on {row['host_a']} to rank {row['target']} on"
+        f" {row['host_b']} is {format_factor(ratio)} slower than the median link in {case.id}"
+        f" ({metric.what} {value_text}, median {median_text});"
+        f" {advise_link(row['host_a'], row['host_b'])}"
     )
+    return _Slowest(ratio, sentence, ends < FEWEST)

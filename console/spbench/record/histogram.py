@@ -17,6 +17,13 @@ PER_E = 1000.0
 """Kept bins in a factor of e: each is 0.1 % wide, finer than any bin that is drawn."""
 TAIL, TAIL_FROM = 0.999, 1000
 """The part of the samples that is drawn, and the number of samples from which on it is not all."""
+FENCE, LEAST_SPREAD = 3.0, 0.01
+"""Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977).
+
+The range counts as at least this part of the quartile, so that equal samples have one too.
+"""
+MOST_FAR_OUT = 0.1
+"""The part of the samples up to which those far out are counted and not drawn; one always is."""
 
 
 class Distribution(Protocol):
@@ -52,12 +59,12 @@ class Bins:
 
 
 def bins(samples: Distribution, count: int, *, whole: bool = False) -> Bins:
-    """Return the samples in ``count`` bins, from the smallest to p99.9.
+    """Return the samples in ``count`` bins, from the smallest to `drawn_end`.
 
-    Up to the largest where ``whole`` asks for it, or where there are too few for a tail.
+    Up to the largest if ``whole`` is set.
     """
     n, low, greatest = len(samples), samples.least, samples.greatest
-    high = greatest if whole or n < TAIL_FROM else min(samples.percentile(TAIL), greatest)
+    high = greatest if whole else drawn_end(samples)
     drawn = n if high == greatest else round(samples.below(high))
     if high <= low:  # all alike: they stand in the first bin
         high, drawn = low + (abs(low) or 1.0) / 100, n
@@ -66,6 +73,18 @@ def bins(samples: Distribution, count: int, *, whole: bool = False) -> Bins:
     within = (min(drawn, round(samples.below(edge))) for edge in edges[1:-1])
     counts = tuple(upper - lower for lower, upper in pairwise((0, *within, drawn)))
     return Bins(edges, counts, n - drawn)
+
+
+def drawn_end(samples: Distribution) -> float:
+    """Return where a drawing of samples ends, so that a few slow ones leave the others room."""
+    n, end = len(samples), samples.greatest
+    if n >= TAIL_FROM:
+        end = min(samples.percentile(TAIL), end)
+    quartile = samples.percentile(0.75)
+    spread = max(quartile - samples.percentile(0.25), LEAST_SPREAD * abs(quartile))
+    fence = quartile + FENCE * spread
+    far_out = n - samples.below(fence)
+    return min(fence, end) if far_out <= max(1.0, MOST_FAR_OUT * n) else end
 
 
 class Histogram:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.case_figures import NotReachedError, figure_of, limit_of
 from spbench.record.case_state import CaseState
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.findings import slow_of
-from spbench.record.stragglers import Straggler
+from spbench.record.number_formatting import format_exact, format_factor
+from spbench.record.reference_wording import describe_limit, describe_miss
+from spbench.record.stragglers import Straggler, is_planted, planted_ranks
 from spbench.suites.expression import ExpressionError
-from spbench_core.catalog import FACTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def judge(
         return Judgement("failed", failed[0], expectations)
     broken = [item for item in expectations if item["status"] == "failed"]
     if broken:
-        return Judgement("failed", _expectation_sentence(broken[0]), expectations)
+        return Judgement("failed", _expectation_sentence(case, broken[0]), expectations)
     fault = case.identity.inject
     if fault is not None:
         return Judgement("failed", _fault_sentence(case, fault, stragglers), expectations)
@@ -61,19 +62,29 @@ def judge(
 def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
     unseen = f"nothing noticed the planted fault {fault}"
-    if fault.partition("=")[0] != FACTOR:
+    planted = planted_ranks(case)
+    if not planted:
         return unseen
-    # In each job the last rank is slow.
-    planted = {end - 1 for end in accumulate(case.identity.shares or (case.identity.np,))}
-    hosts = {case.measured.ranks[rank].host for rank in planted & case.measured.ranks.keys()}
+    # The finding of the run says how slow it is.
     for straggler in stragglers:
-        if straggler.rank in planted or (straggler.rank is None and straggler.host in hosts):
-            return f"fault noticed: {straggler.sentence}"
-    named = {(part.host, rank) for rank, part in case.measured.ranks.items() if rank in planted}
+        if is_planted(straggler, case):
+            return f"planted fault noticed: {straggler.name} is slow"
+    ranks = case.measured.ranks
+    named = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
     for slow in slow_of([case]):
-        if slow.what in named or slow.what in hosts:
-            return f"fault noticed: {slow.sentence.rstrip('.')}"
-    if planted.isdisjoint(case.rank_skews()):
+        if slow.what in named or slow.what in {host for host, _ in named}:
+            return f"planted fault noticed: {slow.name} is slow"
+    skews = case.rank_skews()
+    slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
+    if slowed:
+        ratio = format_factor(max(skews[rank] for rank in slowed))
+        who = name_ranks(case, slowed)
+        verb = "is" if len(slowed) == 1 else "are"
+        return (
+            f"planted fault {fault} not confirmed: {who} {verb} {ratio} slower than the median"
+            " rank, but too briefly to be sure; take more iterations, or expect a skew"
+        )
+    if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
     return f"{unseen}; take more iterations, or expect a skew"
 
@@ -98,11 +109,11 @@ def failed_checks(case: CaseState) -> list[str]:
                 float("inf") if result.max_abs_error is None else result.max_abs_error
             ),
         )
-        error = "not a number" if worst.max_abs_error is None else f"{worst.max_abs_error:.3g}"
+        error = "not a number" if worst.max_abs_error is None else format_exact(worst.max_abs_error)
         where = f": {worst.detail}" if worst.detail else ""
         sentences.append(
             f"check {name} failed on {name_ranks(case, ranks)}: largest error {error} "
-            f"(tolerance {worst.tolerance:.3g}){where}"
+            f"(tolerance {format_exact(worst.tolerance)}){where}"
         )
     return sentences
 
@@ -119,7 +130,10 @@ def name_ranks(case: CaseState, ranks: list[int]) -> str:
 def _judge_expectation(
     case: CaseState, expect: dict[str, Any], cases: Mapping[str, CaseState]
 ) -> dict[str, Any]:
+    skipped = expect.pop("skipped", None)
     told = expect | {"value": figure_of(case, expect["metric"])}
+    if skipped is not None:
+        return told | {"status": "skipped", "reason": skipped}
     if expression := expect.get("expression"):
         try:
             told["limit"] = limit_of(expression, cases)
@@ -136,10 +150,12 @@ def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
     return value <= limit if op == "max" else value >= limit
 
 
-def wanted(item: Mapping[str, Any]) -> str:
-    """Return what an expectation asks for: ``time_ms max 5``, or with how its limit came about."""
+def wanted(item: Mapping[str, Any], unit: str = "") -> str:
+    """Return what an expectation asks for: ``time_ms max 5 ms``, or how its limit came about."""
+    if item.get("reference"):
+        return f"{item['metric']} {item['op']} {describe_limit(item)}"
     limit, expression = item["limit"], item.get("expression")
-    known = "" if limit is None else f"{limit:.4g}" if expression else f"{limit:g}"
+    known = "" if limit is None else format_exact(limit, unit)
     figure = " = ".join(part for part in (known, expression) if part)
     return f"{item['metric']} {item['op']} {figure}"
 
@@ -152,19 +168,33 @@ def share_of(value: float | None, limit: float | None) -> float | None:
 def not_judged(case: CaseState) -> Iterator[str]:
     """Yield a sentence for each expectation of a judged case that this run leaves open."""
     for item in case.verdict.expectations:
-        if item["status"] == "skipped":
-            yield f"not judged: {wanted(item)}: {item.get('reason')}"
+        if item["status"] != "skipped":
+            continue
+        if item["limit"] is None and not item.get("expression"):
+            yield f"expect of {item['metric']} skipped: {item.get('reason')}"
+        else:
+            yield f"not judged: {wanted(item, _unit_of(case, item))}: {item.get('reason')}"
 
 
-def _expectation_sentence(item: dict[str, Any]) -> str:
+def _unit_of(case: CaseState, item: Mapping[str, Any]) -> str:
+    info = case.identity.metrics.get(item["metric"].partition(".")[0])
+    return info.unit if info is not None else ""
+
+
+def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
+    unit = _unit_of(case, item)
     if reason := item.get("reason"):
-        return f"{wanted(item)} cannot be judged: {reason}"
+        return f"{wanted(item, unit)} cannot be judged: {reason}"
     if item["value"] is None:
-        return f"expected {wanted(item)}, but it was not measured"
+        return f"expected {wanted(item, unit)}, but it was not measured"
+    if item.get("reference"):
+        return describe_miss(item)
     relation = "above" if item["op"] == "max" else "below"
-    limit, expression = item["limit"], item.get("expression")
-    told = f"{limit:.4g} = {expression}" if expression else f"{limit:g}"
-    return f"{item['metric']} is {item['value']:.4g}, {relation} the expected {told}"
+    limit = format_exact(item["limit"], unit)
+    if expression := item.get("expression"):
+        limit = f"{limit} = {expression}"
+    value = format_exact(item["value"], unit)
+    return f"{item['metric']} is {value}, {relation} the expected {limit}"
 
 
 def verdict_of(cases: Iterable[CaseState]) -> tuple[str, ExitCode]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.rank_rows import RankRows
+from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.record.state import RunState
-from spbench.record.stragglers import Straggler, join_hosts
+from spbench.record.stragglers import FEWEST_BLOCKS, Straggler, join_hosts
 
-LEAST_SAMPLES, LEAST_SECONDS = 5, 2.0
-"""The samples and the seconds of lagging from which on a rank is named."""
+LEAST_SAMPLES, LEAST_SECONDS = FEWEST_BLOCKS, 2.0
+"""The samples and the seconds of lagging from which on a rank is named. With fewer samples the case
+could not name it once it is judged, and so would contradict what was shown while it ran."""
 
 
 class LiveStragglers:
@@ -52,9 +54,15 @@ class LiveStragglers:
         ]
         return join_hosts(lasting, {rank: of.host for rank, of in self._state.ranks.items()})
 
-    def sentences(self) -> list[str]:
-        """Return a message for each straggler, the worst first."""
-        return [straggler.sentence for straggler in self.find()]
+    def lags(self, least: float = LEAST_SECONDS) -> list[Lag]:
+        """Return the same with the case and the ranks that wait for them."""
+        stragglers = self.find(least)
+        case = self._rows.case
+        return lags_of(case, stragglers, self._rows.times()) if case is not None else []
+
+    def sentences(self, least: float = LEAST_SECONDS) -> list[str]:
+        """Return a sentence for each straggler, the worst first, as the case's finding will be."""
+        return describe_lags(self.lags(least))
 
     def _lasted(self, rank: int) -> float:
         if self._rows.iterations(rank) < LEAST_SAMPLES:

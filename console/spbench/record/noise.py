@@ -1,49 +1,193 @@
-"""Noise: cases whose times are not the hardware's alone, since other work had its cores, and why.
+"""Noise: cases whose times are not those of the hardware, because other work used its cores.
 
-A rank that spins while it waits for a message keeps its core: where it nevertheless waited for one,
-something else ran there. Where ranks share CPUs they wait for each other, as much as the CPUs that
-they may run on say; only what is beyond that is other work's. A rank that waits for a straggler has
-time to lose: that it waited for a core as well does not make the times noisy.
+A rank that spins while it waits for a message keeps its core: if it nevertheless waited for a core,
+something else ran there. Ranks that share CPUs wait for each other, for as long as the number of
+their CPUs implies; only what exceeds that is due to other work. A rank that waits for a straggler
+has time to spare: if it waited for a core as well, that does not make the times noisy.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping
-from itertools import chain
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from statistics import fmean
 
 from spbench.record.case_state import CaseRank, CaseState
-from spbench.record.state import RunState
+from spbench.record.machine.core_sharing import shares_cores
+from spbench.record.number_formatting import counted, format_percent
+from spbench.record.sentences.enumeration import count_cases, enumerate_names
+from spbench.record.state import JobState, RunState
 
 WAITED_ALONE = 0.2
 """The share of its time that a rank with a core of its own may wait for it."""
 WAITED_SHARED = 0.1
-"""The share beyond what is expected that a host's ranks may wait on average, where they share."""
+"""The share beyond what is expected that a host's ranks may wait on average, if they share CPUs."""
 STOLEN, THROTTLED, SLOWED = 0.05, 0.05, 0.2
 """The shares of the time that a hypervisor and a quota may take, and of the base clock rate."""
-_QUIET = "run it again when the machine is quiet"
 
 _Ranks = Mapping[int, CaseRank]
 
 
+class Cause(StrEnum):
+    """What disturbs ranks, the most frequent cause first."""
+
+    WAITED = "waited"
+    STOLEN = "stolen"
+    THROTTLED = "throttled"
+    HOT = "hot"
+    SLOWED = "slowed"
+
+
+_MOST = {Cause.STOLEN: STOLEN, Cause.THROTTLED: THROTTLED, Cause.HOT: 0.0, Cause.SLOWED: SLOWED}
+"""The largest amounts that do not make a case noisy."""
+_ADVICE = {
+    Cause.WAITED: "repeat the run on an idle machine",
+    Cause.STOLEN: "repeat the run on a dedicated machine",
+    Cause.THROTTLED: "raise the CPU quota of the container",
+    Cause.HOT: "check the cooling",
+    Cause.SLOWED: "check the power limits and the CPU governor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A disturbance of the ranks on a host in a case.
+
+    Attributes:
+        cause: What disturbed them.
+        host: The host.
+        amount: The largest share of the time; of heat, how many times it slowed CPUs down.
+        rank: The rank, if it is known that only one was affected.
+    """
+
+    cause: Cause
+    host: str
+    amount: float
+    rank: int | None = None
+
+
 def noise_of(case: CaseState) -> str | None:
-    """Return why a case's times are noisy, in one sentence without its stop; None: they are not."""
+    """Return why a case's times are noisy, as a clause; None if they are not."""
+    worst = next(iter(disturbances_of(case)), None)
+    if worst is None:
+        return None
+    subject = "ranks" if worst.rank is None else f"rank {worst.rank}"
+    return _clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
+
+
+def disturbances_of(case: CaseState) -> list[Disturbance]:
+    """Return what disturbed the ranks of a case, cause by cause, the worst host first."""
     ranks = case.measured.ranks
-    sentences = chain(_waited(ranks, _waiting(case)), *(rule(ranks) for rule in _RULES))
-    return next(sentences, None)
+    disturbances = [*_waits(ranks, _waiting(case))]
+    for cause, most in _MOST.items():
+        by_host: dict[str, float] = {}
+        for part in ranks.values():
+            amount = part.disturbed.get(cause, 0.0)
+            if amount > max(most, by_host.get(part.host, 0.0)):
+                by_host[part.host] = amount
+        disturbances += [Disturbance(cause, host, amount) for host, amount in by_host.items()]
+    order = list(Cause)
+    return sorted(disturbances, key=lambda item: (order.index(item.cause), -item.amount))
 
 
-def noisy_cases(state: RunState) -> list[str]:
-    """Return what a run says of noise: other work when it began, then its noisy cases."""
-    began = state.run.environment.get("other_work", ()) if state.run is not None else ()
-    told = [f"Noisy: {sentence} when the run began." for sentence in began]
-    found = [(case.id, why) for case in state.cases.values() if (why := noise_of(case))]
-    if found:
-        first, why = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        told.append(f"Noisy: {first}{more}: {why}; {_QUIET}.")
-    return told
+def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
+    """Whether a case's times are not those of the hardware: noise, or more ranks than cores."""
+    numbers = case.measured.jobs.values()
+    crowded = any(number in jobs and shares_cores(jobs[number]) for number in numbers)
+    return crowded or noise_of(case) is not None
+
+
+def summarize_noise(state: RunState) -> list[str]:
+    """Return one sentence per cause of noise over all cases of a run.
+
+    Each names the host with the largest share, the number of cases and what to do next. Other work
+    that was found before the first launch is part of the sentence on waits for cores.
+    """
+    judged = [case for case in state.cases.values() if case.measured.ranks]
+    disturbances = {case.id: disturbances_of(case) for case in judged}
+    return summarize_disturbances(disturbances, other_work_at_start(state))
+
+
+def other_work_at_start(state: RunState) -> Sequence[str]:
+    """Return what else kept the machine busy before the first launch; empty if nothing did."""
+    return tuple(state.run.environment.get("other_work", ())) if state.run is not None else ()
+
+
+def summarize_disturbances(
+    disturbances: Mapping[str, Sequence[Disturbance]], other_work: Sequence[str]
+) -> list[str]:
+    """Return one sentence per cause.
+
+    Args:
+        disturbances: What disturbed each case that has run, by its id.
+        other_work: What else kept the machine busy before the first launch.
+    """
+    by_cause: dict[Cause, dict[str, list[Disturbance]]] = defaultdict(dict)
+    for case_id, of_case in disturbances.items():
+        for item in of_case:
+            by_cause[item.cause].setdefault(case_id, []).append(item)
+    sentences = []
+    for cause in Cause:
+        if cause not in by_cause:
+            continue
+        sentence = _summarize(cause, by_cause[cause], len(disturbances))
+        evidence = _evidence(other_work) if cause == Cause.WAITED else ""
+        sentences.append(f"{sentence}; {_ADVICE[cause]}{evidence}")
+    if other_work and Cause.WAITED not in by_cause:
+        sentences.append(_busy_at_start(other_work))
+    return sentences
+
+
+def without_other_work(findings: Iterable[str], other_work: Sequence[str]) -> Iterator[str]:
+    """Yield findings without what kept the machine busy before the first launch."""
+    for finding in findings:
+        if not other_work or finding != _busy_at_start(other_work):
+            yield finding.removesuffix(_evidence(other_work))
+
+
+def _evidence(other_work: Sequence[str]) -> str:
+    return f" (at its start: {'; '.join(other_work)})" if other_work else ""
+
+
+def _busy_at_start(other_work: Sequence[str]) -> str:
+    busy = f"the machine was busy when the run started ({'; '.join(other_work)})"
+    return f"{busy}: times may be inflated"
+
+
+def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total: int) -> str:
+    """Return the clause on a cause over all cases that it disturbed."""
+    worst_first = sorted(
+        (item for of_case in by_case.values() for item in of_case), key=lambda item: -item.amount
+    )
+    hosts = list(dict.fromkeys(item.host for item in worst_first))
+    up_to = "up to " if len(worst_first) > 1 else ""
+    amount = up_to + _format_amount(worst_first[0])
+    cases = f" {count_cases(list(by_case), total)}"
+    return _clause(cause, enumerate_names(hosts, "hosts"), amount, cases)
+
+
+def _format_amount(item: Disturbance) -> str:
+    if item.cause == Cause.HOT:
+        return counted(round(item.amount), "time")
+    return format_percent(item.amount)
+
+
+def _clause(cause: Cause, hosts: str, amount: str, cases: str = "", subject: str = "ranks") -> str:
+    match cause:
+        case Cause.WAITED:
+            their = "their" if subject == "ranks" else "its"
+            waited = f"{subject} on {hosts} waited {amount} of {their} time for a core"
+            return f"{waited}{cases} because other work used it"
+        case Cause.STOLEN:
+            return f"the hypervisor of {hosts} gave {amount} of the time to other machines{cases}"
+        case Cause.THROTTLED:
+            return f"a CPU quota stopped ranks on {hosts} for {amount} of their time{cases}"
+        case Cause.HOT:
+            return f"heat slowed down CPUs of {hosts} {amount}{cases}"
+        case Cause.SLOWED:
+            return f"CPUs of {hosts} ran {amount} below their base clock rate{cases}"
 
 
 def _waiting(case: CaseState) -> set[int]:
@@ -55,69 +199,35 @@ def _waiting(case: CaseState) -> set[int]:
     return {rank for rank, part in ranks if rank not in slow_ranks and part.host not in slow_hosts}
 
 
-def _waited(ranks: _Ranks, waiting: Container[int]) -> Iterator[str]:
-    """Ranks that waited for a core longer than they do for each other.
+def _waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
+    """Yield the hosts with ranks that waited for a core longer than they do for each other.
 
     Ranks that are ``waiting`` for a straggler are left out.
     """
-    expected = _expected(ranks)
-    by_host: dict[str, list[float]] = defaultdict(list)
-    alone: list[tuple[float, int]] = []
+    expected = _expected_waits(ranks)
+    sharing: dict[str, list[float]] = defaultdict(list)
+    alone: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for rank, part in ranks.items():
         if rank in waiting:
             continue
         waited = part.disturbed.get("waited", 0.0)
         if expected[rank] > 0:
-            by_host[part.host].append(waited - expected[rank])
+            sharing[part.host].append(waited - expected[rank])
         else:
-            alone.append((waited, rank))
-    share, rank = max(alone, default=(0.0, 0))
-    if share > WAITED_ALONE:
-        host = ranks[rank].host
-        yield f"rank {rank} on {host} waited {share:.0%} of its time for a core: other work had it"
-    for host, beyond in by_host.items():
-        if fmean(beyond) > WAITED_SHARED:
-            told = f"the ranks on {host} waited {fmean(beyond):.0%} of their time for a core"
-            yield f"{told}, beyond what they wait for each other: other work had it"
+            alone[part.host].append((waited, rank))
+    for host, waits in alone.items():
+        share, rank = max(waits)
+        if share > WAITED_ALONE:
+            yield Disturbance(Cause.WAITED, host, share, rank)
+    for host, excess in sharing.items():
+        if fmean(excess) > WAITED_SHARED:
+            yield Disturbance(Cause.WAITED, host, fmean(excess))
 
 
-def _expected(ranks: _Ranks) -> dict[int, float]:
-    """The share of its time that each rank waits for others on its CPUs, when all of them spin."""
-    crowd = Counter((part.host, cpu) for part in ranks.values() for cpu in part.cpus)
-    room = {
-        rank: sum(1.0 / crowd[part.host, cpu] for cpu in part.cpus) for rank, part in ranks.items()
+def _expected_waits(ranks: _Ranks) -> dict[int, float]:
+    """Return the share of its time that each rank waits for others on its CPUs, if all spin."""
+    users = Counter((part.host, cpu) for part in ranks.values() for cpu in part.cpus)
+    available = {
+        rank: sum(1.0 / users[part.host, cpu] for cpu in part.cpus) for rank, part in ranks.items()
     }
-    return {rank: max(0.0, 1.0 - free) if free else 0.0 for rank, free in room.items()}
-
-
-def _stolen(ranks: _Ranks) -> Iterator[str]:
-    share, host = _worst(ranks, "stolen")
-    if share > STOLEN:
-        yield f"the hypervisor of {host} gave {share:.0%} of its cores' time to other machines"
-
-
-def _throttled(ranks: _Ranks) -> Iterator[str]:
-    share, host = _worst(ranks, "throttled")
-    if share > THROTTLED:
-        yield f"the CPU quota of the control group stopped ranks on {host} for {share:.0%} of it"
-
-
-def _hot(ranks: _Ranks) -> Iterator[str]:
-    times, host = _worst(ranks, "hot")
-    if times > 0:
-        yield f"CPUs of {host} were slowed down for their heat, {times:.0f} times"
-
-
-def _slowed(ranks: _Ranks) -> Iterator[str]:
-    share, host = _worst(ranks, "slowed")
-    if share > SLOWED:
-        yield f"a CPU of {host} ran {share:.0%} below its base clock rate"
-
-
-_RULES = (_stolen, _throttled, _hot, _slowed)
-
-
-def _worst(ranks: _Ranks, name: str) -> tuple[float, str]:
-    """The largest value of a name, and the host of its rank."""
-    values = ((part.disturbed.get(name, 0.0), part.host) for part in ranks.values())
-    return max(values, default=(0.0, ""))
+    return {rank: max(0.0, 1.0 - cores) if cores else 0.0 for rank, cores in available.items()}

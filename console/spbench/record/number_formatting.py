@@ -1,6 +1,15 @@
-"""The format of numbers, verdicts and text, the same in every view."""
+"""Formats of numbers, statuses and text, the same in every view.
+
+A number that people read has three significant digits and a unit that leaves 1 to 999 of it.
+Files keep base units and full precision; they do not use this module.
+"""
 
 from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 GLYPHS = {
     "passed": "✓",
@@ -10,9 +19,229 @@ GLYPHS = {
     "cancelled": "-",
     "skipped": "-",
 }
-"""A verdict's sign; its word always stands beside it."""
+"""The sign of each status; its word is always next to it."""
 NOISY = "≈"
 """The sign of times that other work has disturbed."""
+DISTURBED = "~"
+"""The sign of an efficiency or speed-up that is not that of the hardware."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayUnit:
+    """A unit for several values, so that columns and axes are comparable.
+
+    Attributes:
+        unit: The unit that is shown, such as ``us``; empty for plain numbers.
+        factor: A value in its base unit times this is the shown number.
+    """
+
+    unit: str
+    factor: float = 1.0
+
+    def convert(self, value: float) -> float:
+        """Return a value in this unit; one beyond what floats can hold becomes the largest."""
+        shown = value * self.factor
+        if math.isfinite(shown) or not math.isfinite(value):
+            return shown
+        return math.copysign(sys.float_info.max, value)
+
+    def format(self, value: float) -> str:
+        """Return the number of a value in this unit, without the unit."""
+        return format_number(self.convert(value))
+
+
+_TIMES = (
+    (1e-12, "ps"),
+    (1e-9, "ns"),
+    (1e-6, "us"),
+    (1e-3, "ms"),
+    (1.0, "s"),
+    (60.0, "min"),
+    (3600.0, "h"),
+)
+_DECIMAL = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
+_BINARY = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
+_PLAIN_COUNT = 99999.5
+"""Smaller counts are shown in full."""
+_LARGEST = 999.5e15
+"""Larger numbers without a unit are shown as more than this."""
+_SMALLEST = 1e-12
+"""Smaller numbers without a unit are shown as less than this."""
+
+_SECONDS_OF = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
+_RATES = {"GB/s": (1e9, "B/s"), "GFLOP/s": (1e9, "FLOP/s"), "MB": (1e6, "B")}
+_SHARES = frozenset(
+    [
+        "accuracy",
+        "agreement",
+        "below_base",
+        "bubble",
+        "efficiency",
+        "ideal_bubble",
+        "mean_iou",
+        "overlap",
+        "top1",
+        "top5",
+    ]
+)
+_FACTORS = frozenset(["compression_ratio", "offered_load", "skew", "slowest_ratio", "speedup"])
+
+
+def format_number(value: float) -> str:
+    """Return a value without a unit in three significant digits, never with an exponent."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else f"{value:+f}".lstrip("+")
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < _SMALLEST:
+        return f"<{_SMALLEST:.12f}"
+    if size >= _LARGEST:
+        return f"{'-' if value < 0 else ''}>999 P"
+    if size >= 1e9:
+        divisor, prefix = _prefix(size, _DECIMAL, 999.5)
+        return f"{format_number(value / divisor)} {prefix}"
+    if size >= 999.5:
+        return f"{value:,.0f}" if size >= 99999.5 else f"{value:.0f}"
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{size:.2e}"))))
+    return f"{value:.{decimals}f}"
+
+
+def format_exact(value: float, unit: str = "") -> str:
+    """Return a bound or an error as ``0.5``, ``7`` or ``51 ms``: four digits in its own unit."""
+    text = f"{value:.4g}"
+    if "e" in text:
+        text = format_number(value)
+    return text if unit in ("", "1") else f"{text} {unit}"
+
+
+def format_time(ms: float) -> str:
+    """Return a time given in ms, as ``28.2 us``, ``1.91 ms`` or ``27.2 s``."""
+    return format_value(ms, "ms")
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as ``6.2 s``, ``45 s``, ``2 min 05 s`` or ``1 h 02 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def format_size(count: float) -> str:
+    """Return bytes of memory or of a message in powers of two: ``24 B``, ``6 KiB``, ``1.5 MiB``."""
+    divisor, prefix = _prefix(count, _BINARY, 1023.5)
+    if not prefix:
+        return f"{count:.0f} B"
+    number = format_number(count / divisor)
+    number = number.rstrip("0").rstrip(".") if "." in number else number
+    return f"{number} {prefix}B"
+
+
+def format_rate(gb_s: float) -> str:
+    """Return a bandwidth given in GB/s: ``113 MB/s``, ``12.5 GB/s``."""
+    return format_value(gb_s, "GB/s")
+
+
+def format_count(count: float) -> str:
+    """Return a whole count: in full up to 99999, from there as ``60.2 M``."""
+    if abs(count) < _PLAIN_COUNT:
+        return f"{count:.0f}"
+    divisor, prefix = _prefix(count, _DECIMAL, 999.5)
+    return f"{format_number(count / divisor)} {prefix}"
+
+
+def format_percent(share: float) -> str:
+    """Return a share as ``41 %``; below 10 % with one digit more, ``3.4 %``."""
+    percent = 100 * share
+    digits = 1 if 0 < abs(percent) < 9.95 else 0
+    if not abs(percent) < _PLAIN_COUNT:  # also not a number, and infinite
+        return f"{format_number(percent)} %"
+    if 0 < abs(percent) < 0.05:
+        return "<0.1 %"
+    return f"{percent:.{digits}f} %"
+
+
+def format_factor(ratio: float) -> str:
+    """Return a ratio of two like values: ``1.27x``."""
+    return f"{format_number(ratio)}x"
+
+
+def format_value(value: float, unit: str, name: str = "") -> str:
+    """Return a metric's value with its unit, scaled to 1 to 999 of it.
+
+    Args:
+        value: The value in ``unit``.
+        unit: The metric's unit as the catalog has it; ``1`` or nothing for plain numbers.
+        name: The metric: its name decides whether a plain number is a share, a factor or a count.
+    """
+    if unit in ("", "1"):
+        return _format_plain(value, name)
+    if not math.isfinite(value):
+        return f"{format_number(value)} {unit}"
+    if unit == "B":
+        return format_size(value)
+    if unit == "1/s":
+        amount = format_count(value) if value >= _PLAIN_COUNT else format_number(value)
+        return f"{amount} {'images' if name.startswith('images') else ''}/s"
+    scale = scale_of([value], unit)
+    return f"{scale.format(value)} {scale.unit}"
+
+
+def scale_of(values: Iterable[float], unit: str) -> DisplayUnit:
+    """Return the unit in which the largest of these values, given in ``unit``, is 1 to 999."""
+    most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if unit in _SECONDS_OF:
+        seconds = _SECONDS_OF[unit]
+        scale = _time_scale(most * seconds)
+        return DisplayUnit(scale.unit, seconds * scale.factor)
+    if unit in _RATES:
+        base, shown = _RATES[unit]
+        divisor, prefix = _prefix(most * base, _DECIMAL, 999.5)
+        return DisplayUnit(prefix + shown, base / divisor)
+    if unit == "B":
+        divisor, prefix = _prefix(most, _BINARY, 1023.5)
+        return DisplayUnit(f"{prefix}B", 1 / divisor)
+    if unit == "ns/B":
+        scale = _time_scale(most * 1e-9)
+        return DisplayUnit(f"{scale.unit}/B", 1e-9 * scale.factor)
+    return DisplayUnit("" if unit == "1" else unit)
+
+
+def _time_scale(seconds: float) -> DisplayUnit:
+    """Return the unit of time in which ``seconds`` is 1 to 999; its factor is for seconds."""
+    if seconds == 0:
+        return DisplayUnit("ms", 1e3)
+    for length, unit in _TIMES:
+        if seconds < 999.5 * length:
+            return DisplayUnit(unit, 1 / length)
+    length, unit = _TIMES[-1]
+    return DisplayUnit(unit, 1 / length)
+
+
+def _prefix(
+    value: float, prefixes: tuple[tuple[float, str], ...], most: float
+) -> tuple[float, str]:
+    for divisor, prefix in prefixes:
+        if abs(value) < most * divisor:
+            return divisor, prefix
+    return prefixes[-1]
+
+
+def _format_plain(value: float, name: str) -> str:
+    if name in _SHARES or name.endswith(("_share", "efficiency")):
+        return format_percent(value)
+    if name in _FACTORS or name.startswith("speedup_") or name.endswith("_imbalance"):
+        return format_factor(value)
+    if math.isfinite(value) and value == int(value):
+        return format_count(value)
+    return format_number(value)
 
 
 def clean(text: str) -> str:
@@ -25,14 +254,6 @@ def clean(text: str) -> str:
 def printable(text: str) -> str:
     """Return lines without what would move a terminal's cursor: ranks may say anything."""
     return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
-
-
-def number(value: float) -> str:
-    """Return a value in three figures, without an exponent as long as it is readable."""
-    size = abs(value)
-    if size == 0 or 1e-3 <= size < 999.5:
-        return f"{value:.3g}"
-    return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"
 
 
 def counted(count: int, what: str, plural: str | None = None) -> str:

@@ -35,15 +35,16 @@ def _launch_words(state: RunState, job: JobState, now: float) -> str:
         return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
     known = sum(phases.values())
-    of = f"of {job.np} ranks"
+    of = f"of {counted(job.np, 'rank')}"
     if known == 0:
-        return f"{job.launcher} launches {job.np} ranks, {_since(job.started, now)}"
+        return f"{job.launcher} launches {counted(job.np, 'rank')}, {_since(job.started, now)}"
     if phases["starting"] or known < job.np:
         if ready := known - phases["starting"]:
             return f"MPI and torch start: {ready} {of} are ready, {_since(job.started, now)}"
         return f"MPI and torch start: {known} {of} are there, {_since(job.started, now)}"
     if phases["ready"] == job.np:
-        return f"all {job.np} ranks are ready, {_since(job.started, now)}"
+        all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
+        return f"{all_ready}, {_since(job.started, now)}"
     if phases["setup"] == known:
         first = min(rank.heard for rank in state.ranks.values())
         return f"set-up and warm-up, {_since(first, now)}"
@@ -55,7 +56,7 @@ def _since(moment: float, now: float) -> str:
 
 
 def phase_words(state: RunState, now: float) -> str:
-    """Return the phase of the rank that gets on, ``check 40 %, 12 s yet``.
+    """Return the phase of the rank that gets on, ``check 40 %, 12 s left``.
 
     Of programs, which cannot tell how far they are, ``running, 40 lines, 12 s``; empty where no
     rank tells.
@@ -83,4 +84,4 @@ def _yet(rank: RankState, now: float) -> str:
     if not rank.done or not rank.phase_since:
         return ""
     each = (now - rank.phase_since) / rank.done
-    return f", {max(0.0, each * (rank.total - rank.done)):.0f} s yet"
+    return f", {max(0.0, each * (rank.total - rank.done)):.0f} s left"

@@ -9,6 +9,7 @@ from itertools import count
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
+from spbench.record.folded_samples import FoldedSamples
 from spbench.record.ordered import Ordered
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
@@ -180,6 +181,7 @@ class RankRows:
         self._stale = False
         self._moved = 0
         self._names: tuple[PlaceName, ...] | None = None
+        self._folded: FoldedSamples | None = None
         self._restart()
 
     def take(self, event: Event) -> None:
@@ -241,10 +243,25 @@ class RankRows:
         self._catch_up()
         return self._medians
 
+    def times(self) -> Mapping[int, RankTime]:
+        """Return the medians of each rank that has times, whole and without waits."""
+        self._compare()
+        return self._times
+
     def typical(self) -> float | None:
         """Return the typical rank's p50 in ms; None below two ranks: there is none to compare."""
         self._compare()
         return self._typical
+
+    def headline_time(self) -> float | None:
+        """Return the headline time of the case so far in ms, as the case will report it.
+
+        It is the median over iterations of the slowest rank's time.
+        """
+        if self._folded is None:
+            return None
+        self._folded.update()
+        return self._folded.percentile(0.50) if self._folded else None
 
     def skews(self) -> Mapping[int, float]:
         """Return each rank's own time over that of the typical rank with the same work."""
@@ -278,6 +295,8 @@ class RankRows:
             self._begun.add(case.id)
         self._case, self._names = case, None
         self._comparison = RankComparison(case.identity) if case is not None else None
+        timed = case is not None and "time_ms" in case.identity.metrics
+        self._folded = FoldedSamples(case, "time_ms") if case is not None and timed else None
         self._medians, self._typical, self._stale = {}, None, False
         self._times = {}
         self._compared = RankRatios()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spbench.record.case_state import CaseState, RepeatsEnd
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_percent
 from spbench.record.statistics import median, median_interval
 
 
@@ -33,5 +33,5 @@ def _interval(end: RepeatsEnd, asked: float) -> str:
     if end.width is None:
         return "too few for a 95 % interval of its median, which takes six"
     still = "still " * (end.width > asked)
-    wide, goal = number(100 * end.width), number(100 * asked)
-    return f"the 95 % interval of its median is {still}{wide} % wide, and {goal} % was asked for"
+    wide, goal = format_percent(end.width), format_percent(asked)
+    return f"the 95 % interval of its median is {still}{wide} wide, and {goal} was asked for"

@@ -6,7 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spbench.record.case_state import CaseState, MetricInfo
+from spbench.record.case_state import CaseState
+from spbench.record.metric_names import metric_name
+
+OTHER = "other"
+"""The name of the time that no part accounts for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,9 @@ class Shares:
 
     @property
     def words(self) -> str:
-        """Return ``forward 38 %, backward 41 %, rest 21 %``; what took no time is left out."""
+        """Return ``forward 38 %, backward 41 %, other 21 %``; what took no time is left out."""
         told = {name: part for name, part in self.parts.items() if part > 0}
-        told |= {"rest": self.rest} if round(100 * self.rest) else {}
+        told |= {OTHER: self.rest} if round(100 * self.rest) else {}
         return ", ".join(f"{name} {percent(part)}" for name, part in told.items())
 
     @property
@@ -42,11 +46,6 @@ class Shares:
 def percent(part: float) -> str:
     """Return a share in full per cents."""
     return "<1 %" if part > 0 and not round(100 * part) else f"{100 * part:.0f} %"
-
-
-def label(info: MetricInfo) -> str:
-    """Return a metric's name without its unit: its figures have it."""
-    return info.name.removesuffix("_" + info.unit.lower().replace("/", "_"))
 
 
 def shares(case: CaseState, rank: int | None = None) -> list[Shares]:
@@ -74,8 +73,8 @@ def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | 
                 sums[at] += sum(part[:count])
     if not total > 0 or not all(map(math.isfinite, (total, *sums))):
         return None
-    told = zip(infos, sums, strict=True)
-    return Shares(whole, {label(info): value / total for info, value in told})
+    names = (metric_name(info.name, info.unit) for info in infos)
+    return Shares(whole, {name: part / total for name, part in zip(names, sums, strict=True)})
 
 
 def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,8 @@ class JobState:
     asked: Mapping[str, Any] = field(default_factory=dict)
     finished: float | None = None
     reason: str | None = None
+    cpus: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    """The host and the CPUs of each rank that is ready."""
 
 
 @dataclass(slots=True)
@@ -259,6 +261,9 @@ class RunState:
         rank.fabric = event.get("fabric")
         rank.versions = event["versions"]
         self.machines.add(event)
+        job = self.jobs.get(event.get("job", max(self.jobs, default=0)))
+        if job is not None:
+            job.cpus[rank.rank] = rank.host, rank.cpus
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
@@ -322,6 +327,8 @@ class RunState:
         measured, rank = self.cases[event["case"]].measured, event["rank"]
         result = _check_result(event)
         measured.checked[rank] = result.passed and measured.checked.get(rank, True)
+        outcomes = measured.outcomes.setdefault(event["name"], {})
+        outcomes[rank] = result.passed and outcomes.get(rank, True)
         results = measured.checks.setdefault(event["name"], {})
         if place in results:
             results[place].add(result)
@@ -333,7 +340,10 @@ class RunState:
         measured = self.cases[event["case"]].measured
         name, value = event["name"], event["value"]
         if "measured_by" in event:
-            measured.limits[name] = {"value": value, "measured_by": event["measured_by"]}
+            of_metric = measured.references.setdefault(name, {})
+            reference = {"value": value, "measured_by": event["measured_by"]}
+            of_metric[event["repeat"], event["rank"]] = reference
+            measured.limits[name] = _median_reference(of_metric.values())
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -365,11 +375,24 @@ class RunState:
                 part.disturbed = {**part.disturbed, name: worst}
         if event["status"] == "ok":
             case.measured.ended.add((event["repeat"], event["rank"]))
+            case.measured.last_end = event["time"]
         elif case.verdict.traceback is None:
             case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
         self._rank(event).phase = "ended"
+
+
+def _median_reference(references: Collection[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reference with the median value, the lower one of two; the last if all unknown.
+
+    It is one of them, so that the parts that its origin names add up to its value.
+    """
+    known = sorted(
+        (reference for reference in references if reference["value"] is not None),
+        key=lambda reference: float(reference["value"]),
+    )
+    return known[(len(known) - 1) // 2] if known else [*references][-1]
 
 
 def _check_result(event: Event) -> CheckResult:

@@ -7,13 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
+from spbench.record.number_formatting import format_duration, format_factor, format_time
 from spbench.record.statistics import median, typical, within_floats
+from spbench_core.catalog import FACTOR
 
 if TYPE_CHECKING:
-    from spbench.record.case_state import CaseState
+    from spbench.record.case_state import CaseIdentity, CaseState
 
 BLOCKS = 20
 """The blocks of consecutive iterations in which ranks are compared."""
@@ -28,8 +31,8 @@ MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
 YEAR_10000 = 253402300800.0
 """Seconds since the epoch at which calendars end."""
-MINUTES_FROM = 120.0
-"""Seconds from which on a time is in minutes."""
+SINCE_FROM = 60.0
+"""Seconds of lagging from which on the time of day matters to a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +55,37 @@ class Straggler:
     cause: bool = True
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Return ``rank 7 on node03``, or ``host node03`` for all its ranks."""
         return f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
 
     @property
     def sentence(self) -> str:
-        """Return ``rank 7 on node03 is 1.8x the median for 40 s``."""
-        doubt = "" if self.cause else ", or waits for a rank that is"
-        return f"{self._name} is {self.ratio:.1f}x the median for {_duration(self.seconds)}{doubt}"
+        """Return ``rank 7 on node03 is 1.80x slower than the median rank for 40 s``."""
+        doubt = "" if self.cause else ", or waits for a slower rank"
+        return f"{self.describe_ratio()} for {format_duration(self.seconds)}{doubt}"
 
-    def finding(self, case: str) -> str:
-        """Return the same as a finding of a run, with the case and the time of day."""
-        doubt = "" if self.cause else "; cause and waiting cannot be separated in this benchmark"
-        return (
-            f"Slow: {self._name}, {self.ratio:.1f}x the median of ranks with the same work in "
-            f"{case}, for {_duration(self.seconds)}{_since(self.since)}{doubt}."
-        )
+    def describe_ratio(self, bound: str = "") -> str:
+        """Return ``rank 7 on node03 is 1.80x slower than the median rank``.
 
+        Args:
+            bound: Words before the factor, such as ``up to``.
+        """
+        factor = " ".join(filter(None, (bound, format_factor(self.ratio))))
+        return f"{self.name} is {factor} slower than the median rank"
 
-def _since(seconds: float) -> str:
-    """Return the time of day in words; nothing if the clock is beyond the calendar."""
-    if not 0 <= seconds < YEAR_10000:
-        return ""
-    return f" since {datetime.fromtimestamp(seconds, UTC):%H:%M:%S} UTC"
+    def describe_span(self) -> str:
+        """Return ``for 40 s``; if it lagged for a minute or more, also since when."""
+        short = self.seconds < 1.0
+        duration = format_time(1000 * self.seconds) if short else format_duration(self.seconds)
+        span = f"for {duration}"
+        if self.seconds < SINCE_FROM or not 0 <= self.since < YEAR_10000:
+            return span
+        return f"{span} since {datetime.fromtimestamp(self.since, UTC):%H:%M:%S} UTC"
 
-
-def _duration(seconds: float) -> str:
-    if seconds >= MINUTES_FROM:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+    def includes(self, rank: int, host: str) -> bool:
+        """Whether this is the rank, or the host with all its ranks."""
+        return rank == self.rank or (self.rank is None and host == self.host)
 
 
 def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> list[Straggler]:
@@ -106,6 +111,40 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
     return sorted(joined, key=lambda straggler: -straggler.ratio)
 
 
+def waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list[int]:
+    """Return the ranks that wait for others, so long that each would be called slow by its time.
+
+    Empty if waits are not measured. Also if ranks do different work: the ranks of one stage wait
+    for those of another even if none is slow.
+
+    Args:
+        identity: The case.
+        times: The medians of each rank.
+    """
+    waits = {rank: time.whole - time.own for rank, time in times.items() if time.own is not None}
+    if not waits or len(waits) < len(times) or not RankComparison(identity).is_uniform:
+        return []
+    shortest = min(waits.values())
+    unwaited = {rank: times[rank].whole - waits[rank] + shortest for rank in times}
+    return [rank for rank in sorted(times) if times[rank].whole >= NOTABLE_RANK * unwaited[rank]]
+
+
+def planted_ranks(case: CaseState) -> set[int]:
+    """Return the ranks that a planted fault slows down: the last one of each job of the case."""
+    fault = case.identity.inject
+    if fault is None or fault.partition("=")[0] != FACTOR:
+        return set()
+    return {end - 1 for end in accumulate(case.identity.shares or (case.identity.np,))}
+
+
+def is_planted(straggler: Straggler, case: CaseState) -> bool:
+    """Whether a straggler is a rank that a planted fault slows down, or its host."""
+    ranks = case.measured.ranks
+    return any(
+        straggler.includes(rank, ranks[rank].host) for rank in planted_ranks(case) & ranks.keys()
+    )
+
+
 def stragglers_of(case: CaseState) -> list[Straggler]:
     """Return the ranks and hosts that lagged for long in a case, the worst first.
 
@@ -123,16 +162,23 @@ def stragglers_of(case: CaseState) -> list[Straggler]:
     times = [_times_in(case, comparison.waits, block) for block in blocks]
     ratios = [comparison.compare(of_block).ratios for of_block in times]
     cause = all(comparison.separates(of_block) for of_block in times)
+    spans = {
+        rank: _longest([of_block.get(rank, 0.0) >= NOTABLE_RANK for of_block in ratios])
+        for rank in case.measured.ranks
+    }
+    throughout = any(len(span) == len(blocks) for span in spans.values())
+    skews = case.rank_skews() if throughout else {}
     slow_ranks = []
-    for rank, part in case.measured.ranks.items():
-        lags = [of_block.get(rank, 0.0) >= NOTABLE_RANK for of_block in ratios]
-        span = _longest(lags)
+    for rank, span in spans.items():
         seconds = sum(_seconds(case, rank, block) for block in blocks[span.start : span.stop])
         if len(span) < FEWEST_BLOCKS or seconds < LEAST_LASTED:
             continue
         ratio = median(ratios[at][rank] for at in span if rank in ratios[at])
+        if len(span) == len(blocks):
+            ratio = skews.get(rank, ratio)  # as views show it
         since = _started(case, rank, blocks[span.start])
-        slow_ranks.append(Straggler(rank, part.host, ratio, seconds, since, cause))
+        host = case.measured.ranks[rank].host
+        slow_ranks.append(Straggler(rank, host, ratio, seconds, since, cause))
     hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
     return join_hosts(slow_ranks, hosts)
 

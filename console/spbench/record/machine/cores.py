@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spbench.record.case_state import CaseRank
+from spbench.record.number_formatting import counted
 from spbench.record.state import RankState
 
 
@@ -16,7 +17,8 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
     for (host, cpus), members in groups.items():
         if len(members) > len(cpus):
             shown = ", ".join(map(str, members[:8]))
-            return f"ranks {shown} on {host} share {len(cpus)} cores ({fold_numbers(cpus)})"
+            cores = counted(len(cpus), "core")
+            return f"ranks {shown} on {host} share {cores} ({fold_numbers(cpus)})"
     return None
 
 

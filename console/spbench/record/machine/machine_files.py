@@ -18,6 +18,19 @@ def memory_kib() -> int:
     return 0
 
 
+def available_memory() -> int | None:
+    """Return the bytes that new processes can have, None where the kernel does not say.
+
+    They are what is free or can be freed, and at most the limit of the control group.
+    """
+    limit = cgroup_limits()["memory_bytes"]
+    for line in lines_of(PROC / "meminfo"):
+        if line.startswith("MemAvailable"):
+            free = 1024 * int(line.split()[1])
+            return free if limit is None else min(free, int(limit))
+    return None if limit is None else int(limit)
+
+
 def numa_nodes() -> dict[str, str]:
     """Return the CPUs of each NUMA node, as ``0-3,8-11``."""
     found = (SYS / "devices/system/node").glob("node[0-9]*/cpulist")

@@ -9,6 +9,7 @@ from itertools import islice
 
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.cores import fold_numbers
+from spbench.record.number_formatting import counted
 from spbench.record.state import JobState
 
 _Ranks = Mapping[int, CaseRank]
@@ -25,7 +26,7 @@ class _Amiss:
 
 
 def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[str]:
-    """Return a sentence for each thing that a job asked of its ranks' places and did not get.
+    """Return a sentence for each thing that jobs asked of their ranks' places and did not get.
 
     Each names the first such rank with its host, and counts the others.
     """
@@ -35,42 +36,47 @@ def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[
             of_job = ranks.setdefault(case.verdict.job or 0, {})
             if rank not in of_job or part.near is False:
                 of_job[rank] = part
-    told = (_sentences(jobs[job], parts) for job, parts in ranks.items() if job in jobs)
-    return list(dict.fromkeys(sentence for sentences in told for sentence in sentences))
+    groups: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
+    for number, of_job in ranks.items():
+        for amiss in _rules(jobs[number], of_job) if number in jobs else ():
+            # Jobs have ranks of the same numbers in the same places: each counts once.
+            members = groups.setdefault((amiss.asked, amiss.mend), {})
+            members.setdefault(amiss.rank, (of_job[amiss.rank].host, amiss.found))
+    return [_describe(asked, mend, members) for (asked, mend), members in groups.items()]
 
 
-def _sentences(job: JobState, ranks: _Ranks) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[_Amiss]] = {}
+def _rules(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     for rule in (_bound, _on_hosts, _with_adapters, _near_gpus):
-        for amiss in rule(job, ranks):
-            groups.setdefault((amiss.asked, amiss.mend), []).append(amiss)
-    for (asked, mend), members in groups.items():
-        first = min(members, key=lambda amiss: amiss.rank)
-        others = len(members) - 1
-        more = f" (and {others} rank{'s' * (others > 1)} more)" if others else ""
-        host = ranks[first.rank].host
-        yield f"Misplaced: rank {first.rank} on {host} {first.found}, where {asked}{more}: {mend}."
+        yield from rule(job, ranks)
+
+
+def _describe(asked: str, mend: str, members: Mapping[int, tuple[str, str]]) -> str:
+    first = min(members)
+    host, found = members[first]
+    others = len(members) - 1
+    more = f" (and {counted(others, 'more rank')})" if others else ""
+    return f"rank {first} on {host}{more} {found}, but {asked}; {mend}"
 
 
 def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     bind = str(job.asked.get("bind"))
-    told = {rank: part for rank, part in ranks.items() if part.cpus}
-    on_cpu = Counter((part.host, cpu) for part in told.values() for cpu in part.cpus)
+    bound = {rank: part for rank, part in ranks.items() if part.cpus}
+    on_cpu = Counter((part.host, cpu) for part in bound.values() for cpu in part.cpus)
     hosts: dict[str, set[int]] = {}
-    for part in told.values():
+    for part in bound.values():
         hosts.setdefault(part.host, set()).update(part.cpus)
     asked, mend = _ASKED.get(bind, ""), _mend(job)
-    for rank, part in told.items():
+    for rank, part in bound.items():
         shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.cpus)
         if asked and (found := _found(bind, part, shared, hosts[part.host])):
             yield _Amiss(rank, found, asked, mend)
 
 
 _ASKED = {
-    "own": "each rank was to have cores of its own",
+    "own": "each rank should have cores of its own",
     "core": "bind: core asks for one core of its own",
     "numa": "bind: numa asks for CPUs of one NUMA node",
-    "none": "bind: none asks for all that its host's ranks have",
+    "none": "bind: none asks for all CPUs that ranks of its host have",
 }
 
 
@@ -83,7 +89,7 @@ def _found(bind: str, part: CaseRank, shared: bool, of_host: set[int]) -> str:
             return f"{cpus} of NUMA nodes {nodes}" if len(part.nodes) > 1 else ""
         case "none":
             whole = tuple(sorted(of_host))
-            return f"{cpus} of {fold_numbers(whole)} alone" if set(part.cpus) != of_host else ""
+            return f"{cpus} of {fold_numbers(whole)} only" if set(part.cpus) != of_host else ""
         case "core" if (part.cores or 1) > 1:
             return f"{cpus}, which are {part.cores} cores"
         case "own" if (part.cores or 1) > 1 and len(part.cpus) == part.host_cpus:
@@ -94,10 +100,10 @@ def _found(bind: str, part: CaseRank, shared: bool, of_host: set[int]) -> str:
 def _mend(job: JobState) -> str:
     """Return what mends a binding: the variable that undoes it, else what shows where it fails."""
     if job.asked.get("undone_by"):
-        return f"take {job.asked['undone_by']} out of launch.env and of the environment"
+        return f"remove {job.asked['undone_by']} from launch.env and from the environment"
     shown = job.asked.get("shown_by")
-    told = f"; {shown} shows what {job.launcher} does" if shown else ""
-    return f"look at launch.args, setup lines and the container{told}"
+    hint = f" ({shown} shows what {job.launcher} does)" if shown else ""
+    return f"check launch.args, setup lines and the container{hint}"
 
 
 def _on_hosts(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
@@ -107,8 +113,8 @@ def _on_hosts(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
         usual = max(there, key=lambda host: (host == name, there[host]), default=None)
         for rank in members:
             if rank in ranks and ranks[rank].host != usual:
-                asked = f"the hostfile has it on {name}"
-                yield _Amiss(rank, "runs there", asked, "look at launch.args and at an allocation")
+                asked = f"the hostfile places it on {name}"
+                yield _Amiss(rank, "runs there", asked, "check launch.args and the allocation")
 
 
 def _with_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
@@ -120,7 +126,7 @@ def _with_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
             if fabric is not None and wanted not in fabric.split(","):
                 found = f"has {'no adapter' if fabric == 'tcp' else f'adapters {fabric}'}"
                 asked = f"the hostfile gives {wanted} to {name}"
-                yield _Amiss(rank, found, asked, "name one that is there, or none")
+                yield _Amiss(rank, found, asked, "name an adapter that it has, or none")
 
 
 def _lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
@@ -133,7 +139,8 @@ def _lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
 def _near_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     for rank, part in ranks.items():
         if part.near is False:
-            found = f"computes on {part.device}, and its CPUs {fold_numbers(part.cpus)} are far"
-            asked = "a GPU is fed from CPUs of its own NUMA node"
+            cpus = fold_numbers(part.cpus)
+            found = f"computes on {part.device} with CPUs {cpus} of another NUMA node"
+            asked = "a GPU is faster with CPUs of its own NUMA node"
             mend = "set launch.bind: numa, or order the GPUs by CUDA_VISIBLE_DEVICES"
             yield _Amiss(rank, found, asked, mend)

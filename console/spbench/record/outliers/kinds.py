@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spbench.record.number_formatting import format_factor
 from spbench.record.outliers.generalised_esd import FEWEST, standing_out
 
 CHANCE = 0.001
@@ -17,14 +18,28 @@ LEAST = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Something slower than the median of its kind, by ``ratio``.
+    """Something slower than the median of its kind.
 
-    ``what`` is a host, a rank or a pair of them: of what is named twice, the worse one is told.
+    Attributes:
+        what: A host, a rank or a pair of them: if it is slow twice, the worse one is reported.
+        ratio: How many times slower it is.
+        name: Its name: ``host node03``, ``rank 3 on node03``.
+        comparison: Compared with what, and where: ``than the median host in a``.
+        advice: What to do next.
     """
 
     what: Hashable
     ratio: float
-    sentence: str
+    name: str
+    comparison: str
+    advice: str
+
+    @property
+    def sentence(self) -> str:
+        """Return ``host node03 is 1.20x slower than the median host in a; check it with: ...``."""
+        verb = "are" if self.name.startswith("links ") else "is"
+        slow = f"{self.name} {verb} {format_factor(self.ratio)} slower {self.comparison}"
+        return f"{slow}; {self.advice}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +73,13 @@ def out_of_line(kinds: Sequence[Kind]) -> list[Slow]:
             if slow.what not in found or found[slow.what].ratio < slow.ratio:
                 found[slow.what] = slow
     return sorted(found.values(), key=lambda slow: -slow.ratio)
+
+
+def advise_host(host: str) -> str:
+    """Return how to check a host."""
+    return f"check it with: spbench doctor --hosts {host}"
+
+
+def advise_host_of_rank(host: str) -> str:
+    """Return how to check the host of a rank."""
+    return f"check its host with: spbench doctor --hosts {host}"

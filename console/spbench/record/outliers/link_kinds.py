@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.number_formatting import format_size
 from spbench.record.outliers.generalised_esd import FEWEST
 from spbench.record.outliers.kinds import Kind, Slow
 from spbench.record.outliers.two_way import Pair, two_way
+from spbench.record.statistics import median
 
 _ENDS = {"source", "target"}
 _LINK = _ENDS | {"bytes", "host_a", "host_b"}
@@ -43,6 +45,17 @@ def is_link(row: Mapping[str, Any]) -> bool:
     """Whether a labelled value is of a pair of ranks, and one that can be compared."""
     whole = row.keys() >= _LINK and type(row["bytes"]) is int
     return whole and row["value"] is not None and row["value"] > 0
+
+
+def median_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per pair of ranks, with the median value of its repeats."""
+    of_pair = defaultdict(list)
+    for row in rows:
+        of_pair[row["source"], row["target"]].append(row)
+    return [
+        {**repeats[0], "value": median(row["value"] for row in repeats)}
+        for repeats in of_pair.values()
+    ]
 
 
 def link_count(case: CaseState) -> int:
@@ -79,13 +92,13 @@ def _views(case: CaseState) -> Iterator[_View]:
         for size, of in sums.items()
     }
     for size in sorted({min(times), max(times)}) if times else ():
-        yield _View(f"with messages of {size} B in {case.id}", hosts, times[size])
+        yield _View(f"with messages of {format_size(size)} in {case.id}", hosts, times[size])
     sizes = list(times.values())
     if len(sizes) > 2 and all(one.keys() == sizes[0].keys() for one in sizes):
         rows = zip(*(map(one.__getitem__, sizes[0]) for one in sizes), strict=True)
         together = dict(zip(sizes[0], map(sum, rows), strict=True))
         mean = {pair: total / len(sizes) for pair, total in together.items()}
-        yield _View(f"over {len(sizes)} sizes together in {case.id}", hosts, mean)
+        yield _View(f"over {len(sizes)} message sizes in {case.id}", hosts, mean)
 
 
 def _kinds(view: _View) -> Iterator[Kind]:
@@ -113,13 +126,14 @@ def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
     for host, own in ranks.items():
         ratios = {rank: slow[rank] for rank in own if rank in slow}
         if len(ratios) == len(own):
+            comparison = f"than those of the median host {view.what}"
             ratio = min(ratios.values())
-            who = f"host {host}, its links {ratio:.2f}x the median host's time"
-            yield Slow(host, ratio, f"Out of line: {who} {view.what}.")
+            yield Slow(host, ratio, f"links of host {host}", comparison, _advise_adapter(host))
         else:
             for rank, ratio in ratios.items():
-                who = f"rank {rank} on {host}, its links {ratio:.2f}x the median rank's time"
-                yield Slow((host, rank), ratio, f"Out of line: {who} {view.what}.")
+                name = f"links of rank {rank} on {host}"
+                comparison = f"than those of the median rank {view.what}"
+                yield Slow((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
 def _links(view: _View, slow: Mapping[Pair, float]) -> Iterator[Slow]:
@@ -133,9 +147,18 @@ def _links(view: _View, slow: Mapping[Pair, float]) -> Iterator[Slow]:
             worst[ends] = pair
     for ends, pair in worst.items():
         (one, other), (host, far) = pair, ends
-        who = f"link from rank {one} on {host} to rank {other} on {far}"
-        told = f"Out of line: {who}, {slow[pair]:.2f}x the time expected of it {view.what}."
-        yield Slow(frozenset(pair), slow[pair], told)
+        name = f"link from rank {one} on {host} to rank {other} on {far}"
+        comparison = f"than expected from its ends {view.what}"
+        yield Slow(frozenset(pair), slow[pair], name, comparison, advise_link(host, far))
+
+
+def _advise_adapter(host: str) -> str:
+    return f"check its adapter with: spbench doctor --hosts {host}"
+
+
+def advise_link(host: str, far: str) -> str:
+    """Return how to check the link between two hosts, or within one."""
+    return "check the binding of its ranks" if host == far else "check its cable and switch port"
 
 
 def _taken(view: _View, slow: Mapping[Pair, float]) -> dict[int, float]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from spbench.record.case_state import CaseState
-from spbench.record.outliers.kinds import Kind, Slow
+from spbench.record.outliers.kinds import Kind, Slow, advise_host, advise_host_of_rank
 from spbench.record.statistics import typical
 
 
@@ -30,7 +30,7 @@ def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
             kinds.append(Kind(logs, partial(_ranks, case)))
     if len(by_case) > 1 and all(one.keys() == by_case[0].keys() for one in by_case):
         together = {host: sum(one[host] for one in by_case) / len(by_case) for host in by_case[0]}
-        kinds.append(Kind(together, partial(_hosts, f"over {len(by_case)} cases together")))
+        kinds.append(Kind(together, partial(_hosts, f"over {len(by_case)} cases")))
     return [kind for kind in kinds if kind.testable]
 
 
@@ -44,8 +44,8 @@ def by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int,
 
 def _hosts(where: str, slow: Mapping[str, float]) -> Iterator[Slow]:
     for host, ratio in slow.items():
-        told = f"Out of line: host {host}, {ratio:.2f}x the median host's time {where}."
-        yield Slow(host, ratio, told)
+        comparison = f"than the median host {where}"
+        yield Slow(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
 def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Slow]:
@@ -56,5 +56,6 @@ def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Slow]:
             yield from _hosts(f"in {case.id}", {host: typical(ratios.values())})
             continue
         for rank, ratio in ratios.items():
-            told = f"rank {rank} on {host}, {ratio:.2f}x the median rank's time in {case.id}"
-            yield Slow((host, rank), ratio, f"Out of line: {told}.")
+            name = f"rank {rank} on {host}"
+            comparison = f"than the median rank in {case.id}"
+            yield Slow((host, rank), ratio, name, comparison, advise_host_of_rank(host))

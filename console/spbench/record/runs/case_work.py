@@ -31,12 +31,13 @@ def work_of(
         argv: The words of the run, which tell a planted fault.
     """
     same = {name: value for name, value in params.items() if name not in DATA_ALONE}
-    told = [benchmark, version, np, same, _planted([str(word) for word in argv])]
-    text = json.dumps(told, sort_keys=True, default=str)
+    identity = [benchmark, version, np, same, planted_faults([str(word) for word in argv])]
+    text = json.dumps(identity, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_LETTERS]
 
 
-def _planted(words: Sequence[str]) -> list[str]:
+def planted_faults(words: Sequence[str]) -> list[str]:
+    """Return the values of ``--inject`` in a run's command line, ``FAULT`` or ``FAULT@CASE``."""
     split = [value for word, value in pairwise(words) if word == _INJECT]
     joined = [word for word in words if word.startswith(f"{_INJECT}=")]
     return [*split, *(word.removeprefix(f"{_INJECT}=") for word in joined)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spbench.errors import UsageError, did_you_mean
+from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.files import (
     MOST_JSON,
@@ -302,7 +302,7 @@ def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
     It is its owner's alone, unless it is ``shared``.
 
     Raises:
-        FailedRunError: The folder cannot be made.
+        MissingError: The folder cannot be made.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", suite.lower()).strip("-")[:24] or "run"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -314,8 +314,15 @@ def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
         except OSError as error:
             if path.is_dir():
                 continue  # a run of the same second has the id: one chance in 65,536
-            raise unwritable(path, error) from None
+            raise unwritable_home(path, error) from None
         return RunFolder(path)
+
+
+def unwritable_home(path: Path, error: OSError) -> MissingError:
+    """Return the error for a home in which no run can be recorded."""
+    return MissingError(
+        f"{unwritable(path, error)}; choose another folder by --home or SPBENCH_HOME"
+    )
 
 
 def list_runs(home: Path) -> list[RunFolder]:

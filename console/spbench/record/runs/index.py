@@ -10,12 +10,14 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from spbench.record.runs.case_durations import CaseTimes, measure_durations
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.files import has_commands
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
@@ -30,6 +32,10 @@ from spbench.record.runs.index_file import (
 from spbench.record.runs.report_text import read_report_file
 
 REPORT = "spbench.report/1"
+MOST_READ = 50
+"""Reports that are read for an estimate; 1,000 of them take several seconds."""
+_MOST_NAMES = 900
+"""Values that one question may have: 999 in older versions of SQLite."""
 Head = Mapping[str, Any]
 """What run.json says of a run that has ended, as far as lists show it."""
 _HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts")
@@ -48,6 +54,27 @@ class PastLaunch:
     median: float
     fingerprint: str | None
     work: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastDuration:
+    """The duration of one case of a recorded run.
+
+    Attributes:
+        run: The run's id.
+        fingerprint: The short hash of its machines.
+        work: The work of the case, as `case_work.work_of` has it.
+        seconds: One repeat.
+        launches: The launches of the case.
+        start: From the launch of its job until the case began; None: it was not the first there.
+    """
+
+    run: str
+    fingerprint: str
+    work: str
+    seconds: float
+    launches: int
+    start: float | None
 
 
 def head_of(run: Mapping[str, Any]) -> Head:
@@ -159,18 +186,59 @@ def past_runs(
     return found
 
 
+def past_durations(
+    home: Path, works: Collection[str], hosts: Collection[str], cores: int | None
+) -> list[PastDuration]:
+    """Return the durations of cases with any of these works, the newest run first.
+
+    Args:
+        home: The folder of the runs. Of the reports that the index does not know yet, the newest
+            `MOST_READ` are read: a user may wait for the answer.
+        works: The works, as `case_work.work_of` has them.
+        hosts: The hosts that the runs were on.
+        cores: The CPUs of each of them; None: any.
+    """
+    machine = (_host_text(hosts), cores, cores)
+    durations: list[PastDuration] = []
+    for batch in _batches(sorted(works)):
+        question = (
+            "SELECT cases.run, fingerprint, work, seconds, launches, start FROM cases "
+            "JOIN runs ON runs.id = cases.run "
+            "WHERE seconds IS NOT NULL AND fingerprint IS NOT NULL "
+            "AND hosts = ? AND (? IS NULL OR cores = ?) "
+            f"AND work IN ({', '.join('?' * len(batch))})"
+        )
+        rows = _answer(home, question, (*machine, *batch), MOST_READ)
+        durations += (PastDuration(*row) for row in rows)
+    return sorted(durations, key=lambda duration: duration.run, reverse=True)
+
+
+def _batches(works: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield works in groups that a question of SQLite may name."""
+    for first in range(0, len(works), _MOST_NAMES):
+        yield works[first : first + _MOST_NAMES]
+
+
+def _host_text(hosts: Iterable[Any]) -> str:
+    """Return the names of hosts as the index keeps them."""
+    return ",".join(sorted(map(str, hosts)))
+
+
 def _answer(
-    home: Path, question: str, values: tuple[Any, ...] | Mapping[str, Any]
+    home: Path,
+    question: str,
+    values: tuple[Any, ...] | Mapping[str, Any],
+    most: int | None = None,
 ) -> list[tuple[Any, ...]]:
     if not list_runs(home):
         return []
     try:
         with writing(home) as index:
-            _catch_up(index, home)
+            _catch_up(index, home, most)
             return index.execute(question, values).fetchall()
     except UnusableIndexError:
         with in_memory(home) as index:
-            _catch_up(index, home)
+            _catch_up(index, home, most)
             return index.execute(question, values).fetchall()
 
 
@@ -203,15 +271,20 @@ def reindex(home: Path) -> tuple[int, str | None]:
         return 0, str(error)
 
 
-def _catch_up(index: sqlite3.Connection, home: Path) -> None:
-    """Read the reports that the index does not know as they are now."""
+def _catch_up(index: sqlite3.Connection, home: Path, most: int | None = None) -> None:
+    """Read reports that the index does not know as they are now, the newest ``most`` of them."""
     rows = index.execute("SELECT id, report_changed, report_bytes FROM runs").fetchall()
     known = {run: (changed, size) for run, changed, size in rows}
     folders = list_runs(home)
-    for folder in folders:
+    read = 0
+    for folder in reversed(folders):
         stamp = file_stamp(folder.report)
-        if stamp != NO_FILE and known.get(folder.id) != stamp:
-            _put_run(index, folder, *_indexed_report(folder.report))
+        if stamp == NO_FILE or known.get(folder.id) == stamp:
+            continue
+        if most is not None and read == most:
+            break
+        _put_run(index, folder, *_indexed_report(folder.report))
+        read += 1
     for run in known.keys() - {folder.id for folder in folders}:
         _forget(index, run)
 
@@ -238,16 +311,24 @@ def _put_run(
         head["counts"] = Counter(case.status for case in cases.values())
     _put_head(index, run, stamp, head)
     index.execute(
-        "UPDATE runs SET fingerprint = ?, report_changed = ?, report_bytes = ? WHERE id = ?",
-        (_fingerprint(report), *file_stamp(folder.report), run),
+        "UPDATE runs SET fingerprint = ?, hosts = ?, cores = ?, report_changed = ?, "
+        "report_bytes = ? WHERE id = ?",
+        (_fingerprint(report), *_machines(report), *file_stamp(folder.report), run),
     )
     _forget_cases(index, run)
     argv = _object(report.get("run")).get("argv")
     argv = argv if isinstance(argv, list) else []
-    index.executemany(
-        "INSERT INTO cases VALUES (?, ?, ?, ?)",
-        [(run, case.id, case.status, work_of(*case.work, argv)) for case in cases.values()],
+    durations = measure_durations(
+        _moment(_object(report.get("run")).get("started")),
+        [case.times for case in cases.values() if case.times is not None],
     )
+    for case in cases.values():
+        duration = durations.get(case.id)
+        figures = (duration.seconds, duration.launches, duration.start) if duration else (None,) * 3
+        index.execute(
+            "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (run, case.id, case.status, work_of(*case.work, argv), *figures),
+        )
     rows = [(run, case.id, *row) for case in cases.values() for row in case.medians]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -259,13 +340,15 @@ def _put_run(
 class _IndexedCase:
     """What the index keeps of a case.
 
-    ``work`` is the benchmark, its version, the ranks and the parameters.
+    ``work`` is the benchmark, its version, the ranks and the parameters; ``times`` is None if the
+    case has not run.
     """
 
     id: str
     status: str
     work: tuple[Any, Any, Any, Mapping[str, Any]]
     medians: tuple[tuple[str, int, float], ...]
+    times: CaseTimes | None = None
 
 
 def _indexed_report(path: Path) -> tuple[dict[str, Any], list[_IndexedCase | None]]:
@@ -282,12 +365,46 @@ def _indexed_case(case: Any) -> _IndexedCase | None:
         return None
     about = (case.get("benchmark"), case.get("version", 1), case.get("np"))
     work = (*about, _object(case.get("params")))
-    return _IndexedCase(case["id"], str(case.get("status")), work, tuple(_medians(case)))
+    status = str(case.get("status"))
+    return _IndexedCase(case["id"], status, work, tuple(_medians(case)), _times(case, status))
+
+
+def _times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
+    started, finished = _moment(case.get("started")), _moment(case.get("finished"))
+    if started is None or finished is None:
+        return None
+    launches = case.get("launches")
+    jobs = launches if isinstance(launches, list) else []
+    if not jobs:
+        jobs = [_object(case.get("launch")).get("job")]
+    numbers = tuple(job for job in jobs if type(job) is int)
+    samples = _object(case.get("samples")).get("time_ms")
+    repeats = len(samples) if isinstance(samples, list) and len(numbers) == 1 else 1
+    return CaseTimes(case["id"], status, started, finished, numbers, max(1, repeats))
+
+
+def _moment(value: Any) -> float | None:
+    """Return the seconds since the epoch of a time in RFC 3339; None if it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _fingerprint(report: Mapping[str, Any]) -> str | None:
     told = _object(_object(report.get("environment")).get("fingerprint")).get("id")
     return told if isinstance(told, str) else None
+
+
+def _machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Return the hosts of a run as `_host_text` has them, and their CPUs if all have as many."""
+    machines = _object(_object(report.get("environment")).get("fingerprint"))
+    hosts, cores = machines.get("hosts"), machines.get("cores")
+    names = _host_text(hosts) if isinstance(hosts, list) else None
+    [count] = cores if isinstance(cores, list) and len(cores) == 1 else [None]
+    return names, count if type(count) is int and 0 < count < 1 << 32 else None
 
 
 def _medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:

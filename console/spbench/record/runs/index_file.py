@@ -12,7 +12,7 @@ from spbench.record.runs.files import PRIVATE, TooLargeError
 from spbench.safe_files import open_regular
 
 NAME = "index.sqlite"
-VERSION = 2
+VERSION = 3
 """The number of `_TABLES`; an index of a lower one is made again, one of a higher one not used."""
 MOST_BYTES = 1 << 30
 """Bytes of an index: one of 10,000 runs has some tens of MB. A larger one is not used.
@@ -24,12 +24,15 @@ PATIENCE = 0.5
 _TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, changed INTEGER NOT NULL, bytes INTEGER NOT NULL, head TEXT NOT NULL,
-    fingerprint TEXT, report_changed INTEGER, report_bytes INTEGER
+    fingerprint TEXT, report_changed INTEGER, report_bytes INTEGER,
+    hosts TEXT, cores INTEGER
 );
 CREATE TABLE IF NOT EXISTS cases (
     run TEXT NOT NULL, id TEXT NOT NULL, status TEXT NOT NULL, work TEXT NOT NULL,
+    seconds REAL, launches INTEGER, start REAL,
     PRIMARY KEY (run, id)
 );
+CREATE INDEX IF NOT EXISTS cases_of_work ON cases (work);
 CREATE TABLE IF NOT EXISTS launches (
     run TEXT NOT NULL, case_id TEXT NOT NULL, metric TEXT NOT NULL, launch INTEGER NOT NULL,
     median REAL NOT NULL, PRIMARY KEY (case_id, metric, run, launch)

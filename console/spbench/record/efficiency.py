@@ -1,0 +1,68 @@
+"""Efficiency: a measured value compared with its reference from the same job."""
+
+from __future__ import annotations
+
+from spbench.record.number_formatting import DISTURBED, format_percent, format_value
+
+ABOVE_REFERENCE = (
+    "above 100 %: the reference was measured in a separate loop of the same job and can be beaten"
+)
+"""The explanation that a view gives once if an efficiency is above 100 %."""
+OF_REPEATS = (
+    "values of repeated cases: time is the median of the iterations of all repeats, every other "
+    "value the median of its repeats, so that it does not follow from the time"
+)
+"""The explanation that a view gives once if a case was repeated."""
+
+
+def efficiency_of(
+    value: float | None, reference: float | None, better: str = "lower"
+) -> float | None:
+    """Return reference / time, 1 for a time equal to its reference; None if one is unknown.
+
+    The reference was measured in the same job, so a time can be shorter: above 1 the time was
+    better than its reference.
+
+    Args:
+        value: What was measured, a time unless ``better`` says otherwise.
+        reference: Its reference, in the same unit.
+        better: ``higher`` for a rate, of which the efficiency is rate / reference.
+    """
+    if value is None or reference is None:
+        return None
+    whole, part = (reference, value) if better == "higher" else (value, reference)
+    return part / whole if whole > 0 else None
+
+
+def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> str:
+    """Return ``41 %``; ``~41 %`` if times were disturbed, so that it is not the hardware's."""
+    if efficiency is None:
+        return ""
+    return (DISTURBED if disturbed else "") + format_percent(efficiency)
+
+
+def is_efficiency_of_time(metric: str) -> bool:
+    """Return whether a metric is the efficiency that cases with a reference of their time have.
+
+    With several launches it is the median of their ratios. Views show the ratio of the medians for
+    both, so that a case has one efficiency.
+    """
+    return metric == "exchange_efficiency"
+
+
+def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> str:
+    """Return a metric's value with its unit; ``~46 %`` if disturbed times are not the hardware's.
+
+    Args:
+        value: The value in ``unit``.
+        unit: The unit as the catalog has it.
+        metric: The key of the metric, such as ``exchange_efficiency``.
+        disturbed: Whether the times of the case were disturbed.
+    """
+    text = format_value(value, unit, metric)
+    return f"{DISTURBED}{text}" if disturbed and is_relative(metric) else text
+
+
+def is_relative(metric: str) -> bool:
+    """Return whether a metric loses its meaning if the times of its case were disturbed."""
+    return metric.endswith("efficiency") or metric.startswith("speedup")

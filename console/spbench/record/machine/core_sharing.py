@@ -1,0 +1,70 @@
+"""Jobs with more ranks than cores: their times and efficiencies are not those of the hardware."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from spbench.record.number_formatting import counted
+from spbench.record.sentences.enumeration import count_cases, enumerate_names
+from spbench.record.state import JobState, RunState
+
+_EFFECT = "times and efficiencies are not those of the hardware"
+
+
+def shares_cores(job: JobState) -> bool:
+    """Whether ranks of a job share cores, as far as its ranks have reported their CPUs."""
+    return job.oversubscribed or bool(_crowded_hosts(job))
+
+
+def describe_sharing(job: JobState) -> str | None:
+    """Return ``4 ranks share 2 cores: ...`` for a table's heading; None if no ranks share cores."""
+    sharing = _ranks_and_cores(job)
+    return f"{sharing}: {_EFFECT}" if sharing is not None else None
+
+
+def summarize_sharing(state: RunState) -> str | None:
+    """Return the same over all jobs of a run in one sentence; None if no ranks share cores."""
+    jobs = [job for job in state.jobs.values() if shares_cores(job)]
+    numbers = {job.number for job in jobs}
+    ran = [case for case in state.cases.values() if case.measured.jobs]
+    affected = [case.id for case in ran if numbers & set(case.measured.jobs.values())]
+    if not affected:
+        return None
+    largest = max(jobs, key=lambda job: job.np)
+    up_to = "up to " if len({job.np for job in jobs}) > 1 else ""
+    cases = "" if len(affected) == len(ran) else f" {count_cases(affected, len(ran))}"
+    return f"{up_to}{_ranks_and_cores(largest)}{cases}: {_EFFECT}"
+
+
+def _ranks_and_cores(job: JobState) -> str | None:
+    crowded = _crowded_hosts(job)
+    if not crowded:
+        return f"{counted(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
+    host, (users, cores) = max(crowded.items(), key=lambda item: item[1][0] / item[1][1])
+    hosts = {host for host, _ in job.cpus.values()}
+    where = ""
+    if len(hosts) > 1:
+        others = [other for other in crowded if other != host]
+        where = f" on {enumerate_names([host, *others], 'hosts')}"
+    return f"{counted(users, 'rank')} share {counted(cores, 'core')}{where}"
+
+
+def _crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
+    """Return the ranks and the cores of hosts with ranks that outnumber the CPUs they may use.
+
+    If the ranks of a host have CPUs enough but some of them have the same, these alone count.
+    """
+    if len(job.cpus) < job.np:
+        return {}  # the ranks that are not ready yet may have CPUs of their own
+    by_host: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
+    for host, cpus in job.cpus.values():
+        if cpus:
+            by_host[host][cpus] += 1
+    crowded = {}
+    for host, users in by_host.items():
+        everything = users.total(), len({cpu for cpus in users for cpu in cpus})
+        same = [(count, len(cpus)) for cpus, count in users.items()]
+        ranks, cores = max([everything, *same], key=lambda load: load[0] / load[1])
+        if ranks > cores:
+            crowded[host] = ranks, cores
+    return crowded

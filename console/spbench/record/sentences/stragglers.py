@@ -1,0 +1,122 @@
+"""Sentences on stragglers, the same while a case runs and after it.
+
+One sentence per rank or host over all cases: how slow it is, who waits for it, what to do next.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spbench.record.case_state import CaseState
+from spbench.record.comparison import RankTime
+from spbench.record.number_formatting import counted
+from spbench.record.sentences.enumeration import MOST_NAMED, enumerate_names, name_cases
+from spbench.record.stragglers import Straggler, is_planted, waiting_ranks
+
+MOST_SENTENCES = 12
+"""Stragglers with a sentence of their own; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A straggler in one case.
+
+    Attributes:
+        straggler: The rank or host.
+        case: The case in which it is slow.
+        waiting: The ranks that wait for it, as far as that is known.
+    """
+
+    straggler: Straggler
+    case: CaseState
+    waiting: tuple[int, ...] = ()
+
+
+def lags_of(
+    case: CaseState, stragglers: Sequence[Straggler], times: Mapping[int, RankTime] | None = None
+) -> list[Lag]:
+    """Return the stragglers of a case with the ranks that wait for them.
+
+    With several stragglers it is not known who waits for which.
+
+    Args:
+        case: The case.
+        stragglers: Its stragglers.
+        times: The median times of its ranks, if they are known already.
+    """
+    waiting: tuple[int, ...] = ()
+    if len(stragglers) == 1 and stragglers[0].cause:
+        slow = stragglers[0]
+        of_all = waiting_ranks(case.identity, case.own_medians() if times is None else times)
+        hosts = {rank: part.host for rank, part in case.measured.ranks.items()}
+        waiting = tuple(rank for rank in of_all if not slow.includes(rank, hosts.get(rank, "")))
+    return [Lag(straggler, case, waiting) for straggler in stragglers]
+
+
+def describe_lags(lags: Iterable[Lag], most: int = MOST_SENTENCES) -> list[str]:
+    """Return one sentence per rank or host, the slowest first; the rest is counted in a last one.
+
+    Args:
+        lags: The stragglers of all cases.
+        most: The most sentences, without the last one.
+    """
+    groups: dict[tuple[str, int | None], list[Lag]] = defaultdict(list)
+    for lag in lags:
+        groups[lag.straggler.host, lag.straggler.rank].append(lag)
+    slowest_first = sorted(groups.values(), key=lambda group: -_worst(group).straggler.ratio)
+    sentences = [_describe(group) for group in slowest_first[:most]]
+    if len(slowest_first) > most:
+        rest = counted(len(slowest_first) - most, "more straggler")
+        sentences.append(f"{rest}: see the skew of each rank")
+    return sentences
+
+
+def _worst(group: Sequence[Lag]) -> Lag:
+    return max(group, key=lambda lag: lag.straggler.ratio)
+
+
+def _describe(group: Sequence[Lag]) -> str:
+    """Return the sentence on one rank or host."""
+    worst = _worst(group)
+    slow = worst.straggler
+    cases = name_cases([lag.case.id for lag in group])
+    if len(group) == 1:
+        sentence = f"{slow.describe_ratio()} {cases} {slow.describe_span()}"
+    else:
+        sentence = f"{slow.describe_ratio('up to')} {cases}"
+    if waiting := _describe_waiting(group):
+        sentence += f" ({waiting})"
+    return f"{sentence}; {_next_step(group)}"
+
+
+def _describe_waiting(group: Sequence[Lag]) -> str:
+    """Return who waits for a straggler, if that is the same in all cases."""
+    if not any(lag.straggler.cause for lag in group):
+        return "unless it waits for a slower rank, which is not measured"
+    clauses = {_waiting_clause(lag) for lag in group}
+    return clauses.pop() if len(clauses) == 1 else ""
+
+
+def _waiting_clause(lag: Lag) -> str:
+    waiting = lag.waiting
+    if not waiting:
+        return ""
+    if len(waiting) == 1:
+        return f"rank {waiting[0]} waits for it"
+    if len(waiting) == lag.case.identity.np - 1:
+        return "all other ranks wait for it"
+    if len(waiting) > MOST_NAMED:
+        return f"{len(waiting)} ranks wait for it"
+    return f"ranks {enumerate_names([*map(str, waiting)])} wait for it"
+
+
+def _next_step(group: Sequence[Lag]) -> str:
+    """Return what to do about a straggler; nothing is wrong with one that was planted."""
+    if all(is_planted(lag.straggler, lag.case) for lag in group):
+        return f"planted by --inject {group[0].case.identity.inject}"
+    host = _worst(group).straggler.host
+    hosts = {part.host for lag in group for part in lag.case.measured.ranks.values()}
+    only = f" --hosts {host}" if len(hosts) > 1 else ""
+    return f"check its host with: spbench doctor{only}"
