@@ -24,7 +24,7 @@ from spbench.record.judge import verdict_of
 from spbench.record.number_formatting import clean
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.files import PRIVATE, read_file
-from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.folder import RunFolder, unwritable_home
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_cases, build_document
@@ -43,7 +43,7 @@ QUIET = 30.0
 """
 _LOGS = ("stdout.log", "stderr.log")
 _RUN_START = {"suite", "description", "argv", "seed", "environment", "cases"}
-_RUN_JSON = {"suite", "file", "argv", "cwd", "environment", "seed", "scheduler"}
+_RUN_JSON = {"suite", "file", "argv", "cwd", "environment", "seed", "system", "scheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
 
     Raises:
         UsageError: The folder is none of a batch job.
-        MissingError: The job has not begun.
+        MissingError: The job has not begun, or the home cannot be written.
         FailedRunError: The run's folder cannot be written.
     """
     raise_limit()  # the files of all ranks of a launch are open at once
@@ -94,7 +94,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
         make_folders(home)
         drafts = Path(mkdtemp(prefix="collecting-", dir=home))  # nobody else can write there
     except OSError as error:
-        raise unwritable(home, error) from None
+        raise unwritable_home(home, error) from None
     folder = RunFolder(drafts / run_id)
     try:
         folder.path.mkdir(PRIVATE)

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import facts, notable
 from spbench.record.runs.folder import working_folder, write_whole
 from spbench.suites.shipped import file_of
+from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events.batch_files import CASES
 
@@ -71,6 +72,8 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     run = request.run
     suite = load_suite(run)
     settings = batch_settings(suite, run.overrides, request.site, run.home, warn)
+    if run.system is None and request.site is not None:
+        run = replace(run, system=read_site_file(request.site).name)
     scheduler = choose(request.scheduler, settings, run.environ.get("PATH"))
     mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
     folder = (out or run.home / "batch" / _stamped(mark)).absolute()
@@ -115,11 +118,13 @@ def _stamped(mark: str) -> str:
 
 def _refuse_used(folder: Path) -> None:
     if re.search(r"[\s\"'%\\]", str(folder)):  # schedulers read it in a directive
-        raise UsageError(f"--out {str(folder)!r}: name a folder without blanks, quotes, % and \\")
+        raise UsageError(
+            f"--output {str(folder)!r}: name a folder without blanks, quotes, % and \\"
+        )
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if os.path.lexists(folder):
-        raise UsageError(f"--out {folder} is there already; name a new folder")
+        raise UsageError(f"--output {folder} is there already; name a new folder")
 
 
 def _cases(job: Job) -> list[dict[str, Any]]:
@@ -145,6 +150,7 @@ def _plan(
         argv=tuple(start["argv"]),
         cwd=working_folder(),
         seed=start["seed"],
+        system=plan.request.system,
         environment=environment,
         cases=tuple(start["cases"]),
         jobs=tuple(_planned(job, launch, scheduler) for job, launch in launches),

@@ -48,6 +48,7 @@ class BatchPlan(StrictModel):
     Attributes:
         mark: The end of the run's id, unlike any other's.
         file: The suite's file.
+        system: The system of references in expectations; None: no expectation has any.
         environment: Facts of the machine that wrote the script.
         cases: As ``run_start`` describes them.
     """
@@ -62,6 +63,7 @@ class BatchPlan(StrictModel):
     argv: tuple[str, ...] = Field(strict=False)
     cwd: str
     seed: int | None
+    system: str | None = None
     environment: dict[str, Any]
     cases: tuple[dict[str, Any], ...] = Field(strict=False)
     jobs: tuple[BatchLaunch, ...] = Field(strict=False)

@@ -1,45 +1,19 @@
-"""Site files, ``spbench.site/1``: what batch jobs of a cluster ask for, whatever the suite.
-
-::
-
-    schema: spbench.site/1
-    batch:
-      scheduler: slurm
-      account: proj42
-      partition: compute
-      time: 1:00:00
-      modules: [python/3.11, openmpi/5.0]
-"""
+"""What batch jobs of a cluster ask for, whatever the suite: the settings of site files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
-
-from pydantic import Field, ValidationError
+from typing import BinaryIO
 
 from spbench.config_files import UntrustedFileError, open_trusted
-from spbench.errors import Diagnostic, SuiteError, UsageError
+from spbench.errors import UsageError
 from spbench.suites.case import Suite
-from spbench.suites.findings import Findings
-from spbench.suites.loader import read_file
-from spbench.suites.settings import BatchSettings, StrictModel
-from spbench.suites.wording import tell
-from spbench.suites.yaml_nodes import YamlError, compose
+from spbench.suites.settings import BatchSettings
+from spbench.suites.site_file import FILE_NAME, read_site_file, user_site
 
-NAME = "site.yaml"
 _KEY = "launch.batch."
-
-
-class SiteFile(StrictModel):
-    """A whole site file."""
-
-    schema_: Literal["spbench.site/1"] = Field(alias="schema", description="the format")
-    batch: BatchSettings = Field(
-        default=BatchSettings(), description="what batch jobs of this site ask for"
-    )
 
 
 def batch_settings(
@@ -60,7 +34,7 @@ def batch_settings(
     """
     own = suite.launch.batch
     layers = [_only(own, _set(overrides)), *([read_site(site)] if site else []), own]
-    for path in (home / NAME, user_site()):
+    for path in (home / FILE_NAME, user_site()):
         if os.path.isfile(path):
             try:
                 layers.append(read_site(path, open_trusted))
@@ -69,38 +43,9 @@ def batch_settings(
     return merged(layers)
 
 
-def user_site() -> Path:
-    """Return the path of the site file in the user's configuration."""
-    from platformdirs import user_config_path
-
-    return user_config_path("spbench") / NAME
-
-
 def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> BatchSettings:
-    """Return the settings of a site file.
-
-    Args:
-        path: The file.
-        open_: Opens the file instead of `open`.
-
-    Raises:
-        UsageError: It cannot be read.
-        SuiteError: It has errors; it holds them all.
-    """
-    try:
-        document = compose(read_file(path, open_))
-    except YamlError as error:
-        mark = error.mark
-        raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
-    findings = Findings(str(path), document)
-    data = document.root.data
-    settings = BatchSettings()
-    try:
-        settings = SiteFile.model_validate(data).batch
-    except ValidationError as error:
-        tell(error, data, findings, SiteFile)
-    findings.raise_if_any()
-    return settings
+    """Return the batch settings of a site file; arguments and errors as for `read_site_file`."""
+    return read_site_file(path, open_).batch
 
 
 def merged(layers: Iterable[BatchSettings]) -> BatchSettings:

@@ -17,7 +17,7 @@ from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
-from spbench.launch.hosts.names import fold
+from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import (
     HostsOf,
     Job,
@@ -42,6 +42,8 @@ from spbench.suites.launcher_names import AUTO, launcher_names
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
 from spbench.suites.shipped import file_of
+from spbench.suites.site_file import find_system
+from spbench.suites.systems import choose_references, depends_on_system
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 Told = Mapping[str, Mapping[str, HostFacts]]
@@ -61,6 +63,7 @@ class Request:
         preflight: Whether all hosts are asked what they have, before anything starts.
         skip_bad_hosts: Whether the run goes on without hosts that are not fit.
         shared: Whether others may read the run's folder.
+        system: The system of references in expectations; None: that of the site file or the host.
         retries: How often a case that did not pass is tried again.
         fail_on_flaky: Whether a run fails whose cases did not all pass at once.
     """
@@ -78,6 +81,7 @@ class Request:
     preflight: bool = False
     skip_bad_hosts: bool = False
     shared: bool = False
+    system: str | None = None
     retries: int = 0
     fail_on_flaky: bool = False
 
@@ -127,14 +131,24 @@ class RunPlan:
         return hosts if hosts is None or job.host is None else hosts.only(job.host)
 
 
-def plan(request: Request) -> RunPlan:
+def runs_here(run: RunPlan, job: Job) -> bool:
+    """Return whether all ranks of a job are on this machine, so far as that is known."""
+    hosts = run.hosts(job)
+    if hosts is None:
+        return not chosen_elsewhere(job.settings, hosts, run.request.environ)
+    return all(is_local(name) for name in hosts.names)
+
+
+def plan(request: Request, warn: Say = nobody) -> RunPlan:
     """Read the suite and the hosts, select cases, plant faults and group jobs.
+
+    ``warn`` takes a message for each site file that was skipped.
 
     Raises:
         UsageError: Something of it is wrong.
         NothingSelected: No case is left.
     """
-    return plan_suite(request, load(request.suite, settings_of(request)))
+    return plan_suite(request, load(request.suite, settings_of(request)), warn)
 
 
 def settings_of(request: Request) -> tuple[str, ...]:
@@ -144,7 +158,9 @@ def settings_of(request: Request) -> tuple[str, ...]:
         UsageError: Its launcher is none.
     """
     launcher = request.chosen.launcher
-    chosen = () if launcher is None else (f"launch.launcher={_known(launcher)}",)
+    chosen = [] if launcher is None else [f"launch.launcher={_known(launcher)}"]
+    if request.chosen.oversubscribe:
+        chosen.append("launch.oversubscribe=force")
     return (*request.overrides, *chosen)
 
 
@@ -158,14 +174,20 @@ def _known(launcher: str) -> str:
     return launcher
 
 
-def plan_suite(request: Request, suite: Suite) -> RunPlan:
+def plan_suite(request: Request, suite: Suite, warn: Say = nobody) -> RunPlan:
     """Return the plan of a suite that was read with `settings_of` the request.
+
+    ``warn`` takes a message for each site file that was skipped.
 
     Raises:
         UsageError: Something of the request is wrong.
         NothingSelected: No case is left.
     """
     suite = restore_suite(suite, request.environ)
+    if depends_on_system(suite.cases):
+        system = request.system or find_system(request.home, warn)
+        request = replace(request, system=system)
+        suite = replace(suite, cases=choose_references(suite.cases, system))
     cases = named(suite.cases, request.cases) if request.cases else suite.cases
     cases = select(cases, request.keyword) if request.keyword else cases
     cases = plant_all(cases, request.inject)

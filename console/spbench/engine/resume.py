@@ -43,9 +43,11 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
         return replace(whole, resumed=folder)
     missing = set(missing_cases(state))
     if not missing and state.run.verdict is not None and folder.report.exists():
-        count = len(state.cases)
+        verdicts = f"its {len(state.cases)} cases have their verdicts"
+        if len(state.cases) == 1:
+            verdicts = "its case has its verdict"
         raise NothingSelected(
-            f"run {folder.id} went to its end: its {count} cases have their verdicts; "
+            f"run {folder.id} went to its end: {verdicts}; "
             f"for those that failed there is --failed {folder.id}"
         )
     there = {case.id: case for job in whole.jobs for case in job.cases}
@@ -80,6 +82,15 @@ def plan_failed(request: Request, name: str) -> RunPlan:
     jobs = only(plan.jobs, again)
     asked = replace(asked, cases=tuple(again), keyword=None)
     return replace(plan, request=asked, jobs=jobs)
+
+
+def plan_recorded(request: Request, folder: RunFolder) -> RunPlan:
+    """Return the plan of a recorded run, whether it has ended or not.
+
+    Raises:
+        SpbenchError: The run does not say what it was, or its files are damaged.
+    """
+    return plan_suite(*_recorded(folder, request))
 
 
 def _with_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
@@ -125,6 +136,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             inject=_faults(said["inject"]),
             retries=request.retries or int(said.get("retries", 0)),
             fail_on_flaky=request.fail_on_flaky or bool(said.get("fail_on_flaky")),
+            system=_read_system(run.get("system")),
             chosen=_chosen(request.chosen, said["chosen"], started_in),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -134,6 +146,12 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
     return asked, load_text(text, asked.suite, settings_of(asked))
 
 
+def _read_system(recorded: Any) -> str | None:
+    if recorded is not None and type(recorded) is not str:
+        raise TypeError("system is not a text")
+    return recorded
+
+
 def _faults(recorded: list[str] | str | None) -> tuple[str, ...]:
     """Return the planted faults of a run; earlier versions recorded one, or null."""
     return (recorded,) if isinstance(recorded, str) else tuple(recorded or ())
@@ -141,9 +159,12 @@ def _faults(recorded: list[str] | str | None) -> tuple[str, ...]:
 
 def _chosen(now: LaunchChoice, then: Mapping[str, str], started_in: Path) -> LaunchChoice:
     """Return the hosts and the launcher that are chosen now, or else those of then."""
-    if now != NOTHING_CHOSEN:
+    allowed = now.oversubscribe
+    if replace(now, oversubscribe=None) != NOTHING_CHOSEN:
         return now
     given: dict[str, Any] = {name: then[name] for name in then}
+    if allowed or given.get("oversubscribe"):
+        given["oversubscribe"] = True
     if hostfile := then.get("hostfile"):
         given["hostfile"] = started_in / hostfile
     return LaunchChoice(**given)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spbench.engine.capacity import reject_over_capacity
 from spbench.engine.faults.fault import Fault
 from spbench.engine.plan import RunPlan, check_before, launches
 from spbench.engine.preflight import look
@@ -123,6 +124,7 @@ class Run:
         try:
             looked = await look(self._plan, self._say)
             self._plan, self._left_out = looked.plan, looked.left_out
+            await asyncio.to_thread(reject_over_capacity, self._plan)
             prepared = await asyncio.to_thread(launches, self._plan)
         except asyncio.CancelledError:
             abandon_probes()

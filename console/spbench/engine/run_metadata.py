@@ -11,7 +11,7 @@ from typing import Any
 from spbench.engine.plan import RunPlan
 from spbench.record.hidden_values import hide_arguments, hide_params
 from spbench.record.runs.folder import process_start, working_folder
-from spbench.suites.case import Case, Expectation
+from spbench.suites.case import DERIVED_METRICS, Case, Expectation
 from spbench_core.events import clock
 
 
@@ -25,6 +25,7 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
         "cwd": working_folder(),
         "console": console(),
         "request": plan.request.noted(),
+        "system": plan.request.system,
         "environment": environment,
         "seed": _seed(plan),
     }
@@ -87,6 +88,8 @@ def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
 def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     entry = case.entry
     places = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
+    metrics = entry.metrics_of(dict(case.params))
+    units = {metric.name: metric.unit for metric in (*metrics, *DERIVED_METRICS)}
     return {
         "id": case.id,
         "name": case.name,
@@ -106,14 +109,22 @@ def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
                 "part_of": m.part_of,
                 "waits": m.waits,
             }
-            for m in entry.metrics_of(dict(case.params))
+            for m in metrics
         ],
         "checks": list(entry.checks_of(dict(case.params))),
-        "expect": [_expectation(item) for item in case.expect],
+        "expect": [_describe_expectation(item, units) for item in case.expect],
         "places": places if any(places) else [],
     }
 
 
-def _expectation(item: Expectation) -> dict[str, Any]:
-    told = {"metric": item.metric, "op": item.op, "limit": item.limit}
-    return told if item.expression is None else told | {"expression": item.expression}
+def _describe_expectation(item: Expectation, units: Mapping[str, str]) -> dict[str, Any]:
+    described: dict[str, Any] = {"metric": item.metric, "op": item.op, "limit": item.limit}
+    if item.expression is not None:
+        described["expression"] = item.expression
+    if item.reference is not None:
+        name, _, statistic = item.metric.partition(".")
+        unit = "1" if statistic == "n" else units[name]
+        described["reference"] = {**asdict(item.reference), "unit": unit}
+    if item.skipped is not None:
+        described["skipped"] = item.skipped
+    return described

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
+from spbench.record.number_formatting import counted
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
@@ -143,7 +144,7 @@ class Watchdog:
                 f"it loads {own}, and the others are to load {self.library}: let {host} find the "
                 f"same, by launch.setup, launch.env or launch.python"
             )
-        sentence = f"{who} says it is {told} in a job of {self.np} ranks: {why}"
+        sentence = f"{who} says it is {told} in a job of {counted(self.np, 'rank')}: {why}"
         rank = event["rank"] if launched_as is None else launched_as
         self.on_misfit(Fault("error", sentence, rank, missing=True))
 
@@ -329,8 +330,8 @@ class Watchdog:
             return None
         self.tentative = True  # the launcher may have said that a rank ended, and hang
         sentence = (
-            f"{len(self.ranks)} of {self.np} ranks were ready {waited:.0f} s after the launch "
-            f"(start_timeout is {self.start_timeout:g} s)"
+            f"{len(self.ranks)} of {counted(self.np, 'rank')} were ready {waited:.0f} s after the"
+            f" launch (start_timeout is {self.start_timeout:g} s)"
         )
         return Fault("error", f"{sentence}{self._late_ones()}")
 

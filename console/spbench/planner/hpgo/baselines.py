@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, step_seconds
-from spbench.planner.hpgo.straight import HpgoProblem, problem_of, straight_pipeline
+from spbench.planner.hpgo.straight import (
+    HpgoProblem,
+    problem_of,
+    straight_pipeline,
+    too_few_states,
+)
 from spbench.planner.plans import Baseline
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
@@ -130,8 +135,7 @@ def _straight(work: HpgoWork, wires: Wires, draft: HpgoCandidate | None) -> Base
 
 
 def _too_few_states(name: str, work: HpgoWork, wires: Wires) -> Baseline:
-    counts = f"{work.last + 1} states for {sum(wires.sizes)} devices"
-    return Baseline(name, None, None, f"there are {counts}")
+    return Baseline(name, None, None, too_few_states(work, wires))
 
 
 def _stages_of(draft: HpgoCandidate, wires: Wires) -> tuple[tuple[int, int, tuple[int, ...]], ...]:

@@ -11,6 +11,7 @@ from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, wires_of,
 from spbench.planner.hpgo.table import Table
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
+from spbench.record.number_formatting import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +63,12 @@ def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
         found = table.search(placements.fresh) or found
         bound = found.block if found else bound
     return found
+
+
+def too_few_states(work: HpgoWork, wires: Wires) -> str:
+    """Return why there is no pipeline of one device a stage for these devices."""
+    stages = counted(work.last + 1, "stage")
+    return f"it needs {sum(wires.sizes)} stages; the model has at most {stages}"
 
 
 def _any_chain(work: HpgoWork) -> Indices:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN
+from spbench.planner.output.plan_words import memory_text, time_text
 from spbench.planner.plans import Plan, span_text
 
 CSV_COLUMNS = (
@@ -51,12 +52,12 @@ def dot_text(plan: Plan) -> str:
         told = (
             f"stage {at}: {span_text(plan.state_names, stage.start, stage.end)}",
             f"devices {','.join(map(str, stage.devices))}",
-            f"{1000.0 * (stage.forward_s + stage.backward_s):.4g} ms a micro-batch",
-            f"{stage.memory_bytes / 1e6:.4g} MB{', recomputes' if stage.recompute else ''}",
+            f"{time_text(stage.forward_s + stage.backward_s)} per micro-batch",
+            f"{memory_text(stage.memory_bytes)}{', recomputes' if stage.recompute else ''}",
         )
         lines.append(f"  stage{at} [label={_quoted(told)}];")
     for at, stage in enumerate(plan.stages[:-1]):
-        label = _quoted((f"{1000.0 * stage.send_s:.4g} ms",))
+        label = _quoted((time_text(stage.send_s),))
         lines.append(f"  stage{at} -> stage{at + 1} [label={label}];")
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -2,34 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verified
-from spbench.planner.plans import Plan, span_text
+from spbench.planner.plans import Plan, devices_text, span_text
 from spbench.planner.simulation.step import Simulation
 from spbench.record.machine.cores import fold_numbers
+from spbench.record.number_formatting import (
+    format_factor,
+    format_percent,
+    format_rate,
+    format_time,
+    format_value,
+)
 from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"
+STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
+"""Below the stages' table, on a terminal and in the console."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 
 def headlines(plan: Plan) -> tuple[str, str, str]:
     """Return a plan in three lines: what it is, how the batch goes through it, its step."""
-    stages = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
-    stages += f", {plan.rounds} on each device" if plan.rounds > 1 else ""
+    # A single stage passes nothing on, so that its schedule means nothing.
+    stages = f"1 stage {devices_text(len(plan.stages[0].devices))}"
+    if len(plan.stages) > 1:
+        rounds = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
+        stages = f"{len(plan.stages)} stages{rounds}, {plan.schedule}"
     batches = f"{plan.micro_batches} micro-batch{'es' if plan.micro_batches > 1 else ''}"
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
-        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}, {plan.schedule}"
+        f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}"
         + (f", skips {plan.skips}" if plan.skips else ""),
         f"a batch of {plan.global_batch_size}: {batches} of {plan.micro_batch_size} "
         f"through {pipelines}",
-        f"step {milliseconds(plan.step_s)} ms, {plan.speedup:.4g} times as fast as one device "
-        f"({milliseconds(plan.single_s)} ms)",
+        f"step {time_text(plan.step_s)}, {format_factor(plan.speedup)} as fast as one device "
+        f"({time_text(plan.single_s)})",
     )
 
 
+def describe_links(cluster: Cluster) -> str:
+    """Return the bandwidths that a plan assumes: ``links: 10.0 GB/s within machines``.
+
+    Links with another bandwidth in all-reduces than in messages have both.
+    """
+    within = [machine.link for machine in cluster.machines if machine.link is not None]
+    between = [link for link in (cluster.between, *cluster.pairs.values()) if link is not None]
+    parts = [
+        f"{_describe_bandwidths(links)} {where} machines"
+        for links, where in ((within, "within"), (between, "between"))
+        if links
+    ]
+    return f"links: {', '.join(parts)}" if parts else ""
+
+
+def _describe_bandwidths(links: Sequence[Link]) -> str:
+    messages = {link.bandwidth for link in links}
+    sums = {link.all_reduce_bandwidth for link in links}
+    if messages == sums:
+        return _join_rates(messages)
+    return f"{_join_rates(messages)} ({_join_rates(sums)} in all-reduces)"
+
+
+def _join_rates(rates: Iterable[float]) -> str:
+    return " or ".join(format_rate(rate / 1e9) for rate in sorted(rates))
+
+
+def describe_memory(cluster: Cluster) -> str:
+    """Return the memory of the cluster's devices: ``device memory: 8.00 GB``."""
+    sizes = {kind.memory_bytes for kind in cluster.kinds}
+    known = [memory_text(size) for size in sorted(size for size in sizes if size is not None)]
+    return f"device memory: {' or '.join([*known, 'unknown'] if None in sizes else known)}"
+
+
+def stage_notes(plan: Plan) -> list[str]:
+    """Return what the table of stages does not show.
+
+    That is the parts of all-reduces that take no further time, stages that recompute, and why the
+    plan cannot be run.
+    """
+    notes = []
+    for index, stage in enumerate(plan.stages):
+        if stage.overlapped_s > 0.0:
+            hidden = time_text(min(stage.overlapped_s, stage.all_reduce_s))
+            notes.append(
+                f"stage {index}: {hidden} of {time_text(stage.all_reduce_s)} of all-reduce overlap "
+                "the last backward pass"
+            )
+    again = tuple(at for at, stage in enumerate(plan.stages) if stage.recompute)
+    if again:
+        notes.append(
+            f"stage{'s' if len(again) > 1 else ''} {fold_numbers(again)}: activations are "
+            "recomputed in the backward pass"
+        )
+    members = [stage.replicas // plan.pipelines for stage in plan.stages]
+    most = max(members)
+    if most > plan.micro_batch_size:
+        notes.append(
+            f"cannot be run: the {most} devices of stage {members.index(most)} share micro-batches "
+            f"of {plan.micro_batch_size}; plan with --micro-batch-size {most} or more"
+        )
+    return notes
+
+
 def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
-    """Return a stage: index, layers, states, devices, four times in ms, and memory."""
+    """Return a stage: index, layers, states, devices, four times, and memory."""
     stage = plan.stages[at]
     return (
         str(at),
@@ -37,27 +116,27 @@ def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
         f"{stage.start}-{stage.end - 1}",
         fold_numbers(stage.devices),
         *(
-            milliseconds(seconds)
+            time_text(seconds)
             for seconds in (stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s)
         ),
-        f"{stage.memory_bytes / 1e6:.4g} MB{' (recomputes)' if stage.recompute else ''}",
+        memory_text(stage.memory_bytes),
     )
 
 
 def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
-    """Return the other ways to train the same, and the plan: name, step ms, speed-up, reason."""
+    """Return the other ways to train the same, and the plan: name, step, speed-up, reason."""
     rows = [
         (
             each.name,
-            "" if each.step_s is None else milliseconds(each.step_s),
-            "" if each.speedup is None else f"{each.speedup:.4g}",
+            "" if each.step_s is None else time_text(each.step_s),
+            "" if each.speedup is None else format_factor(each.speedup),
             each.reason,
         )
         for each in plan.baselines
     ]
     faster = any(each.step_s is not None and each.step_s < plan.step_s for each in plan.baselines)
     note = FASTER_WAYS if faster and plan.mode == "hpgo" else ""
-    return [*rows, (THIS_PLAN, milliseconds(plan.step_s), f"{plan.speedup:.4g}", note)]
+    return [*rows, (THIS_PLAN, time_text(plan.step_s), format_factor(plan.speedup), note)]
 
 
 def step_words(step: Simulation) -> tuple[str, str]:
@@ -67,12 +146,12 @@ def step_words(step: Simulation) -> tuple[str, str]:
         first, second = "0 forward, a backward and A weights", "1, b and B"
     return (
         f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
-        f"{step.schedule}: step {milliseconds(step.step_s)} ms, bubble {step.bubble:.1%}",
+        f"{step.schedule}: step {time_text(step.step_s)}, bubble {format_percent(step.bubble)}",
     )
 
 
 def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, str, str]]:
-    """Return stages and step: name, last layer, predicted and measured ms, and the error.
+    """Return stages and step: name, last layer, predicted and measured time, and the error.
 
     Stages on the same devices are one row.
     """
@@ -88,9 +167,9 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
         (
             name,
             end,
-            f"{row.predicted_ms:.4g}",
-            f"{row.measured_ms:.4g}",
-            f"{row.error:+.1%}",
+            format_time(row.predicted_ms),
+            format_time(row.measured_ms),
+            f"{100 * row.error:+.1f} %",
         )
         for name, end, row in (*rows, ("step", "", verified.step))
     ]
@@ -98,10 +177,15 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
 
 def elsewhere_words(verified: Verified) -> str:
     """Return where else a step's time went."""
-    spent = ", ".join(f"{name} {value:.4g}" for name, value in verified.elsewhere.items())
-    return f"beside that, on the slowest rank of each, ms a step: {spent}"
+    spent = ", ".join(f"{name} {format_time(ms)}" for name, ms in verified.elsewhere.items())
+    return f"other times of a step, each on its slowest rank: {spent}"
 
 
-def milliseconds(seconds: float) -> str:
-    """Return seconds as a figure of milliseconds."""
-    return f"{1000.0 * seconds:.4g}"
+def time_text(seconds: float) -> str:
+    """Return a time given in seconds, as ``96.4 ms``."""
+    return format_time(1000.0 * seconds)
+
+
+def memory_text(count: float) -> str:
+    """Return bytes of memory, as ``342 MB``."""
+    return format_value(count / 1e6, "MB")

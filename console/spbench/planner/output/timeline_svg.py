@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
+from spbench.planner.output.plan_words import time_text
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Kind, Simulation, StepSpan
 
@@ -73,7 +74,7 @@ def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
     yield (
         f'<rect x="{left:.2f}" y="{top}" width="{max(length, 0.2):.2f}" height="{height}"'
         f' fill="{_COLOURS[span.kind]}" stroke="#fff" stroke-width="0.4">'
-        f"<title>{label}: {span.start_s * 1e3:.4g} to {span.end_s * 1e3:.4g} ms</title></rect>"
+        f"<title>{label}: {time_text(span.start_s)} to {time_text(span.end_s)}</title></rect>"
     )
     if span.kind in ("forward", "backward", "weights") and length >= _LEAST_TEXT:
         middle = left + length / 2
@@ -102,6 +103,5 @@ def _axis(width: int, height: int, seconds: float) -> Iterator[str]:
     yield f'<path d="M{_MARGIN} {base}H{width - _MARGIN}" stroke="#888"/>'
     yield f'<text x="{_MARGIN}" y="{base + 15}">0</text>'
     yield (
-        f'<text x="{width - _MARGIN}" y="{base + 15}" text-anchor="end">'
-        f"{seconds * 1e3:.4g} ms</text>"
+        f'<text x="{width - _MARGIN}" y="{base + 15}" text-anchor="end">{time_text(seconds)}</text>'
     )

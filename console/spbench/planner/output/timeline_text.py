@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spbench.planner.output.plan_words import time_text
 from spbench.planner.simulation.step import Simulation, StepSpan
 
 _NARROW = 20
@@ -65,5 +66,5 @@ def _mark(span: StepSpan) -> str | None:
 
 
 def _axis(label: int, columns: int, seconds: float) -> str:
-    end = f"{seconds * 1e3:.4g} ms"
+    end = time_text(seconds)
     return f"{'':{label}}0{end:>{columns - 1}}"

@@ -15,16 +15,17 @@ from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT
 from spbench.planner.hpgo.costs import HpgoWork, Wires, wires_of, work_of
-from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.hpgo.straight import straight_pipeline, too_few_states
 from spbench.planner.plans import Baseline
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.seeds import shape_of
 from spbench.planner.search.stage_times import passes, recomputing_passes
+from spbench.record.number_formatting import counted
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import timetable
 
-_NO_P3 = "it hides sums behind the next step, which no benchmark does"
+_NO_P3 = "spbench cannot run it: it sums gradients during the next step"
 _NO_FIT = "it does not fit the memory of the devices"
 
 
@@ -103,7 +104,7 @@ def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alte
     devices = cluster.device_count
     shared = tuple(size for size in sizes if size >= devices)
     if not shared:
-        reason = f"a micro-batch of {max(sizes)} cannot be shared by {devices} devices"
+        reason = f"a micro-batch of {max(sizes)} cannot be shared by {counted(devices, 'device')}"
         yield from (Alternative(name, None, reason=reason) for name in (DP_PLAIN, DP_OVERLAP))
     else:
         everything = DeviceGroup((0,) * len(cluster.sizes), cluster.sizes)
@@ -134,6 +135,5 @@ def _pipeline(way: Alternative, work: HpgoWork, wires: Wires) -> Alternative:
     """Return a pipeline with the cuts that are best for these links."""
     draft = straight_pipeline(work, wires)
     if draft is None:
-        counts = f"{work.last + 1} states for {sum(wires.sizes)} devices"
-        return replace(way, reason=f"there are {counts}")
+        return replace(way, reason=too_few_states(work, wires))
     return replace(way, shape=shape_of(draft))
