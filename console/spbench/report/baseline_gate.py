@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.number_formatting import clean, counted
+from spbench.record.number_formatting import counted
 from spbench.report.compare import compare
+from spbench.report.comparison_notes import comparison_summary
+from spbench.report.comparison_text import gate_lines
 from spbench.report.export import comparison_object
 from spbench.report.machines import unlike
 from spbench.report.model import CasePart
@@ -22,7 +24,7 @@ from spbench.report.run_comparison import (
     MetricRow,
     RunComparison,
 )
-from spbench.report.tables import interval, undecided_lines
+from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 
 
 def comparison_of(
@@ -62,8 +64,13 @@ class GatePolicy:
         allowed = len(cases) <= self.most_unjudged and comparison.judged_as(JudgementKind.JUDGED)
         return cases if self.outcomes and not allowed else []
 
-    def failures(self, comparison: RunComparison) -> Iterator[str]:
-        """Yield why a comparison fails for too few judged cases."""
+    def failures(self, comparison: RunComparison, word: str = "unjudged") -> Iterator[str]:
+        """Yield why a comparison fails for too few judged cases.
+
+        Args:
+            comparison: The comparison.
+            word: How a case is called that is not judged; programs search reports for the default.
+        """
         if not self.outcomes:
             return
         judged = comparison.judged_as(JudgementKind.JUDGED)
@@ -71,7 +78,11 @@ class GatePolicy:
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.unjudged(comparison):
             count = counted(len(cases), "case")
-            yield f"{count} unjudged, and --max-unjudged allows {self.most_unjudged}"
+            yield f"{count} {word}, and --max-unjudged allows {self.most_unjudged}"
+
+    def printed_failures(self, comparison: RunComparison) -> Iterator[str]:
+        """Yield the same in the words that people read."""
+        return self.failures(comparison, "not judged")
 
 
 def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
@@ -87,7 +98,9 @@ def sentence_of(row: MetricRow, baseline: str) -> str:
     if row.by_fastest:
         fastest = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
         return f"{fastest} of baseline {baseline}, and the medians {row.ratio:.3g} times"
-    within = f" (95 %: {interval(row)})" if row.interval else ""
+    within = ""
+    if row.interval:
+        within = f" (95 %: {row.interval[0]:.2f} to {row.interval[1]:.2f})"
     if row.by_factor:
         within = f", {row.reason}"
     return f"{row.metric} is {row.ratio:.3g} times that of baseline {baseline}{within}"
@@ -109,45 +122,69 @@ class GateResult:
 
     @property
     def shown(self) -> RecordedRun:
-        """The run as reports show it: cases that fail the comparison have failed.
+        """The run as CI servers read it: cases that fail the comparison have failed.
 
-        A finding has the number of judged cases, whether the run fails or not.
+        A finding has the number of judged cases, whether the run fails or not. The words are
+        those that programs search reports for.
         """
-        findings = (*self.run.findings, self._tally)
+        return self._with_failed(
+            self._failing_cases(),
+            self.comparison.tally,
+            self.policy.failures(self.comparison),
+        )
+
+    @property
+    def page(self) -> RecordedRun:
+        """The run as people read it: what was not judged does not fail a case or the run.
+
+        The errors of the run say how many cases were not judged, and the comparison why.
+        """
+        return self._with_failed(
+            self._differing_cases(),
+            comparison_summary(self.comparison),
+            self.policy.printed_failures(self.comparison),
+        )
+
+    def _with_failed(
+        self, failing: Mapping[str, str], tally: str, failures: Iterable[str]
+    ) -> RecordedRun:
+        findings = (*self.run.findings, f"against baseline {self.comparison.a.id}: {tally}")
         exit_code = self.policy.exit_code(self.comparison)
         if exit_code == ExitCode.PASSED:
             return replace(self.run, findings=findings)
         cases, missing = dict(self.run.cases), []
-        for id_, why in self._failing_cases().items():
+        for id_, why in failing.items():
             if id_ in cases:
                 cases[id_] = _failed(cases[id_], why)
             else:
                 missing.append(f"{id_}: {why}")
-        errors = (*self.run.errors, *missing, *self.policy.failures(self.comparison))
+        errors = (*self.run.errors, *missing, *failures)
         summary = self.run.summary
-        if summary.verdict == "passed":
+        if summary.verdict == "passed" and failing:
             summary = replace(summary, verdict="failed", exit_code=int(exit_code))
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
-
-    @property
-    def _tally(self) -> str:
-        return f"against baseline {self.comparison.a.id}: {self.comparison.tally}"
 
     def exit_code(self, code: ExitCode) -> ExitCode:
         """Return the exit code of a run that had this one without its baseline."""
         return self.policy.exit_code(self.comparison) if code == ExitCode.PASSED else code
 
-    def print_to(self, write: Callable[[str], None], *, quiet: bool = False) -> None:
+    def print_to(
+        self, write: Callable[[str], None], *, quiet: bool = False, width: int = PIPE_WIDTH
+    ) -> None:
         """Print what differs from the baseline, and how many cases were judged.
 
         With ``quiet`` cases are named only if the comparison fails.
         """
         passes = self.policy.exit_code(self.comparison) == ExitCode.PASSED
-        lines = [] if quiet and passes else list(self._case_lines())
-        lines += [f"error: {why}" for why in self.policy.failures(self.comparison)]
-        lines.append(self._tally)
-        for line in lines:
-            write(clean(line))
+        if not quiet or not passes:
+            for line in gate_lines(self.comparison, width):
+                write(line)
+        for failure in self.policy.printed_failures(self.comparison):
+            for line in wrap_text(f"error: {failure}", width):
+                write(line)
+        summary = comparison_summary(self.comparison)
+        for line in wrap_text(f"against baseline {self.comparison.a.id}: {summary}", width):
+            write(line)
 
     def document(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""
@@ -161,24 +198,23 @@ class GateResult:
 
     def _failing_cases(self) -> dict[str, str]:
         """Return why each failing case fails, by its id."""
+        name = self.comparison.a.id
+        unjudged = {
+            case.case: f"not judged against {name}: {case.reason}"
+            for case in self.policy.unjudged(self.comparison)
+        }
+        return unjudged | self._differing_cases()
+
+    def _differing_cases(self) -> dict[str, str]:
+        """Return why each case fails that was judged or is broken, by its id."""
         if not self.policy.outcomes:
             return {}
-        name = self.comparison.a.id
         rows = with_outcome(self.comparison, *self.policy.outcomes)
         broken = self.comparison.judged_as(JudgementKind.BROKEN)
         return {
             **{case.case: str(case.reason) for case in broken},
-            **{
-                case.case: f"not judged against {name}: {case.reason}"
-                for case in self.policy.unjudged(self.comparison)
-            },
-            **{row.case: sentence_of(row, name) for row in rows},
+            **{row.case: sentence_of(row, self.comparison.a.id) for row in rows},
         }
-
-    def _case_lines(self) -> Iterator[str]:
-        for row in with_outcome(self.comparison, "worse", "better"):
-            yield f"{row.outcome}: {row.case}: {sentence_of(row, self.comparison.a.id)}"
-        yield from undecided_lines(self.comparison)
 
 
 def _failed(case: CasePart, why: str) -> CasePart:

@@ -28,6 +28,7 @@ from spbench.report.model import (
     LimitPart,
     MetricPart,
     RankPart,
+    ReferencePart,
     RepeatsPart,
     Report,
     ScaledPart,
@@ -258,9 +259,17 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         launches=sorted(set(measured.jobs.values())),
         medians=_medians(case),
         fastest=_fastest(case),
-        expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
+        expectations=[_expectation(item) for item in verdict.expectations],
         ranks=_ranks(case),
     )
+
+
+def _expectation(item: Mapping[str, Any]) -> ExpectationPart:
+    reference = item.get("reference")
+    if reference is None:
+        return ExpectationPart.model_construct(**item)
+    part = ReferencePart.model_construct(**reference)
+    return ExpectationPart.model_construct(**{**item, "reference": part})
 
 
 def _straggler(slow: Straggler) -> StragglerPart:

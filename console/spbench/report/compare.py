@@ -23,9 +23,11 @@ from spbench.report.difference import (
     floor_of,
     least_launches,
 )
+from spbench.report.machines import unlike as different_machines
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
+from spbench.report.run_conditions import conditions_of
 from spbench.suites.expand import show
 
 ALIKE = 0.05
@@ -75,7 +77,22 @@ def compare(
         judgements=tuple(judge_cases(a, b, {pair.id: pair for pair in cases})),
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
+        conditions=(conditions_of(a), conditions_of(b)),
+        machines=different_machines(a, b),
+        versions=_different_versions(common),
     )
+
+
+def _different_versions(
+    common: Iterable[tuple[CasePart, CasePart]],
+) -> dict[str, tuple[str, ...]]:
+    """Return the cases with different versions of their benchmark, by a clause on the versions."""
+    versions: dict[str, tuple[str, ...]] = {}
+    for a, b in common:
+        if a.benchmark == b.benchmark and a.version != b.version:
+            clause = f"{a.benchmark} has version {a.version} in a, {b.version} in b"
+            versions[clause] = (*versions.get(clause, ()), a.id)
+    return versions
 
 
 def chances(pairs: Iterable[CasePair]) -> dict[str, float]:
@@ -112,6 +129,7 @@ def pair_of(
         status_b=b.status,
         differences=tuple(_differences(a, b)),
         broken=broken_reason(a, b) is not None,
+        benchmark=a.benchmark,
         rows=tuple(
             _row(a, b, name, past, " and ".join(wrong), unlike)
             for name in dict.fromkeys((*a.metrics, *b.metrics))
@@ -125,6 +143,8 @@ def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
     if a.np != b.np:
         yield f"{a.np} ranks in a, {b.np} in b"
+    if None not in (a.crowded, b.crowded) and a.crowded != b.crowded:
+        yield f"more ranks than cores in {'a' if a.crowded else 'b'} only"
     yield from _other_values(a, b, (name for name in a.params if name not in DATA_ALONE))
 
 

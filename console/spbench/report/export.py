@@ -13,21 +13,21 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import build_cases, build_document
+from spbench.report.comparison_notes import (
+    comparison_notes,
+    comparison_summary,
+    comparison_warnings,
+    table_notes,
+)
+from spbench.report.comparison_rows import CASE_COLUMNS, METRIC_COLUMNS, case_rows, metric_rows
 from spbench.report.document import ReportDocument
 from spbench.report.markdown_text import escape_markdown
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_document
 from spbench.report.records import metric_records
-from spbench.report.run_comparison import RunComparison
-from spbench.report.tables import (
-    COMPARISON_COLUMNS,
-    FIGURE_COLUMNS,
-    RUN_COLUMNS,
-    comparison_remarks,
-    comparison_rows,
-    notes,
-    run_rows,
-)
+from spbench.report.run_comparison import CasePair, MetricRow, RunComparison
+from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
+from spbench.report.text_tables import TextColumn
 from spbench.report.times import day_and_time, timestamp
 
 KINDS = ("csv", "json", "md")
@@ -64,9 +64,24 @@ def export_comparison(comparison: RunComparison, kind: str) -> str:
         return _json(comparison_object(comparison))
     if kind == "csv":
         return _csv(_comparison_records(comparison))
-    head = f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"
-    rows = comparison_rows(comparison)
-    return _markdown(head, COMPARISON_COLUMNS, rows, comparison_remarks(comparison))
+    return _comparison_markdown(comparison)
+
+
+def _comparison_markdown(comparison: RunComparison) -> str:
+    """Return a comparison as text: a row for each case, the notes, and folded, all metrics."""
+    paragraphs = [
+        *(f"**Warning:** {escape_markdown(text)}" for text in comparison_warnings(comparison)),
+        escape_markdown(f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"),
+        _columns_markdown(CASE_COLUMNS, (row.case_cells() for row in case_rows(comparison))),
+        escape_markdown(f"{comparison_summary(comparison)}."),
+        *map(escape_markdown, comparison_notes(comparison)),
+        *map(escape_markdown, table_notes(comparison, all_metrics=True)),
+    ]
+    metrics = [row.metric_cells() for row in metric_rows(comparison)]
+    if metrics:
+        table = _columns_markdown(METRIC_COLUMNS, metrics)
+        paragraphs.append(f"<details><summary>All metrics</summary>\n\n{table}\n\n</details>")
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def summary_object(summary: RunSummary) -> dict[str, Any]:
@@ -116,12 +131,20 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
             low, high = row.interval or (None, None)
             figures = asdict(row) | {"low": low, "high": high}
             told = {column: figures[column] for column in columns}
-            records.append({"case": pair.id, **told, "note": "; ".join(notes(pair, row))})
+            records.append({"case": pair.id, **told, "note": "; ".join(_notes(pair, row))})
         if not pair.rows:
             records.append({"case": pair.id, **empty, "note": "; ".join(pair.remarks)})
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
         records += [{"case": id_, **empty, "note": f"only in {run}"} for id_ in ids]
     return records
+
+
+def _notes(pair: CasePair, row: MetricRow) -> list[str]:
+    """Return the notes on a row: its reason, what widened its interval, its case's remarks."""
+    past = f"as wide as {row.past} earlier runs differ" if row.past else None
+    reason = row.reason or ""
+    remarks = (remark for remark in pair.remarks if remark not in reason)
+    return [note for note in (reason, past, *remarks) if note]
 
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:
@@ -170,8 +193,20 @@ def _markdown(
     rows: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
-    rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
-    cells = [columns, rule, *(map(escape_markdown, row) for row in rows)]
-    lines = [f"| {' | '.join(row)} |" for row in cells]
+    right = [column in FIGURE_COLUMNS for column in columns]
+    table = _markdown_table(columns, right, rows)
     below = [f"\n{escape_markdown(remark)}" for remark in remarks]
-    return "\n".join([f"{escape_markdown(head)}\n", *lines, *below]) + "\n"
+    return "\n".join([f"{escape_markdown(head)}\n", table, *below]) + "\n"
+
+
+def _columns_markdown(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> str:
+    titles = [column.title for column in columns]
+    return _markdown_table(titles, [column.right for column in columns], rows)
+
+
+def _markdown_table(
+    titles: Sequence[str], right: Sequence[bool], rows: Iterable[Sequence[str]]
+) -> str:
+    rule = ["---:" if is_right else "---" for is_right in right]
+    cells = [titles, rule, *(map(escape_markdown, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)

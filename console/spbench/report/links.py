@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
+from spbench.record.outliers.link_kinds import median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
@@ -39,7 +40,7 @@ class LinkTable:
         labels: What else the measurement is about, such as ``{"bytes": 8}``.
         ranks: The ranks that are in any pair, rising.
         hosts: The host of each rank, where the measurement tells.
-        values: By source and target, in ``unit``; the worst of a case's repeats.
+        values: By source and target, in ``unit``; the median of a case's repeats.
     """
 
     name: str
@@ -182,10 +183,7 @@ def _labels(row: Mapping[str, Any]) -> dict[str, Any]:
 def _table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
     name = rows[0]["name"]
     unit, better = _unit_of(case, name)
-    values: dict[Pair, float] = {}
-    for row in rows:
-        pair = (row["source"], row["target"])
-        values[pair] = _worst([row["value"], values.get(pair, row["value"])], better)
+    values = {(row["source"], row["target"]): row["value"] for row in median_rows(rows)}
     return LinkTable(
         name=name,
         unit=unit,

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from spbench.record.efficiency import efficiency_of, is_efficiency_of_time
 from spbench.suites.settings import json_schema
 
 SCHEMA = "spbench.report/1"
@@ -118,18 +119,33 @@ class ChoicePart(_Part):
     reason: str
 
 
+class ReferencePart(_Part):
+    """The reference that a limit follows from, with the allowed deviations."""
+
+    value: float
+    unit: str
+    lower: float | None = Field(description="as a share of the value, 0 or below; null: no bound")
+    upper: float | None = Field(description="as a share of the value, 0 or above; null: no bound")
+    system: str | None = Field(description="the system that it belongs to; null: every system")
+
+
 class ExpectationPart(_Part):
     """An expectation of the suite, and what was measured."""
 
     metric: str
     op: Literal["max", "min"]
-    limit: float | None = Field(description="null where its expression came to none")
+    limit: float | None = Field(
+        description="null if its expression came to none, or the system has no reference"
+    )
     value: float | None
     status: Literal["passed", "failed", "skipped"]
     expression: str | None = Field(
         default=None, description="how the limit is worked out from figures of cases of the run"
     )
-    reason: str | None = Field(default=None, description="why the expression came to no limit")
+    reason: str | None = Field(default=None, description="why there is no limit")
+    reference: ReferencePart | None = Field(
+        default=None, description="the reference that the limit follows from"
+    )
 
 
 class TimePart(_Samples):
@@ -255,6 +271,34 @@ class CasePart(_Part):
     def word(self) -> str:
         """Its status; ``flaky`` where it has passed, but not at once."""
         return "flaky" if self.status == "passed" and self.earlier else self.status
+
+    def efficiency(self, metric: str = "time_ms") -> float | None:
+        """Return a metric's efficiency, 1 if it equals its reference; None without either."""
+        measured, reference = self.metrics.get(metric), self.limits.get(metric)
+        if measured is None or reference is None:
+            return None
+        return efficiency_of(measured.value, reference.value, measured.better)
+
+    def shown_value(self, metric: str) -> float:
+        """Return a metric's value as views show it: a case has one efficiency."""
+        efficiency = self.efficiency() if is_efficiency_of_time(metric) else None
+        return self.metrics[metric].value if efficiency is None else efficiency
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether its times are not those of the hardware, as `noise.is_disturbed` has it."""
+        return bool(self.crowded) or self.noisy is not None
+
+    @property
+    def crowded(self) -> bool | None:
+        """Whether it had more ranks than cores; None if that is unknown."""
+        return None if self.launch is None else self.launch.oversubscribed
+
+    @property
+    def check_counts(self) -> tuple[int, int]:
+        """The number of checks that passed and that were made, each counted once per rank."""
+        passed = sum(check.ranks_passed for check in self.checks)
+        return passed, passed + sum(check.ranks_failed for check in self.checks)
 
 
 class LoadPart(_Part):

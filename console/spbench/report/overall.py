@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_factor, format_time
 from spbench.report.run_comparison import HEADLINE, RunComparison
 
 
@@ -30,11 +30,10 @@ class Overall:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence."""
-        mean, of_sums = f"{self.mean_ratio:.3f}x", f"{self.sum_b / self.sum_a:.3f}x"
-        sums = f"{number(self.sum_a)} and {number(self.sum_b)} ms"
-        cases = f"{HEADLINE} of {self.cases} cases"
-        return f"{cases}: geometric mean of b/a {mean}; sums {sums}, {of_sums}."
+        """The mean and the sums as text for a note."""
+        mean = f"Geometric mean of b/a over {self.cases} cases: {format_factor(self.mean_ratio)}."
+        sums = f"{format_time(self.sum_a)} in a, {format_time(self.sum_b)} in b"
+        return f"{mean} Sum of the times: {sums} ({format_factor(self.sum_b / self.sum_a)})."
 
 
 def overall(comparison: RunComparison) -> Overall | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError
+from spbench.record.findings import found_or_defect
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
@@ -57,10 +58,11 @@ def load_run(folder: RunFolder) -> RecordedRun:
     cases = case_parts(state)
     if summary.verdict != RUNNING:
         cases = [settled(case) for case in cases]
+    ended = state.run is not None and state.run.finished is not None
     return RecordedRun(
         summary,
         {case.id: case for case in cases},
-        tuple(state.findings),
+        tuple(state.findings if ended else found_or_defect(state)),
         tuple(state.errors),
         state.left_out,
         environment_of(state),

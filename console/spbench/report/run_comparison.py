@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -26,6 +26,11 @@ class JudgementKind(StrEnum):
     JUDGED = "judged"
     UNJUDGED = "unjudged"
     BROKEN = "broken"
+
+
+_JUDGEMENTS = {"not judged": JudgementKind.UNJUDGED, "broken": JudgementKind.BROKEN}
+ONLY_WORDS = (*OUTCOMES, *_JUDGEMENTS)
+"""The words that choose rows of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class CasePair:
             ranks, the benchmark, noise; one short clause each.
         rows: One a metric that either run has.
         broken: Whether it failed in b, lost a check there, or came to no result.
+        benchmark: The name of its benchmark.
     """
 
     id: str
@@ -99,6 +105,7 @@ class CasePair:
     differences: tuple[str, ...]
     rows: tuple[MetricRow, ...]
     broken: bool = False
+    benchmark: str = ""
 
     @property
     def headline(self) -> MetricRow | None:
@@ -114,12 +121,37 @@ class CasePair:
 
 
 @dataclass(frozen=True, slots=True)
+class RunConditions:
+    """The conditions under which the times of one run were measured.
+
+    Attributes:
+        faults: The planted faults, such as ``slow (case exchange)``.
+        noise: Why the times of a case are noisy, by the case's id.
+        crowded: The ids of the cases with more ranks than cores.
+        efficiencies: The efficiency of the time of each case with a reference, by the case's id.
+    """
+
+    faults: tuple[str, ...] = ()
+    noise: Mapping[str, str] = field(default_factory=dict)
+    crowded: frozenset[str] = frozenset()
+    efficiencies: Mapping[str, float] = field(default_factory=dict)
+
+    def is_disturbed(self, case: str) -> bool:
+        """Return whether a case's times are not those of the hardware only."""
+        return case in self.noise or case in self.crowded
+
+
+@dataclass(frozen=True, slots=True)
 class RunComparison:
     """Two runs: the cases of both in a's order, and the ids that only one of them has.
 
     Attributes:
         judgements: How each case of either run came out; a case that a filter left out of b has
             none.
+        conditions: The conditions of run a and of run b.
+        machines: The differences between the machines and libraries of the two runs; None: none.
+        versions: The ids of the cases by a clause on the two versions of their benchmark.
+        only: The outcome that `with_only` has restricted the rows to.
     """
 
     a: RunSummary
@@ -128,6 +160,10 @@ class RunComparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     judgements: tuple[CaseJudgement, ...] = ()
+    conditions: tuple[RunConditions, RunConditions] = (RunConditions(), RunConditions())
+    machines: str | None = None
+    versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    only: str | None = None
 
     @property
     def rows(self) -> Iterator[MetricRow]:
@@ -138,13 +174,20 @@ class RunComparison:
         """Return the cases with this judgement."""
         return [case for case in self.judgements if case.judgement is judgement]
 
-    def with_only(self, outcome: Outcome) -> RunComparison:
-        """Return the comparison with the rows of one outcome alone."""
+    def with_only(self, word: str) -> RunComparison:
+        """Return the comparison with the rows of one outcome, or the cases of one judgement.
+
+        Args:
+            word: One of `ONLY_WORDS`.
+        """
+        if (judgement := _JUDGEMENTS.get(word)) is not None:
+            ids = {case.case for case in self.judged_as(judgement)}
+            return replace(self, cases=tuple(pair for pair in self.cases if pair.id in ids))
         pairs = (
-            replace(pair, rows=tuple(row for row in pair.rows if row.outcome == outcome))
+            replace(pair, rows=tuple(row for row in pair.rows if row.outcome == word))
             for pair in self.cases
         )
-        return replace(self, cases=tuple(pair for pair in pairs if pair.rows))
+        return replace(self, cases=tuple(pair for pair in pairs if pair.rows), only=word)
 
     @property
     def tally(self) -> str:

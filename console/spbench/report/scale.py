@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_number
 
 LOG_FROM = 100
 """A range of this factor or more is drawn on a logarithmic scale, unless told otherwise."""
@@ -16,11 +16,6 @@ _ROUND = (1, 2, 2.5, 5, 10)
 def finite(value: float | None) -> float | None:
     """Return the value; None where there is none to draw."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def amount(value: float, unit: str) -> str:
-    """Return a value with its unit, as ``12.1 ms``; the unit 1 is not written."""
-    return number(value) if unit in ("", "1") else f"{number(value)} {unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +85,20 @@ def scale_of(values: Iterable[float], log: bool | None = None) -> Scale:
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
 
 
+def round_word(value: float) -> str:
+    """Return a round value without the zeros behind its last digit: ``0.25``, ``64``."""
+    word = format_number(value)
+    return word.rstrip("0").rstrip(".") if "." in word else word
+
+
 def tick_words(ticks: Sequence[float], log: bool = False) -> list[str]:
     """Return the ticks in as many figures as tell them apart."""
     if log or len(ticks) < 2:
-        return [number(tick) for tick in ticks]
+        return [round_word(tick) for tick in ticks]
     step = abs(ticks[1] - ticks[0])
     largest = max(abs(tick) for tick in ticks)
     if largest >= 1e7 or step < 1e-4 or not math.isfinite(step):
-        return [number(tick) for tick in ticks]
+        return [format_number(tick) for tick in ticks]
     places = max(0, -math.floor(math.log10(step)))
     if round(step, places) != step and places < 6:  # 2.5 and 0.25 need a figure more
         places += 1

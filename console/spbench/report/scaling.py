@@ -8,12 +8,12 @@ a given share of what one of the fewest brings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import DISTURBED, format_percent, format_time
 from spbench.record.statistics import median
 from spbench.report.difference import Difference, difference, least_launches
 from spbench.report.model import CasePart
@@ -23,10 +23,10 @@ from spbench.report.run_comparison import HEADLINE
 WORTH = 0.5
 """The share of a rank that one more is to bring, unless told otherwise."""
 SCALING_COLUMNS = (
-    *("case", "work", "ranks", "time ms", "speed-up"),
-    *("efficiency", "95 %", "limit", "gain", "note"),
+    *("case", "work", "ranks", "time", "speed-up"),
+    *("efficiency", "95 % interval", "reference", "gain", "note"),
 )
-SCALING_FIGURES = (2, 3, 4, 5, 7, 8)
+SCALING_FIGURES = (2, 3, 4, 5, 6, 7, 8)
 """The columns of numbers."""
 _BUBBLE, _BY_ONE = "ideal_bubble", "sequential_ms"
 
@@ -130,9 +130,8 @@ def _row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow
 
 
 def _note(case: CasePart) -> str:
-    crowded = case.launch is not None and case.launch.oversubscribed
-    told = ("more ranks than cores" if crowded else "", "noisy" if case.noisy else "")
-    return ", ".join(filter(None, told))
+    reasons = ("more ranks than cores" if case.crowded else "", "noisy" if case.noisy else "")
+    return ", ".join(filter(None, reasons))
 
 
 def _divided(whole: Difference, ranks: float) -> tuple[float, float] | None:
@@ -163,9 +162,9 @@ def _pays(rows: Sequence[ScalingRow], worth: float) -> tuple[int | None, str]:
 
 def _brings(before: ScalingRow, row: ScalingRow, worth: float) -> str:
     assert row.gain is not None
-    bound = "" if row.most_gain is None else f" (at most {row.most_gain:.2f})"
-    added = f"from {before.np} to {row.np} an added rank brings {_hundredths(row.gain)}{bound}"
-    return f"{added} of what one of the first does, less than {number(worth)}"
+    bound = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
+    added = f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
+    return f"{added}{bound} of what one of the first does, less than {format_percent(worth)}"
 
 
 def _ranks(count: int) -> str:
@@ -206,23 +205,39 @@ def _limit(case: CasePart) -> float | None:
 
 
 def scaling_rows(found: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of `SCALING_COLUMNS`: one row for each number of ranks."""
-    for one in found:
-        for row in one.rows:
-            ends = row.interval
+    """Yield the cells of `SCALING_COLUMNS`: one row for each number of ranks.
+
+    Speed-up, efficiency and gain of a row with a note, which other work may have changed, begin
+    with ``~``.
+    """
+    for scaling in found:
+        for row in scaling.rows:
+            sign = DISTURBED if row.note else ""
             yield (
-                *(one.of, one.work, str(row.np)),
-                "" if row.time_ms is None else number(row.time_ms),
-                *map(_hundredths, (row.speedup, row.efficiency)),
-                "" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}",
-                *map(_hundredths, (row.limit, row.gain)),
+                *(scaling.of, scaling.work, str(row.np)),
+                _cell(row.time_ms, format_time),
+                _cell(row.speedup, _factor, sign),
+                _cell(row.efficiency, format_percent, sign),
+                _interval(row.interval),
+                _cell(row.limit, format_percent),
+                _cell(row.gain, format_percent, sign),
                 row.note,
             )
 
 
-def _hundredths(value: float | None) -> str:
-    # Adding 0 takes the sign from a zero.
-    return "" if value is None else f"{round(value, 2) + 0.0:.2f}"
+def _cell(value: float | None, write: Callable[[float], str], sign: str = "") -> str:
+    return "" if value is None else sign + write(value)
+
+
+def _factor(value: float) -> str:
+    return f"{value:.2f}x"
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    if ends is None:
+        return ""
+    low, high = map(format_percent, ends)
+    return f"{low.removesuffix(' %')} to {high}"
 
 
 def scaling_remarks(found: Sequence[Scaling]) -> list[str]:

@@ -6,29 +6,40 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import counted
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.case_judgement import BASELINE, unfit
 from spbench.report.compare import launches_of
+from spbench.report.comparison_notes import name_cases
 from spbench.report.difference import least_launches
-from spbench.report.model import CasePart, CheckPart, MetricPart
+from spbench.report.model import CasePart, CheckPart, LaunchPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
+from spbench.report.run_conditions import faults_of
 
-_SEEN = {
-    "same": "is the same",
-    "worse": "is worse",
-    "not enough samples": "cannot be told from it, with so few launches",
-}
-Told = list[str]
-"""The sentences on what was done with cases, one each."""
+_OUTCOMES = {"not enough samples": "not judged"}
+"""The words for outcomes that people read otherwise."""
 
 
-def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, Told]:
-    """Return the baseline of a run, and which of its cases have no part in it, and why.
+class CaseChanges:
+    """The changes of a baseline's cases, those of the same kind in one line."""
+
+    def __init__(self) -> None:
+        self._cases: dict[str, list[str]] = {}
+
+    def add(self, change: str, case: str) -> None:
+        """Add the change of a case."""
+        self._cases.setdefault(change, []).append(case)
+
+    def lines(self) -> list[str]:
+        """Return one line for each kind of change."""
+        return [f"{change}: {name_cases(cases)}" for change, cases in self._cases.items()]
+
+
+def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
+    """Return the baseline of a run, and lines on the cases that are left out.
 
     Raises:
         UsageError: The run still goes on, or no case of it has results.
@@ -50,7 +61,11 @@ def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, Told]:
         environment={k: v for k, v in run.environment.items() if k == "fingerprint"},
         cases=cases,
     )
-    return made, [f"{name} is left out: {why}" for name, why in reasons.items() if why]
+    left_out = CaseChanges()
+    for id_, reason in reasons.items():
+        if reason:
+            left_out.add(f"left out, {reason}", id_)
+    return made, left_out.lines()
 
 
 def _case(case: CasePart, run: str) -> BaselineCase:
@@ -63,12 +78,13 @@ def _case(case: CasePart, run: str) -> BaselineCase:
         np=case.np,
         runs=[run],
         noisy=case.noisy,
+        crowded=case.crowded,
         checks=[check.name for check in case.checks],
         metrics={
             name: BaselineMetric(
                 unit=metric.unit,
                 better=metric.better,
-                value=metric.value,
+                value=case.shown_value(name),
                 launches=launches_of(case, name),
                 fastest=list(case.fastest) if name == HEADLINE else [],
                 n=metric.n,
@@ -78,6 +94,15 @@ def _case(case: CasePart, run: str) -> BaselineCase:
             for name, metric in case.metrics.items()
         },
     )
+
+
+def fault_warnings(run: RecordedRun) -> Iterator[str]:
+    """Yield a warning if a baseline is made of a run with planted faults."""
+    if faults := faults_of(run.summary):
+        yield (
+            f"warning: run {run.summary.id} was made with the planted fault "
+            f"{', '.join(faults)}; the baseline has its times"
+        )
 
 
 def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
@@ -91,16 +116,15 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
     for count in sorted({count for count in counts.values() if count < needed}):
         few = [id_ for id_, of_case in counts.items() if of_case == count]
         yield (
-            f"warning: {counted(count, 'launch', 'launches')} of {', '.join(few)}; "
-            f"a comparison of {counted(len(counts), 'case')} needs {needed} per side: "
-            f"set `repeat: {needed}` in the suite"
+            f"warning: too few launches to judge cases ({count} per case, {needed} needed): "
+            f"{name_cases(few)}; repeat the run with `--set repeat={needed}`"
         )
 
 
 def updated(
     old: BaselineFile, run: RecordedRun, comparison: RunComparison, *, widen: bool
-) -> tuple[BaselineFile, Told]:
-    """Return a baseline brought up to date with a run, and what became of each case.
+) -> tuple[BaselineFile, list[str]]:
+    """Return a baseline brought up to date with a run, and lines on what became of its cases.
 
     What is better takes the place of what was, and cases that are new are added. Of the other cases
     the launches are added to those that are there only where that is asked for: what counts as
@@ -118,47 +142,62 @@ def updated(
     rows = [row for row in comparison.rows if row.metric == HEADLINE]
     if apart := next((row.reason for row in rows if row.outcome == "not comparable"), None):
         raise UsageError(f"run {run.summary.id} cannot update {old.name}: {apart}")
-    new, told = baseline_of(old.name, run)
+    new, left_out = baseline_of(old.name, run)
+    changes = CaseChanges()
     outcomes = {row.case: row.outcome for row in rows}
     later = {case.id: case for case in new.cases}
-    cases = [_merged(case, later.get(case.id), outcomes, told, widen) for case in old.cases]
+    cases = [_merged(case, later.get(case.id), outcomes, changes, widen) for case in old.cases]
     for case in later.values():
         if case.id not in {before.id for before in old.cases}:
             cases.append(case)
-            told.append(f"{case.id} is new")
+            changes.add("added, new in the run", case.id)
+    lines = [*left_out, *changes.lines()]
     if cases == old.cases:
-        return old, told
+        return old, lines
     runs = [*dict.fromkeys(run for case in cases for run in case.runs)]
-    return old.model_copy(update={"cases": cases, "runs": runs}), told
+    return old.model_copy(update={"cases": cases, "runs": runs}), lines
 
 
 def _merged(
     old: BaselineCase,
     new: BaselineCase | None,
     outcomes: Mapping[str, Outcome | None],
-    told: Told,
+    changes: CaseChanges,
     widen: bool,
 ) -> BaselineCase:
     outcome = outcomes.get(old.id)
     if new is None or outcome is None or set(new.runs) <= set(old.runs):
-        nothing = "is in it" if new and outcome else "has nothing to hold against it"
-        told.append(f"{old.id} stays: the run {nothing}")
+        reason = "already part of it" if new and outcome else "no time in the run to compare"
+        changes.add(f"kept, {reason}", old.id)
         return old
-    seen = _SEEN.get(outcome, outcome)
     if outcome == "better":
-        told.append(f"{old.id} is better, and takes the place of what was")
+        changes.add("replaced, better in the run", old.id)
         return new
+    word = _OUTCOMES.get(outcome, outcome)
     if not widen:
-        told.append(f"{old.id} stays: the run's {seen}; --widen takes its launches in")
+        changes.add(f"kept, {word} in the run (--widen adds its launches)", old.id)
         return old
-    told.append(f"{old.id} is wider: the run's {seen}, and it has those launches, too")
+    changes.add(f"widened, {word} in the run, launches added", old.id)
     both = {
         name: _wider(of, new.metrics[name]) if name in new.metrics else of
         for name, of in old.metrics.items()
     }
     runs = [*old.runs, *new.runs]
-    noisy = old.noisy or new.noisy
-    return new.model_copy(update={"metrics": new.metrics | both, "runs": runs, "noisy": noisy})
+    return new.model_copy(
+        update={
+            "metrics": new.metrics | both,
+            "runs": runs,
+            "noisy": old.noisy or new.noisy,
+            "crowded": _either_crowded(old, new),
+        }
+    )
+
+
+def _either_crowded(old: BaselineCase, new: BaselineCase) -> bool | None:
+    """Return whether one of two cases had more ranks than cores; None if that is unknown."""
+    if old.crowded or new.crowded:
+        return True
+    return None if None in (old.crowded, new.crowded) else False
 
 
 def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
@@ -202,6 +241,15 @@ def _hosts(baseline: BaselineFile) -> Iterator[str]:
     return map(str, hosts) if isinstance(hosts, list) else iter(())
 
 
+def _launch(case: BaselineCase) -> LaunchPart | None:
+    """Return the launch: a baseline knows only whether it had more ranks than cores, if at all."""
+    if case.crowded is None:
+        return None
+    return LaunchPart.model_construct(
+        launcher="", version="", argv=[], hostfile=None, env={}, job=0, oversubscribed=case.crowded
+    )
+
+
 def _as_part(case: BaselineCase) -> CasePart:
     metrics = {
         name: MetricPart.model_construct(
@@ -219,6 +267,8 @@ def _as_part(case: BaselineCase) -> CasePart:
         status="passed",
         reason=None,
         noisy=case.noisy,
+        launch=_launch(case),
+        limits={},
         checks=[CheckPart.model_construct(name=name, status="passed") for name in case.checks],
         metrics=metrics,
         medians={name: of.launches for name, of in case.metrics.items()},

@@ -44,6 +44,9 @@ class BaselineCase(_Part):
     noisy: str | None = Field(
         default=None, description="why its times are not the hardware's alone; null: they are"
     )
+    crowded: bool | None = Field(
+        default=None, description="whether it had more ranks than cores; null: unknown"
+    )
     checks: list[str] = Field(default=[], description="the names of the checks that it passed")
     metrics: dict[str, BaselineMetric]
 

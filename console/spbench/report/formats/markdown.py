@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, NOISY, clean, number
-from spbench.report.formats.words import by_urgency, figure, headline, not_passed, sentence, tally
+from spbench.record.number_formatting import GLYPHS, NOISY, clean
+from spbench.report.formats.words import (
+    LEGEND,
+    by_urgency,
+    headline,
+    not_passed,
+    sentence,
+    tally,
+    time_cells,
+)
 from spbench.report.markdown_text import escape_markdown
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -16,7 +24,7 @@ from spbench.report.times import day_and_time
 
 MOST_BYTES = 1_000_000
 """GitHub drops a step's summary above 1 MiB as a whole."""
-_COLUMNS = ("case", "verdict", "metric", "value", "p95", "n", "limit")
+_COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 
 def markdown(run: RecordedRun) -> str:
@@ -29,6 +37,7 @@ def markdown(run: RecordedRun) -> str:
         *_listed(run),
         *map(escape_markdown, run.findings),
         _table(_COLUMNS, map(_row, by_urgency(run)), MOST_BYTES // 4),
+        "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
         *_scaling(run),
         f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
     ]
@@ -56,19 +65,10 @@ def _listed(run: RecordedRun) -> Iterator[str]:
 
 
 def _row(case: CasePart) -> tuple[str, ...]:
-    name, metric = headline(case) or ("", None)
-    if metric is None:
-        return (_code(case.id), _verdict(case), *[""] * (len(_COLUMNS) - 2))
-    limit = case.limits.get(name)
-    return (
-        _code(case.id),
-        _verdict(case),
-        _code(name),
-        escape_markdown(figure(metric.value, metric.unit)),
-        number(metric.p95) if metric.n > 1 else "",
-        str(metric.n),
-        figure(limit.value) if limit else "",
-    )
+    found = headline(case)
+    count = "" if found is None else str(found[1].n)
+    time, p95, reference, efficiency = map(escape_markdown, time_cells(case))
+    return (_code(case.id), _verdict(case), time, p95, count, reference, efficiency)
 
 
 def _scaling(run: RecordedRun) -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.record.number_formatting import counted, number, printable
+from spbench.record.efficiency import ABOVE_REFERENCE, OF_REPEATS, format_efficiency, format_metric
+from spbench.record.metric_names import metric_name
+from spbench.record.number_formatting import NOISY, counted, format_value, printable
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
@@ -15,6 +17,16 @@ BROKEN = frozenset({"error", "timeout"})
 """Cases that came to no result."""
 NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 """Cases that were never judged."""
+LEGEND = (
+    "time: the slowest rank's time of each iteration, then the median over iterations.",
+    "reference: what the same hardware needed for this work at best, such as a ping-pong or a "
+    "memory copy, in a separate loop of the same job.",
+    f"efficiency: reference / time; {ABOVE_REFERENCE}.",
+    f"{OF_REPEATS}.",
+    f"{NOISY}: the ranks' cores were disturbed, so that times are not the hardware's alone.",
+    f"~: an efficiency of disturbed times ({NOISY}), or of more ranks than cores.",
+)
+"""A sentence for each name and sign of the table of cases."""
 
 
 def by_urgency(run: RecordedRun) -> list[CasePart]:
@@ -66,23 +78,49 @@ def headline(case: CasePart) -> tuple[str, MetricPart] | None:
     return next(iter(case.metrics.items()), None)
 
 
-def figure(value: float | None, unit: str = "") -> str:
-    """Return a value with its unit, in three figures; nothing for what is not known."""
-    if value is None:
-        return ""
-    return f"{number(value)} {unit}" if unit not in ("", "1") else number(value)
+def value_text(value: float | None, unit: str, name: str = "") -> str:
+    """Return a metric's value with its unit; nothing for what is not known."""
+    return "" if value is None else format_value(value, unit, name)
+
+
+def time_cells(case: CasePart) -> tuple[str, str, str, str]:
+    """Return the time of a case, its p95, its reference and its efficiency.
+
+    A case without times has the first of its metrics, with its name.
+    """
+    name, metric = headline(case) or ("", None)
+    if metric is None:
+        return "", "", "", ""
+    value, p95 = (
+        format_metric(figure, metric.unit, name, disturbed=case.disturbed)
+        for figure in (metric.value, metric.p95)
+    )
+    limit = case.limits.get(name)
+    reference = value_text(limit.value, metric.unit, name) if limit else ""
+    efficiency = format_efficiency(case.efficiency(name), disturbed=case.disturbed)
+    shown = value if name == HEADLINE else f"{metric_name(name, metric.unit)} {value}"
+    return shown, p95 if metric.n > 1 else "", reference, efficiency
 
 
 def metric_lines(case: CasePart) -> Iterator[str]:
-    """Yield a line a metric: its median, p95 and limit."""
+    """Yield a line for each metric as JUnit's files have it: its median, p95 and reference."""
     for name, metric in case.metrics.items():
-        more = f", p95 {number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
+        unit = "" if metric.unit == "1" else f" {metric.unit}".rstrip()
+        more = f", p95 {_file_number(metric.p95)}, n {metric.n}" if metric.n > 1 else ""
         limit = case.limits.get(name)
-        bound = f", limit {figure(limit.value)}" if limit and limit.value is not None else ""
-        yield printable(f"{name} {figure(metric.value, metric.unit)}{more}{bound}")
+        bound = f", limit {_file_number(limit.value)}" if limit and limit.value is not None else ""
+        yield printable(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
 
 
 def duration(case: CasePart) -> float | None:
     """Return the seconds that a case took, None where it did not begin or end."""
     started, finished = seconds_of(case.started), seconds_of(case.finished)
     return None if started is None or finished is None else max(0.0, finished - started)
+
+
+def _file_number(value: float) -> str:
+    """Return a number as JUnit's files had it from the first version on, for their readers."""
+    size = abs(value)
+    if size == 0 or 1e-3 <= size < 999.5:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"

@@ -1,4 +1,4 @@
-"""What a check of the gate says: a table with a row for each case, and sentences below it."""
+"""The text of a check of the gate: a table with a row for each case, and notes below it."""
 
 from __future__ import annotations
 
@@ -6,77 +6,105 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from spbench.record.number_formatting import counted, format_percent
+from spbench.report.comparison_notes import name_cases
 from spbench.report.gate.check import POWER, SLOWDOWNS, CaseGate, GateCheck
+from spbench.report.text_tables import TextColumn, render_table, wrap_text
 
-GATE_COLUMNS = ("case", "launches", "finds", "cries wolf", "note")
-TOO_FEW = "not enough samples"
-
-
-def percent(share: float) -> str:
-    """Return a share as ``5 %``."""
-    return f"{100 * share:.3g} %"
-
-
-def gate_rows(check: GateCheck) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of `GATE_COLUMNS`: one row a case."""
-    for one in check.cases:
-        yield (
-            one.case,
-            str(one.launches or ""),
-            _finds(one),
-            "" if one.alarms is None else percent(one.alarms),
-            "; ".join(_notes(one)),
-        )
+_COLUMNS = (
+    TextColumn("smallest found"),
+    TextColumn("case", ids=True),
+    TextColumn("launches", right=True),
+    TextColumn("false alarms", right=True),
+)
+NONE_FOUND = "? none found"
+NO_TIME = "✗ no time"
 
 
-def _finds(one: CaseGate) -> str:
-    if one.smallest is not None:
-        return percent(one.smallest)
-    return TOO_FEW if one.launches else ""
+def gate_check_lines(check: GateCheck, width: int) -> Iterator[str]:
+    """Yield a check of the gate as lines of at most ``width`` characters."""
+    if check.cases:
+        yield from render_table(_COLUMNS, list(map(_cells, check.cases)), width)
+    for note in gate_notes(check):
+        yield from wrap_text(note, width)
 
 
-def _notes(one: CaseGate) -> Iterator[str]:
-    if one.reason:
-        yield one.reason
-    if one.found and one.smallest is None:
-        largest = percent(SLOWDOWNS[-1])
-        yield f"{largest} is found in {percent(one.found[SLOWDOWNS[-1]])}"
-        if one.needed is None:
-            yield "more launches would not tell" if one.past else "32 launches would not tell"
-    if one.needed is not None:
-        yield f"{one.needed} launches a side would tell"
-    if one.past:
-        yield f"with {one.past} earlier runs"
-    if one.error is False:
-        yield "a planted error is NOT reported"
+def gate_notes(check: GateCheck) -> Iterator[str]:
+    """Yield the notes below the table, those on several cases once."""
+    missed = [_describe_missed(case) for case in check.cases if _is_missed(case)]
+    if missed:
+        largest = _slowdown(SLOWDOWNS[-1])
+        yield f"Not found, even a slowdown of {largest}: {name_cases(missed)}."
+    needed = [case.needed for case in check.cases if case.needed is not None]
+    if needed:
+        yield f"Run the suite with `--set repeat={max(needed)}`, or on a quieter machine."
+    by_reason: dict[str, list[str]] = {}
+    for case in check.cases:
+        if case.reason:
+            by_reason.setdefault(case.reason, []).append(case.case)
+    for reason, cases in by_reason.items():
+        yield f"Nothing was planted, {reason}: {name_cases(cases)}."
+    past = [f"{case.case} ({counted(case.past, 'run')})" for case in check.cases if case.past]
+    if past:
+        yield f"With the launches of earlier runs on these machines: {name_cases(past)}."
+    yield from _method_notes(check)
 
 
-def gate_remarks(check: GateCheck) -> list[str]:
-    """Return the sentences below the table."""
-    told = []
+def _method_notes(check: GateCheck) -> Iterator[str]:
+    """Yield how slowdowns and errors were planted, and how often there were false alarms."""
     if check.alarms is not None:
-        told.append(
-            f"finds: the smallest of {', '.join(map(percent, SLOWDOWNS))} that is called worse in "
-            f"{percent(POWER)} of {check.resamples} resamples; seed {check.seed}."
+        yield (
+            f"Slowdowns of {', '.join(map(_slowdown, SLOWDOWNS))} were planted. "
+            f"One is found if it is called worse in {format_percent(POWER)} of "
+            f"{check.resamples} resamples (seed {check.seed})."
         )
-        told.append(
-            f"With nothing planted some case was called worse in {percent(check.alarms)} of them."
+        yield (
+            "With nothing planted, some case was called worse in "
+            f"{format_percent(check.alarms)} of them."
         )
-    planted = [one for one in check.cases if one.error is not None]
+    planted = [case for case in check.cases if case.error is not None]
     if planted:
-        told.append(
-            "A failed check, planted in each case that has a time, was reported in "
-            f"{len(planted) - len(check.missed_errors)} of {len(planted)}."
-        )
-    return told
+        reported = len(planted) - len(check.missed_errors)
+        count = counted(len(planted), "case")
+        yield f"A failed check was planted in {count} and reported in {reported}."
+    if check.missed_errors:
+        yield f"Planted errors that are NOT reported: {name_cases(check.missed_errors)}."
 
 
 def gate_object(check: GateCheck) -> dict[str, Any]:
     """Return a check of the gate as JSON has it."""
-    cases = [_case_object(one) for one in check.cases]
+    cases = [_case_object(case) for case in check.cases]
     return asdict(check) | {"power": POWER, "slowdowns": list(SLOWDOWNS), "cases": cases}
 
 
-def _case_object(one: CaseGate) -> dict[str, Any]:
-    found = [{"slowdown": each, "share": share} for each, share in one.found.items()]
-    return asdict(one) | {"found": found, "smallest": one.smallest}
+def _slowdown(share: float) -> str:
+    """Return a planted slowdown, such as ``5 %``: it is exact, so that it needs no digits."""
+    return f"{100 * share:.3g} %"
+
+
+def _cells(case: CaseGate) -> tuple[str, ...]:
+    alarms = "" if case.alarms is None else format_percent(case.alarms)
+    return (_smallest(case), case.case, str(case.launches or ""), alarms)
+
+
+def _smallest(case: CaseGate) -> str:
+    if case.smallest is not None:
+        return _slowdown(case.smallest)
+    return NONE_FOUND if case.launches else NO_TIME
+
+
+def _is_missed(case: CaseGate) -> bool:
+    return bool(case.found) and case.smallest is None
+
+
+def _describe_missed(case: CaseGate) -> str:
+    share = format_percent(case.found[SLOWDOWNS[-1]])
+    if case.needed is not None:
+        return f"{case.case} (found in {share}, needs {case.needed} launches per side)"
+    few = "more launches do not help" if case.past else "32 launches are too few"
+    return f"{case.case} (found in {share}, {few})"
+
+
+def _case_object(case: CaseGate) -> dict[str, Any]:
+    found = [{"slowdown": slowdown, "share": share} for slowdown, share in case.found.items()]
+    return asdict(case) | {"found": found, "smallest": case.smallest}

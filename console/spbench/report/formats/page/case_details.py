@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spbench.record.efficiency import format_efficiency, format_metric
 from spbench.record.judge import share_of
-from spbench.record.number_formatting import number
+from spbench.record.metric_names import describe_separation, figure_name, folded_name, metric_name
+from spbench.record.number_formatting import counted, format_factor, format_number, format_percent
+from spbench.record.reference_wording import describe_allowed, format_reference
 from spbench.report.formats.page.case_table import anchor_of, samples_of
 from spbench.report.formats.page.charts.distribution import histogram
 from spbench.report.formats.page.charts.rank_bars import rank_bars
 from spbench.report.formats.page.head import verdict_of, verdict_words
-from spbench.report.formats.page.markup import Markup, name, table, tag
-from spbench.report.formats.words import duration, figure, headline, sentence
-from spbench.report.model import CasePart
+from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
+from spbench.report.formats.words import duration, headline, sentence, value_text
+from spbench.report.model import CasePart, ExpectationPart
+from spbench.report.run_comparison import HEADLINE
 
 MOST_TRACEBACK = 4000
 """Letters of a traceback's end, which tells what happened."""
@@ -36,21 +40,20 @@ def case_details(case: CasePart, at: int) -> Markup:
 
 
 def _about(case: CasePart) -> str:
-    ranks = f"{case.np} rank{'s' * (case.np != 1)}"
-    seconds = duration(case)
-    told = [case.benchmark, ranks, *([f"{seconds:.1f} s"] if seconds is not None else [])]
-    told += [f"{case.attempts} attempts"] if case.attempts > 1 else []
-    told += [f"{what} {choice.value}" for what, choice in case.choices.items()]
-    return ", ".join(told)
+    ranks = counted(case.np, "rank")
+    facts = [case.benchmark, ranks]
+    if (seconds := duration(case)) is not None:
+        # Launches of several cases alternate.
+        several = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
+        facts.append(f"{several}{seconds:.1f} s")
+    facts += [f"{case.attempts} attempts"] if case.attempts > 1 else []
+    facts += [f"{what} {choice.value}" for what, choice in case.choices.items()]
+    return ", ".join(facts)
 
 
 def _why(case: CasePart) -> Iterator[Markup]:
     if case.word != "passed":
         yield tag("p", sentence(case), class_="note error")
-    for straggler in case.stragglers:
-        yield tag("p", f"slow: {straggler.sentence}", class_="note")
-    if case.noisy:
-        yield tag("p", f"noisy: {case.noisy}", class_="note")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
 
@@ -61,11 +64,16 @@ def _drawings(case: CasePart) -> Iterator[Markup]:
     if metric is not None and len(samples) > 1:
         limit = case.limits.get(of)
         drawn = histogram(samples, metric.unit, limit.value if limit else None)
-        yield _figure(f"{of}: {len(samples)} samples", drawn)
+        ranks = "the slowest rank" if of == HEADLINE else "all ranks"
+        title = metric_name(of, metric.unit)
+        yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)
     if bars := rank_bars(case.ranks):
         skew = case.metrics.get("skew")
-        told = f", skew {number(skew.value)}" if skew else ""
-        yield _figure(f"Ranks: median, and from the least to p95{told}", bars)
+        suffix = f"; skew without waits {format_factor(skew.value)}" if skew else ""
+        yield _figure(
+            f"Times of ranks with waits: median (bar), minimum to p95 (line){suffix}",
+            bars,
+        )
 
 
 def _figure(caption: str, drawn: Markup) -> Markup:
@@ -81,8 +89,8 @@ def _checks(case: CasePart) -> Iterator[Markup]:
             (
                 check.name,
                 tag("span", verdict_words(check.status), class_=f"verdict {check.status}"),
-                figure(check.max_abs_error),
-                number(check.tolerance),
+                _error(check.max_abs_error),
+                format_number(check.tolerance),
                 f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}",
                 check.detail if check.status == "failed" else "",
             )
@@ -92,6 +100,10 @@ def _checks(case: CasePart) -> Iterator[Markup]:
     )
 
 
+def _error(value: float | None) -> str:
+    return "not a number" if value is None else format_number(value)
+
+
 def _expectations(case: CasePart) -> Iterator[Markup]:
     if not case.expectations:
         return
@@ -99,12 +111,12 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
         ("expectation", "limit", "value", "of the limit", "verdict", "from"),
         (
             (
-                f"{item.metric} {'at most' if item.op == 'max' else 'at least'}",
-                figure(item.limit),
-                figure(item.value),
-                figure(share_of(item.value, item.limit)),
+                _expected_figure(case, item),
+                value_text(item.limit, _unit_of(case, item.metric), item.metric),
+                value_text(item.value, _unit_of(case, item.metric), item.metric),
+                _percent(share_of(item.value, item.limit)),
                 tag("span", verdict_words(item.status), class_=f"verdict {item.status}"),
-                item.reason or item.expression or "",
+                _origin(item),
             )
             for item in case.expectations
         ),
@@ -112,21 +124,65 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
     )
 
 
+def _expected_figure(case: CasePart, item: ExpectationPart) -> str:
+    figure = figure_name(item.metric, _unit_of(case, item.metric))
+    return f"{figure} {'at most' if item.op == 'max' else 'at least'}"
+
+
+def _origin(item: ExpectationPart) -> str:
+    """Return what a limit follows from, or why there is none."""
+    if item.reference is not None:
+        reference = item.reference.model_dump()
+        value = format_reference(item.metric, reference)
+        return f"reference {value} ({describe_allowed(reference)})"
+    return item.reason or item.expression or ""
+
+
+def _unit_of(case: CasePart, metric: str) -> str:
+    """Return the unit of a metric or of its statistic, such as ``time_ms.p95``."""
+    measured = case.metrics.get(metric.partition(".")[0])
+    return measured.unit if measured is not None else ""
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else format_percent(share)
+
+
 def _metrics(case: CasePart) -> Iterator[Markup]:
     if not case.metrics:
         return
-    limits = {of: limit.value for of, limit in case.limits.items()}
-    yield table(
-        ("metric", "median", "p95", "p99", "n", "limit"),
-        (
-            (
-                of,
-                figure(metric.value, metric.unit),
-                *((number(metric.p95), number(metric.p99)) if metric.n > 1 else ("", "")),
-                str(metric.n),
-                figure(limits.get(of)),
-            )
-            for of, metric in case.metrics.items()
-        ),
-        (1, 2, 3, 4, 5),
+    # One below the other: a tile has no room for a further column.
+    reference = joined(["reference", tag("br"), "efficiency"])
+    columns = ("metric", "median", "p95", "p99", "n", reference)
+    rows = (_metric_row(case, metric) for metric in case.metrics)
+    yield table(columns, rows, (1, 2, 3, 4, 5))
+
+
+def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
+    metric = case.metrics[name]
+    title = folded_name(name, metric.unit)
+    note = describe_separation(case.benchmark, name)
+    noted = joined([title, tag("br"), tag("span", note, class_="soft one-line")])
+    tail = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
+    values = (case.shown_value(name), *tail)
+    return (
+        noted if note else title,
+        *(_metric_text(case, name, value) for value in values),
+        str(metric.n),
+        _reference(case, name),
     )
+
+
+def _metric_text(case: CasePart, name: str, value: float | None) -> str:
+    unit = case.metrics[name].unit
+    return "" if value is None else format_metric(value, unit, name, disturbed=case.disturbed)
+
+
+def _reference(case: CasePart, metric_name: str) -> Markup:
+    """Return a metric's reference, and below it the efficiency; nothing without a reference."""
+    limit, unit = case.limits.get(metric_name), case.metrics[metric_name].unit
+    if limit is None:
+        return NOTHING
+    value = value_text(limit.value, unit, metric_name)
+    efficiency = format_efficiency(case.efficiency(metric_name), disturbed=case.disturbed)
+    return joined([value, tag("br"), tag("span", efficiency, class_="soft")])

@@ -1,18 +1,20 @@
-"""The table of all cases: verdict, figures, limit, the shape of the samples, and why not."""
+"""The table of all cases: verdict, time, reference, the shape of the samples, and why not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.record.number_formatting import number
 from spbench.report.formats.page.charts.distribution import small_histogram
 from spbench.report.formats.page.head import verdict_of
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
-from spbench.report.formats.words import figure, headline, sentence
+from spbench.report.formats.words import LEGEND, headline, sentence, time_cells
 from spbench.report.model import CasePart
 
-COLUMNS = ("verdict", "case", "benchmark", "ranks", "median", "p95", "limit", "samples", "why")
-FIGURES = (3, 4, 5, 6)
+COLUMNS = (
+    *("verdict", "case", "benchmark", "ranks", "time", "p95", "reference", "efficiency"),
+    *("samples", "why"),
+)
+FIGURES = (3, 4, 5, 6, 7)
 MOST_LETTERS = 300
 """Letters of a sentence in the table; its case's details have all of it."""
 MOST_ROWS_BYTES = 1_400_000
@@ -47,7 +49,8 @@ def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
     more = count - len(rows)
     told = f"and {more} more cases, for which there is no room; the CSV has them" if more else ""
     note = tag("p", told, class_="soft") if told else NOTHING
-    return tag("div", joined([table(columns, shown, FIGURES), note]), class_="cases")
+    legend = tag("ul", *(tag("li", line) for line in LEGEND), class_="soft") if rows else NOTHING
+    return tag("div", joined([table(columns, shown, FIGURES), note, legend]), class_="cases")
 
 
 def anchor_of(at: int) -> str:
@@ -66,18 +69,16 @@ def _linked(row: Row, at: int) -> Row:
 
 
 def _row(case: CasePart) -> Row:
-    metric_name, metric = headline(case) or ("", None)
-    limit = case.limits.get(metric_name)
-    figures = ("", "", "")
-    if metric is not None:
-        p95 = number(metric.p95) if metric.n > 1 else ""
-        figures = (figure(metric.value, metric.unit), p95, figure(limit.value) if limit else "")
+    metric_name, _ = headline(case) or ("", None)
+    time, p95, reference, efficiency = time_cells(case)
+    if case.disturbed and efficiency:
+        efficiency = tag("span", efficiency, class_="soft")
     cells = (
         verdict_of(case),
         name(case.id),
         case.benchmark,
         str(case.np),
-        *figures,
+        *(time, p95, reference, efficiency),
         small_histogram(samples_of(case, metric_name)),
         _short(sentence(case)) if case.word != "passed" else "",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from spbench.record.number_formatting import counted
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.formats.page.case_table import case_rows, case_table
 from spbench.report.formats.page.head import page_head
@@ -82,8 +83,11 @@ def _details(details: list[Markup], count: int) -> Markup:
         return NOTHING
     told = NOTHING
     if len(details) < count:
-        words = f"{len(details)} of {count} cases, those first that did not pass; the page has "
-        told = tag("p", words + "no room for more. The CSV has all figures.", class_="soft")
+        words = (
+            f"{len(details)} of {counted(count, 'case')}, those first that did not pass; the page"
+            " has no room for more. The CSV has all figures."
+        )
+        told = tag("p", words, class_="soft")
     return joined([told, tag("div", *details, class_="tiles")])
 
 

@@ -50,13 +50,13 @@ def verdict_words(status: str) -> str:
 def verdict_of(case: CasePart) -> Markup:
     """Return a case's verdict as a badge; one that passed only on retry is flaky.
 
-    Where its times are noisy, a sign stands behind it.
+    If its times are noisy, a sign follows it; the findings give the reasons once.
     """
     sign = GLYPHS.get(case.status, "")
     badge = tag("span", f"{sign} {case.word}".strip(), class_=f"verdict {case.status}")
     if not case.noisy:
         return badge
-    return joined([badge, tag("span", f" {NOISY} noisy", class_="soft", title=case.noisy)])
+    return joined([badge, tag("span", f" {NOISY} noisy", class_="soft")])
 
 
 def _about(run: RecordedRun) -> Iterator[str]:

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.number_formatting import number
+from spbench.record.metric_names import metric_name
+from spbench.record.number_formatting import (
+    format_factor,
+    format_time,
+    scale_of,
+)
+from spbench.report.comparison_notes import (
+    comparison_notes,
+    comparison_summary,
+    comparison_warnings,
+    table_notes,
+)
+from spbench.report.comparison_rows import (
+    CASE_COLUMNS,
+    METRIC_COLUMNS,
+    OutcomeLabel,
+    case_rows,
+    metric_rows,
+)
 from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
 from spbench.report.formats.page.charts.lines import PlottedLine, PlottedPoint, line_plot
 from spbench.report.formats.page.charts.predictions import prediction_plot
@@ -28,12 +46,7 @@ from spbench.report.scaling import (
     scaling_rows,
     scalings,
 )
-from spbench.report.tables import (
-    COMPARISON_COLUMNS,
-    FIGURE_COLUMNS,
-    comparison_remarks,
-    comparison_rows,
-)
+from spbench.report.text_tables import TextColumn
 
 MOST_PLOTS, MOST_MAPS, MOST_JOBS, MOST_ROWS = 24, 12, 12, 500
 
@@ -42,16 +55,38 @@ def comparison_part(comparison: RunComparison | None) -> Markup:
     """Return a comparison as a table: run b is this one, run a its baseline."""
     if comparison is None:
         return NOTHING
-    figures = [at for at, column in enumerate(COMPARISON_COLUMNS) if column in FIGURE_COLUMNS]
-    rows = islice(comparison_rows(comparison), MOST_ROWS)
-    told = (tag("p", remark) for remark in comparison_remarks(comparison))
-    about = tag("p", f"a: {comparison.a.id}; b: {comparison.b.id}", class_="soft")
-    return joined([about, table(COMPARISON_COLUMNS, map(_coloured, rows), figures), *told])
+    rows = islice(case_rows(comparison), MOST_ROWS)
+    warnings = comparison_warnings(comparison)
+    about = f"a: {comparison.a.id}; b: {comparison.b.id}. {comparison_summary(comparison)}."
+    return joined(
+        [
+            *(tag("p", f"Warning: {warning}", class_="note") for warning in warnings),
+            tag("p", about, class_="soft"),
+            _columns_table(CASE_COLUMNS, (row.case_cells() for row in rows)),
+            *(tag("p", note) for note in comparison_notes(comparison)),
+            *(tag("p", note, class_="soft") for note in table_notes(comparison, all_metrics=True)),
+            _all_metrics(comparison),
+        ]
+    )
 
 
-def _coloured(row: tuple[str, ...]) -> Iterator[str]:
-    for column, cell in zip(COMPARISON_COLUMNS, row, strict=True):
-        yield tag("span", cell, class_=cell) if column == "outcome" else cell
+def _all_metrics(comparison: RunComparison) -> Markup:
+    rows = list(islice(metric_rows(comparison), MOST_ROWS))
+    if not rows:
+        return NOTHING
+    metrics = _columns_table(METRIC_COLUMNS, (row.metric_cells() for row in rows))
+    return tag("details", tag("summary", "All metrics"), metrics)
+
+
+def _columns_table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Markup:
+    right = [index for index, column in enumerate(columns) if column.right]
+    return table([column.title for column in columns], map(_coloured, rows), right)
+
+
+def _coloured(row: Sequence[str]) -> Iterator[str]:
+    """Yield the cells of a row, an outcome with a class of its own."""
+    for cell in row:
+        yield tag("span", cell, class_=cell.style) if isinstance(cell, OutcomeLabel) else cell
 
 
 def sweeps_part(run: RecordedRun) -> Markup:
@@ -61,9 +96,13 @@ def sweeps_part(run: RecordedRun) -> Markup:
 
 
 def _sweep(sweep: SweepPlot) -> Markup:
-    unit = f" in {sweep.unit}" if sweep.unit not in ("", "1") else ""
-    title = f"{sweep.case}: {sweep.metric} over {sweep.parameter}"
-    drawn = line_plot(title, sweep.lines, sweep.parameter, f"{sweep.metric}{unit}")
+    values = (point.y for line in sweep.lines for point in line.points)
+    scale = scale_of(values, sweep.unit)
+    lines = [line.scaled(scale.factor) for line in sweep.lines]
+    unit = f", in {scale.unit}" if scale.unit else ""
+    metric = metric_name(sweep.metric, sweep.unit)
+    title = f"{sweep.case}: {metric} over {sweep.parameter}"
+    drawn = line_plot(title, lines, sweep.parameter, f"{metric}{unit}")
     return tag("figure", tag("h3", title), drawn, class_="tile")
 
 
@@ -85,7 +124,7 @@ def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
     """Yield the map of each table, with its slow pairs below."""
     for case, one in tables:
         slow = sorted(one.slow().items(), key=lambda pair: -pair[1])[:5]
-        told = ", ".join(f"{a} and {b} {number(ratio)}x" for (a, b), ratio in slow)
+        told = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow)
         note = tag("p", f"Slow: ranks {told}", class_="note") if told else NOTHING
         hosts = f" ({len(one.ranks)} ranks, by host)" if len(one.ranks) > MOST_RANKS else ""
         heading = tag("h3", f"{case}: {one.title}{hosts}")
@@ -97,7 +136,7 @@ def predictions_part(run: RecordedRun) -> Markup:
     found = predictions(run)
     if not found:
         return NOTHING
-    columns = ("case", "predicted by", "predicted ms", "measured ms", "error")
+    columns = ("case", "predicted by", "predicted", "measured", "error")
     rows = table(columns, map(_cells, found[:MOST_ROWS]), (2, 3, 4))
     words = "On the dashed line a prediction is right; above it the case took longer."
     drawn = tag("figure", tag("figcaption", words), prediction_plot(found), class_="tile")
@@ -105,8 +144,8 @@ def predictions_part(run: RecordedRun) -> Markup:
 
 
 def _cells(one: PredictedTime) -> tuple[str, ...]:
-    figures = (f"{one.predicted_ms:.4g}", f"{one.measured_ms:.4g}", f"{one.error:+.0%}")
-    return (name(one.case), one.by, *figures)
+    times = (format_time(one.predicted_ms), format_time(one.measured_ms))
+    return (name(one.case), one.by, *times, f"{100 * one.error:+.0f} %")
 
 
 def scaling_part(run: RecordedRun) -> Markup:

@@ -40,7 +40,7 @@ def sweeps(run: RecordedRun) -> Iterator[SweepPlot]:
 
 
 def _metrics(run: RecordedRun, name: str) -> list[str]:
-    """Return what is plotted of the cases of a name: their time, and whatever has a limit."""
+    """Return what is plotted of the cases of a name: their time, and whatever has a reference."""
     cases = [case for case in run.cases.values() if case.name == name]
     limited = [metric for case in cases for metric in case.limits if metric in case.metrics]
     headed = [HEADLINE] if any(HEADLINE in case.metrics for case in cases) else []

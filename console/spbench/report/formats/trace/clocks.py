@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class ClockOffset:
 
     @property
     def words(self) -> str:
-        """The offset in words, in milliseconds."""
-        error = "error not known" if self.error is None else f"± {number(1e3 * self.error)} ms"
-        ahead = f"{number(1e3 * self.seconds)} ms ahead" if self.seconds else "as the console's"
+        """The offset in words."""
+        error = "error not known" if self.error is None else f"± {format_time(1e3 * self.error)}"
+        ahead = f"{format_time(1e3 * self.seconds)} ahead" if self.seconds else "as the console's"
         return f"clock {ahead}, {error} ({self.how})"
 
 

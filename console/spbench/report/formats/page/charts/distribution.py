@@ -1,49 +1,65 @@
-"""Distributions: a histogram with its percentiles and limit, and one so small that a row has it."""
+"""Distributions: a histogram with its percentiles and reference, and a small one for a row."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from spbench.record.number_formatting import number
+from spbench.record.histogram import drawn_end
+from spbench.record.number_formatting import format_value, scale_of
+from spbench.record.ordered import Ordered
 from spbench.record.statistics import percentile
 from spbench.report.formats.page.charts.frame import Frame, drawing, label
 from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
 from spbench.report.scale import Scale
 
 LEAST_BINS, MOST_BINS, SMALL_BINS = 10, 48, 24
-TAIL = 3.0
-"""Beyond p90 so many times the extent from p10 to p90 is drawn, so that one slow sample leaves the
-others their width."""
-HEADROOM = 1.3
-"""The height above the highest bin, in which the marks have their words."""
+HEADROOM = 1.05
+"""The height of the axis as a multiple of that of the highest bin."""
+_HEIGHT, _TOP, _ROW = 150.0, 16.0, 14.0
+"""The height without labels, the line of the axis' name, and the line of each label above it."""
+_LETTER = 6.5
+"""The width of a letter of a label, at most."""
 _SMALL = (96.0, 20.0)
+_REFERENCE = "reference"
 
 
-def histogram(samples: Sequence[float], unit: str, limit: float | None) -> Markup:
-    """Return a histogram of samples, which are not empty, with their median, p95 and limit."""
-    ordered = sorted(samples)
-    low, high = ordered[0], _drawn_end(ordered)
+def histogram(samples: Sequence[float], base_unit: str, reference: float | None) -> Markup:
+    """Return a histogram of samples, which are not empty, with their median, p95 and reference."""
+    # The unit of most samples, whatever the slowest one needs.
+    unit = scale_of([percentile(sorted(samples), 0.5)], base_unit)
+    ordered = sorted(map(unit.convert, samples))
+    limit = None if reference is None else unit.convert(reference)
+    low, high = ordered[0], drawn_end(Ordered(ordered))
     if limit is not None and low / 2 <= limit <= high * 2:
         low, high = min(low, limit), max(high, limit)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
     counts, beyond = _counts(ordered, low, high, bins)
-    frame = Frame(Scale(low, high), Scale(0.0, HEADROOM * max(counts)), height=170.0)
     marks = [("median", percentile(ordered, 0.5)), ("p95", percentile(ordered, 0.95))]
-    parts = [
-        frame.y_axis("samples", whole=True),
-        frame.x_axis(unit),
-        tag("path", d=_bars(frame, counts), class_="bars"),
-        *(_mark(frame, value, name, at) for at, (name, value) in enumerate(marks)),
-    ]
-    if limit is not None and low <= limit <= high:
-        parts.append(_mark(frame, limit, "limit", 2, "limit"))
+    marks += [] if limit is None else [(_REFERENCE, limit)]
+    rows = len(marks) + bool(beyond)
+    frame = Frame(
+        Scale(low, high),
+        Scale(0.0, HEADROOM * max(counts)),
+        height=_HEIGHT + _ROW * rows,
+        top=_TOP + _ROW * rows,
+    )
+    labels = _arrange(frame, marks, unit.unit)
     if beyond:
-        more = f"{beyond} beyond, up to {number(ordered[-1])}"
-        parts.append(label(frame.end, frame.floor - 6, more, anchor="end", class_="limited"))
-    return frame.drawing(f"Distribution of {len(ordered)} samples in {unit}", *parts)
+        more = f"{beyond} beyond, up to {format_value(ordered[-1], unit.unit)} →"
+        labels.insert(0, _Label(more, frame.end, is_left=True, class_="name"))
+    return frame.drawing(
+        f"Distribution of {len(ordered)} samples in {unit.unit}",
+        # The name is left of the axis, on which a line can be.
+        frame.y_axis("", whole=True),
+        label(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
+        frame.x_axis(unit.unit),
+        tag("path", d=_bars(frame, counts), class_="bars"),
+        *(one.draw(frame, row) for row, one in enumerate(labels)),
+    )
 
 
 def small_histogram(samples: Sequence[float]) -> Markup:
@@ -52,7 +68,7 @@ def small_histogram(samples: Sequence[float]) -> Markup:
         return Markup("")
     ordered = sorted(samples)
     width, height = _SMALL
-    counts, _ = _counts(ordered, ordered[0], _drawn_end(ordered), SMALL_BINS)
+    counts, _ = _counts(ordered, ordered[0], drawn_end(Ordered(ordered)), SMALL_BINS)
     step, most = width / SMALL_BINS, max(counts)
     # Bins side by side that are equally high are one piece, which makes a thousand rows short.
     path, at = "", 0
@@ -65,11 +81,6 @@ def small_histogram(samples: Sequence[float]) -> Markup:
         at += bins
     shape = tag("path", d=path, class_="bars")
     return drawing(f"{len(ordered)} samples", width, height, shape)
-
-
-def _drawn_end(ordered: Sequence[float]) -> float:
-    low, high = percentile(ordered, 0.1), percentile(ordered, 0.9)
-    return min(ordered[-1], high + TAIL * (high - low)) if high > low else ordered[-1]
 
 
 def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tuple[list[int], int]:
@@ -92,20 +103,59 @@ def _bars(frame: Frame, counts: Sequence[int]) -> str:
     )
 
 
-def _mark(frame: Frame, value: float, name: str, row: int, class_: str = "mark") -> Markup:
-    """Return an upright line at a value, with its name beside it, each on a line of its own."""
-    at = frame.at_x(min(value, frame.x.high))
-    left = at > (frame.left + frame.end) / 2
-    words = f"{name} {number(value)}"
-    return joined(
-        [
-            tag("line", x1=at, x2=at, y1=frame.top, y2=frame.floor, class_=class_),
-            label(
-                at + (-5 if left else 5),
-                frame.top + 10 + 14 * row,
-                words,
-                anchor="end" if left else "start",
-                class_="limited" if class_ == "limit" else None,
-            ),
-        ]
-    )
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """A label in its own row above the bars.
+
+    Attributes:
+        is_left: Whether the text ends at ``x``, instead of starting there.
+        line: The class of the line from the label down to the axis; None for no line.
+    """
+
+    text: str
+    x: float
+    is_left: bool
+    class_: str | None
+    line: str | None = None
+
+    def draw(self, frame: Frame, row: int) -> Markup:
+        """Return the label in a row, counted from the top, and its line."""
+        y = 11.0 + _ROW * row
+        gap = 5 if self.line else 0
+        text = label(
+            self.x + (-gap if self.is_left else gap),
+            y,
+            self.text,
+            anchor="end" if self.is_left else "start",
+            class_=self.class_,
+        )
+        if self.line is None:
+            return text
+        line = tag("line", x1=self.x, x2=self.x, y1=y - 9, y2=frame.floor, class_=self.line)
+        return joined([line, text])
+
+
+def _arrange(frame: Frame, marks: Iterable[tuple[str, float]], unit: str) -> list[_Label]:
+    """Return a label for each named value, row by row, so that no line crosses a label.
+
+    Values beyond the axis have an arrow at its edge instead of a line.
+    """
+    edges: list[_Label] = []
+    left: list[_Label] = []
+    right: list[_Label] = []
+    end = frame.width
+    for name, value in sorted(marks, key=lambda mark: -mark[1]):
+        text = f"{name} {format_value(value, unit)}"
+        class_, line = ("limited", "limit") if name == _REFERENCE else (None, "mark")
+        if value < frame.x.low:
+            edges.append(_Label(f"← {text}", frame.left, is_left=False, class_=class_))
+            continue
+        if value > frame.x.high:
+            edges.append(_Label(f"{text} →", frame.end, is_left=True, class_=class_))
+            continue
+        x = frame.at_x(value)
+        is_left = x + 5 + _LETTER * len(text) > end
+        if is_left:
+            end = x
+        (left if is_left else right).append(_Label(text, x, is_left, class_, line))
+    return [*edges, *left, *reversed(right)]

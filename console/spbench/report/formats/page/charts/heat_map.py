@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_number
 from spbench.report.formats.page.charts.frame import drawing, label
 from spbench.report.formats.page.markup import Markup, coordinate, tag
 from spbench.report.links import LinkTable
@@ -54,7 +54,7 @@ def _map(
     title: str,
 ) -> Markup:
     count = len(names)
-    longest = max((len(number(found)) for found in _values(count, value)), default=1)
+    longest = max((len(format_number(found)) for found in _values(count, value)), default=1)
     cell = min(max(44.0, 7.5 * longest), _SIDE / count)
     worded = cell >= 6.5 * longest
     paths: dict[int, str] = {}
@@ -70,7 +70,7 @@ def _map(
             if worded:
                 strong = "over" if level >= LEVELS - 2 else None
                 place = (x + cell / 2, y + cell / 2 + 4)
-                words.append(label(*place, number(found), class_=strong))
+                words.append(label(*place, format_number(found), class_=strong))
     side = count * cell
     shown = range(0, count, max(1, -(-count // 16)))
     return drawing(

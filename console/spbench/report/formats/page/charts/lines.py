@@ -1,11 +1,11 @@
-"""Lines over a parameter, on logarithmic axes where values allow it, with limits drawn in."""
+"""Lines over a parameter, on logarithmic axes where values allow it, with references drawn in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_number
 from spbench.report.formats.page.charts.frame import Frame, label
 from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
 from spbench.report.scale import Scale
@@ -19,7 +19,7 @@ _LEGEND = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PlottedPoint:
-    """One value of a line, the extent of its samples, and the limit that is drawn beside it."""
+    """One value of a line, the extent of its samples, and the reference that is drawn beside it."""
 
     x: float
     label: str
@@ -36,9 +36,20 @@ class PlottedLine:
     name: str
     points: Sequence[PlottedPoint]
 
+    def scaled(self, factor: float) -> PlottedLine:
+        """Return the line with all values in another unit."""
+        return PlottedLine(self.name, [_scaled(point, factor) for point in self.points])
+
+
+def _scaled(point: PlottedPoint, factor: float) -> PlottedPoint:
+    low, high, limit = (
+        None if value is None else value * factor for value in (point.low, point.high, point.limit)
+    )
+    return PlottedPoint(point.x, point.label, point.y * factor, low, high, limit)
+
 
 def line_plot(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
-    """Return the lines with a legend below; limits are dashed, in the colour of their line."""
+    """Return the lines with a legend below; references are dashed, in the colour of their line."""
     shown = lines[:MOST_LINES]
     points = [point for line in shown for point in line.points]
     rows = [*_legend_words(shown, len(lines))]
@@ -99,7 +110,7 @@ def _drawn(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
     if len(places) > 1:
         yield tag("polyline", points=_path(places), class_=f"line s{colour}")
     for point, (x, y) in zip(line.points, places, strict=True):
-        words = f"{line.name}, {point.label}: {number(point.y)}"
+        words = f"{line.name}, {point.label}: {format_number(point.y)}"
         yield tag("circle", tag("title", words), cx=x, cy=y, r=3.0, class_=f"dot s{colour}")
 
 
@@ -111,7 +122,7 @@ def _legend_words(shown: Sequence[PlottedLine], count: int) -> Iterator[tuple[in
     if len(shown) > 1:
         yield from ((at % COLOURS, line.name) for at, line in enumerate(shown))
     if any(point.limit is not None for line in shown for point in line.points):
-        yield None, "dashed: the limit, measured in the same job"
+        yield None, "dashed: the reference, measured in the same job"
     if count > len(shown):
         yield None, f"and {count - len(shown)} more lines, which are in the CSV"
 

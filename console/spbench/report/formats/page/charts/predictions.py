@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_time
 from spbench.report.formats.page.charts.frame import Frame
 from spbench.report.formats.page.markup import Markup, tag
 from spbench.report.predictions import PredictedTime
@@ -28,7 +28,8 @@ def prediction_plot(found: Sequence[PredictedTime]) -> Markup:
 
 
 def _dot(frame: Frame, one: PredictedTime) -> Markup:
-    times = f"predicted {number(one.predicted_ms)} ms, measured {number(one.measured_ms)}"
+    predicted, measured = format_time(one.predicted_ms), format_time(one.measured_ms)
+    times = f"predicted {predicted}, measured {measured}"
     words = f"{one.case}: {times}"
     place = {"cx": frame.at_x(one.predicted_ms), "cy": frame.at_y(one.measured_ms)}
     return tag("circle", tag("title", words), **place, r=3.5, class_="dot s0")

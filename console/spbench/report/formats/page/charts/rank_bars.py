@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import counted, format_time, scale_of
 from spbench.record.statistics import typical
 from spbench.report.formats.page.charts.frame import Frame, label
 from spbench.report.formats.page.markup import Markup, joined, tag
@@ -58,29 +58,32 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
     if len(bars) < 2:
         return Markup("")
     usual = typical(bar.middle for bar in bars)
+    unit = scale_of([usual], "ms")
     top = max(bar.most for bar in bars)
-    frame = Frame(Scale(-0.5, len(bars) - 0.5), Scale(0.0, top * 1.05), height=190.0)
+    height = Scale(0.0, top * 1.05 * unit.factor)
+    frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)
     step = (frame.end - frame.left) / len(bars)
     shown = range(0, len(bars), max(1, -(-len(bars) // _WORDS)))
     hosts = len({rank.host for rank in ranks})
-    name = f"rank, {hosts} host{'s' * (hosts != 1)}"
+    name = f"rank, {counted(hosts, 'host')}"
     if len(ranks) > MOST_BARS:
         name, shown = "hosts, the slowest first (and their slowest rank)", range(0, 1)
     return frame.drawing(
-        f"Times of {len(bars)} ranks",
-        frame.y_axis("ms"),
+        f"Times of {counted(len(bars), 'rank')}",
+        frame.y_axis(f"median, {unit.unit}"),
         frame.x_axis(name, [(float(at), bars[at].name) for at in shown]),
-        *_drawn(frame, bars, step),
-        _line(frame, usual),
+        *_drawn(frame, bars, step, unit.factor),
+        _line(frame, usual, unit.factor),
     )
 
 
-def _drawn(frame: Frame, bars: Iterable[RankBar], step: float) -> Iterable[Markup]:
+def _drawn(frame: Frame, bars: Iterable[RankBar], step: float, factor: float) -> Iterable[Markup]:
     wide = max(1.0, min(26.0, step * 0.7))
     for at, bar in enumerate(bars):
         middle, floor = frame.at_x(at), frame.floor
-        top = frame.at_y(bar.middle)
-        times = f"{bar.name}: {number(bar.middle)} ms ({number(bar.least)} to {number(bar.most)})"
+        top = frame.at_y(bar.middle * factor)
+        span = f"{format_time(bar.least)} to {format_time(bar.most)}"
+        times = f"{bar.name}: {format_time(bar.middle)} ({span})"
         yield tag(
             "g",
             tag("title", times),
@@ -96,19 +99,19 @@ def _drawn(frame: Frame, bars: Iterable[RankBar], step: float) -> Iterable[Marku
                 "line",
                 x1=middle,
                 x2=middle,
-                y1=frame.at_y(bar.least),
-                y2=frame.at_y(bar.most),
+                y1=frame.at_y(bar.least * factor),
+                y2=frame.at_y(bar.most * factor),
                 class_="whisker",
             ),
         )
 
 
-def _line(frame: Frame, usual: float) -> Markup:
-    at = frame.at_y(usual)
-    words = f"median {number(usual)} ms"
+def _line(frame: Frame, usual: float, factor: float) -> Markup:
+    at = frame.at_y(usual * factor)
+    caption = f"median rank {format_time(usual)}"
     return joined(
         [
             tag("line", x1=frame.left, x2=frame.end, y1=at, y2=at, class_="mark"),
-            label(frame.end, frame.top, words, anchor="end"),
+            label(frame.end, frame.top, caption, anchor="end"),
         ]
     )

@@ -1,0 +1,318 @@
+"""The sentences around the table of a comparison: warnings, the summary, and notes below it.
+
+Every view prints these, so that a comparison reads the same in all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spbench.record.metric_names import metric_name, separate_metrics
+from spbench.record.number_formatting import counted, format_factor
+from spbench.report.case_judgement import BASELINE
+from spbench.report.compare import RESOLUTION
+from spbench.report.difference import least_launches
+from spbench.report.overall import overall
+from spbench.report.run_comparison import (
+    OUTCOMES,
+    CasePair,
+    JudgementKind,
+    MetricRow,
+    RunComparison,
+)
+
+MOST_NAMED = 6
+"""The number of cases that a note names."""
+MOST_BROKEN = 8
+"""The number of reasons of broken cases that are printed."""
+_TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
+_PAIRS = "b/a: median over all pairs of a launch of b and one of a, so not always b divided by a."
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_FORCE = "Use `spbench compare --force` to compare anyway."
+
+
+class _Reason(NamedTuple):
+    """Why a case is not judged, and the sentences on what to do about it."""
+
+    clause: str
+    advice: tuple[str, ...] = ()
+
+
+def comparison_warnings(comparison: RunComparison) -> list[str]:
+    """Return what makes two runs differ apart from their code, without the word warning."""
+    warnings = []
+    for name, conditions in zip("ab", comparison.conditions, strict=True):
+        if faults := conditions.faults:
+            noun = "fault" if len(faults) == 1 else "faults"
+            warnings.append(f"run {name} was made with the planted {noun} {', '.join(faults)}")
+    if comparison.machines:
+        warnings.append(f"machines or libraries differ: {comparison.machines}")
+    if comparison.versions:
+        warnings.append(f"benchmark versions differ: {'; '.join(comparison.versions)}")
+    return warnings
+
+
+def comparison_summary(comparison: RunComparison) -> str:
+    """Return the number of judged cases: ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
+    counts = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
+    outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+    detail = f" ({', '.join(outcomes)})" if outcomes else ""
+    parts = [f"{counts.total()} of {counted(len(comparison.judgements), 'case')} judged{detail}"]
+    if unjudged := comparison.judged_as(JudgementKind.UNJUDGED):
+        parts.append(f"{len(unjudged)} not judged")
+    if broken := comparison.judged_as(JudgementKind.BROKEN):
+        parts.append(f"{len(broken)} broken")
+    return ", ".join(parts)
+
+
+def comparison_notes(comparison: RunComparison) -> list[str]:
+    """Return the notes below the table: broken and unjudged cases, remarks, noise, the mean."""
+    notes = [
+        *broken_notes(comparison),
+        *unjudged_notes(comparison),
+        *_judged_notes(comparison),
+        *noise_notes(comparison),
+    ]
+    together = overall(comparison)
+    if together is None or not comparison.judged_as(JudgementKind.JUDGED):
+        return notes  # a mean of ratios that mean nothing means nothing
+    return [*notes, together.sentence]
+
+
+def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list[str]:
+    """Return what the numbers of the table are, below all other notes."""
+    notes = [_TIMES]
+    if any(max(row.launches) > 1 for row in comparison.rows):
+        notes.append(_PAIRS)
+    if all_metrics:
+        separate = [
+            metric_name(row.metric, row.unit)
+            for pair in comparison.cases
+            for row in pair.rows
+            if row.metric in separate_metrics(pair.benchmark)
+        ]
+        if separate:
+            names = ", ".join(dict.fromkeys(separate))
+            notes.append(f"Measured in other loops, not parts of the time: {names}.")
+    return notes
+
+
+def name_cases(ids: Sequence[str]) -> str:
+    """Return case ids in one clause, such as ``a, b and 9 more``."""
+    if len(ids) <= MOST_NAMED + 1:
+        return ", ".join(ids)
+    return f"{', '.join(ids[:MOST_NAMED])} and {len(ids) - MOST_NAMED} more"
+
+
+def broken_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield why cases are broken in b, those with the same reason in one note."""
+    by_reason: dict[str, list[str]] = {}
+    for case in comparison.judged_as(JudgementKind.BROKEN):
+        by_reason.setdefault(str(case.reason).rstrip("."), []).append(case.case)
+    for reason, cases in list(by_reason.items())[:MOST_BROKEN]:
+        yield f"Broken in b, {reason}: {name_cases(cases)}."
+    hidden = list(by_reason.values())[MOST_BROKEN:]
+    if count := sum(map(len, hidden)):
+        yield f"Broken in b, too: {counted(count, 'more case')}."
+    if by_reason:
+        yield f"See `spbench results show {comparison.b.id}` for the details."
+
+
+def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield why cases are not judged and what to do, those with the same reason in one note."""
+    printed: set[str] = set()
+    for (reason, advice), cases in _unjudged_groups(comparison).items():
+        sentences = [sentence for sentence in advice if sentence not in printed]
+        printed.update(sentences)
+        yield " ".join([f"Not judged, {reason}: {name_cases(cases)}.", *sentences])
+    yield from _few_launches_notes(comparison)
+    judged = {case.case for case in comparison.judgements}
+    if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
+        yield f"Not selected in b: {name_cases(unselected)}."
+
+
+def case_reasons(comparison: RunComparison) -> dict[str, str]:
+    """Return why cases are not judged, or are broken, by their ids."""
+    reasons = {
+        case: key.clause for key, cases in _unjudged_groups(comparison).items() for case in cases
+    }
+    broken = comparison.judged_as(JudgementKind.BROKEN)
+    return reasons | {case.case: str(case.reason) for case in broken}
+
+
+def noise_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield one note for each run with noisy cases, and one on ranks that shared cores."""
+    common = {pair.id for pair in comparison.cases}
+    crowded = []
+    is_disturbed = False
+    for name, conditions in zip("ab", comparison.conditions, strict=True):
+        noise = {id_: reason for id_, reason in conditions.noise.items() if id_ in common}
+        if noise:
+            is_disturbed = True
+            yield _noise_note(name, noise)
+        if count := len(conditions.crowded & common):
+            crowded.append(f"in {name} ({counted(count, 'case')})")
+    if crowded:
+        yield f"More ranks than cores {' and '.join(crowded)}."
+    if is_disturbed or crowded:
+        yield "For reliable times, run again on a quiet machine with a core for each rank."
+
+
+def _noise_note(name: str, noise: Mapping[str, str]) -> str:
+    """Return a note on the noise of a run, with the sentence of the most disturbed case."""
+    worst = max(noise, key=lambda id_: _largest_percent(noise[id_]))
+    sentence = _PERCENT.sub(r"\1 %", noise[worst])
+    return f"Noise in {name} ({counted(len(noise), 'case')}), most in {worst}: {sentence}."
+
+
+def _largest_percent(sentence: str) -> float:
+    return max(map(float, _PERCENT.findall(sentence)), default=0.0)
+
+
+def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
+    pairs = {pair.id: pair for pair in comparison.cases}
+    needed = least_launches(max(1, _count_tested(pairs.values())))
+    groups: dict[_Reason, list[str]] = {}
+    for case in comparison.judged_as(JudgementKind.UNJUDGED):
+        pair = pairs.get(case.case)
+        if pair is None:
+            only_run = "a" if case.case in comparison.only_a else "b"
+            key = _Reason(f"only in {only_run}", ("Run the same cases on both sides.",))
+        elif pair.headline is None:
+            key = _Reason("time not measured")
+        else:
+            key = _explain_row(pair.headline, comparison, needed)
+        groups.setdefault(key, []).append(case.case)
+    return groups
+
+
+def _count_tested(pairs: Iterable[CasePair]) -> int:
+    """Return the number of cases with times that were judged together."""
+    rows = (pair.headline for pair in pairs)
+    return sum(
+        row is not None and row.chance is not None and row.outcome not in (None, "not comparable")
+        for row in rows
+    )
+
+
+def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield how cases are judged that have too few launches for a test."""
+    unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
+    few = [
+        pair.headline
+        for pair in comparison.cases
+        if pair.id in unjudged
+        and pair.headline is not None
+        and pair.headline.outcome == "not enough samples"
+        and pair.headline.interval is None
+    ]
+    factors = [row.factor.value for row in few if row.factor is not None]
+    has_noisy = len(factors) < len(few)
+    if not factors:
+        if has_noisy:
+            yield "With fewer launches, noisy cases are never judged."
+        return
+    ends = list(dict.fromkeys(map(format_factor, (min(factors), max(factors)))))
+    beyond = f"beyond {' to '.join(ends)}"
+    beyond += ", depending on the case" if len(ends) > 1 else ""
+    if has_noisy:
+        yield (
+            "With fewer launches, noisy cases are never judged, "
+            f"and others only if the ratio is {beyond}."
+        )
+    else:
+        yield f"With fewer launches, a case is judged only if its ratio is {beyond}."
+
+
+def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
+    """Return why a case's time has no outcome, and what to do about it."""
+    if row.outcome == "not comparable":
+        return _explain_incomparable(row, comparison)
+    if row.outcome != "not enough samples":
+        reason = row.reason or "no outcome"
+        if row.ratio is None:
+            return _Reason(f"no ratio of times ({reason})")
+        passing = "Compare runs in which these cases pass."
+        return _Reason(f"no valid result ({reason})", (passing,))
+    if min(row.launches) < needed:
+        few = (
+            f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "
+            f"{needed} per side needed)"
+        )
+        return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
+    advice = (
+        "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches"
+        " find a slowdown."
+    )
+    if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
+        return _Reason("a difference that may be chance among so many cases", (advice,))
+    bounds = f"{format_factor(1 / (1 + RESOLUTION))} to {format_factor(1 + RESOLUTION)}"
+    return _Reason(f"the 95 % interval is wider than {bounds}", (advice,))
+
+
+def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
+    if comparison.machines and row.reason == comparison.machines:
+        baseline = "Set a baseline on these machines, or use `spbench compare --force`."
+        advice = baseline if comparison.a.verdict == BASELINE else _FORCE
+        return _Reason("other machines or libraries (see the warning)", (advice,))
+    if any(row.case in cases for cases in comparison.versions.values()):
+        again = "Run both sides with the same version of spbench."
+        return _Reason("other benchmark versions (see the warning)", (again,))
+    return _Reason(f"other parameters or ranks ({row.reason})", (_FORCE,))
+
+
+def _judged_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield remarks on cases that were compared, judged or not."""
+    judged = {case.case for case in comparison.judged_as(JudgementKind.JUDGED)}
+    failed = []
+    fastest = []
+    large = []
+    past = []
+    for pair in comparison.cases:
+        row = pair.headline
+        if row is not None and row.past and row.interval:
+            past.append(f"{pair.id} ({counted(row.past, 'run')})")
+        if row is None or pair.id not in judged:
+            continue
+        if pair.status_a != "passed":
+            failed.append(pair.id)
+        if row.by_fastest and row.fastest:
+            fastest.append(f"{pair.id} ({format_factor(row.fastest)})")
+        if row.by_factor and row.factor:
+            large.append(f"{pair.id} (beyond {format_factor(row.factor.value)})")
+    if fastest:
+        yield f"Judged by the fastest iteration of each launch: {name_cases(fastest)}."
+    if large:
+        yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
+    if past:
+        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(past)}."
+    if failed:
+        why = "by an expectation or a planted fault"
+        yield f"Failed in a {why}, but compared: {name_cases(failed)}."
+    yield from _settings_notes(comparison)
+
+
+def _settings_notes(comparison: RunComparison) -> Iterator[str]:
+    by_difference: dict[str, list[str]] = {}
+    for pair in comparison.cases:
+        for difference in _other_differences(comparison, pair):
+            by_difference.setdefault(difference, []).append(pair.id)
+    for difference, cases in by_difference.items():
+        yield f"Other settings, {difference}: {name_cases(cases)}."
+
+
+def _other_differences(comparison: RunComparison, pair: CasePair) -> Iterator[str]:
+    """Yield the differences of a case that no other note has: neither noise nor why unjudged."""
+    noise = {
+        f"noisy in {name}: {conditions.noise[pair.id]}"
+        for name, conditions in zip("ab", comparison.conditions, strict=True)
+        if pair.id in conditions.noise
+    }
+    row = pair.headline
+    reason = row.reason if row is not None and row.reason else ""
+    for difference in pair.differences:
+        if difference not in noise and difference not in reason:
+            yield difference

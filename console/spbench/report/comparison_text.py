@@ -1,0 +1,151 @@
+"""A comparison as lines of text: warnings, the two runs, a table, and notes below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spbench.record.number_formatting import GLYPHS, clean
+from spbench.record.runs.history import RunSummary
+from spbench.report.case_ids import cut_middle
+from spbench.report.case_judgement import BASELINE
+from spbench.report.comparison_notes import (
+    broken_notes,
+    comparison_notes,
+    comparison_summary,
+    comparison_warnings,
+    noise_notes,
+    table_notes,
+    unjudged_notes,
+)
+from spbench.report.comparison_rows import (
+    CASE_COLUMNS,
+    DIFFERENT,
+    METRIC_COLUMNS,
+    ComparedRow,
+    case_rows,
+    metric_rows,
+)
+from spbench.report.run_comparison import RunComparison
+from spbench.report.text_tables import aligned, fits_table, render_table, wrap_text
+from spbench.report.times import day_and_time
+
+_INDENT = "  "
+
+
+def comparison_lines(
+    comparison: RunComparison,
+    width: int,
+    *,
+    shown: RunComparison | None = None,
+    all_metrics: bool = False,
+) -> Iterator[str]:
+    """Yield a comparison as lines of at most ``width`` characters.
+
+    Args:
+        comparison: The comparison that the notes are about.
+        width: The columns of the terminal.
+        shown: The comparison with the rows to show; by default the same.
+        all_metrics: Whether there is a row for each metric instead of each case.
+    """
+    yield from warning_lines(comparison, width)
+    yield from _heading(comparison, width)
+    table = table_lines(shown or comparison, width, all_metrics=all_metrics)
+    if table:
+        yield ""
+        yield from table
+    yield ""
+    yield from wrap_text(f"{comparison_summary(comparison)}.", width)
+    notes = comparison_notes(comparison)
+    if table:
+        notes += table_notes(comparison, all_metrics=all_metrics)
+    for note in notes:
+        yield from wrap_text(note, width)
+
+
+def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
+    """Yield what a gate found: the cases that differ or are broken, and why others are not judged.
+
+    Cases that are the same are left out. The summary is not part of it.
+    """
+    yield from warning_lines(comparison, width)
+    yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
+    rows = [row for row in case_rows(comparison) if row.label in DIFFERENT]
+    if rows:
+        yield from render_table(CASE_COLUMNS, [row.case_cells() for row in rows], width)
+    for note in (
+        *broken_notes(comparison),
+        *unjudged_notes(comparison),
+        *noise_notes(comparison),
+    ):
+        yield from wrap_text(note, width)
+
+
+def warning_lines(comparison: RunComparison, width: int) -> Iterator[str]:
+    """Yield the warnings of a comparison."""
+    for warning in comparison_warnings(comparison):
+        yield from wrap_text(f"warning: {warning}", width)
+
+
+def table_lines(comparison: RunComparison, width: int, *, all_metrics: bool = False) -> list[str]:
+    """Return the table of a comparison with its heading; empty if it has no row."""
+    if all_metrics:
+        return _metric_table(metric_rows(comparison), width)
+    cases = [row.case_cells() for row in case_rows(comparison)]
+    return render_table(CASE_COLUMNS, cases, width) if cases else []
+
+
+def _metric_table(rows: Sequence[ComparedRow], width: int) -> list[str]:
+    """Return a table with a row for each metric.
+
+    If there is no room for ids that differ, each case has a line of its own above its metrics.
+    """
+    cells = [row.metric_cells() for row in rows]
+    if not cells:
+        return []
+    if fits_table(METRIC_COLUMNS, cells, width):
+        return render_table(METRIC_COLUMNS, cells, width)
+    heading, *lines = _without_ids(cells, width - len(_INDENT))
+    table = [f"{_INDENT}{heading}"]
+    case_id = None
+    for row, line in zip(cells, lines, strict=True):
+        if row[0] != case_id:
+            case_id = row[0]
+            table.append(cut_middle(clean(case_id), width))
+        table.append(f"{_INDENT}{line}")
+    return table
+
+
+def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return the lines of a table of metrics without ids, and without intervals if need be."""
+    titles = tuple(column.title for column in METRIC_COLUMNS)
+    for optional in (True, False):
+        columns = [
+            (index, column)
+            for index, column in enumerate(METRIC_COLUMNS)
+            if not column.ids and (optional or not column.optional)
+        ]
+        cells = [[clean(row[index]) for index, _ in columns] for row in (titles, *rows)]
+        right = {place for place, (_, column) in enumerate(columns) if column.right}
+        lines = aligned(cells, right)
+        if max(map(len, lines)) <= width:
+            break
+    return lines
+
+
+def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
+    """Yield a line on each run, without the time of its start if that is too long."""
+    rows = [_describe("a", comparison.a), _describe("b", comparison.b)]
+    lines = aligned(rows)
+    if max(map(len, lines)) > width:
+        lines = aligned([(*row[:2], *row[3:]) for row in rows])
+    for line in lines:
+        yield from wrap_text(line, width, indent="   ")
+
+
+def _describe(name: str, run: RunSummary) -> tuple[str, ...]:
+    """Return the cells of a run's line in the heading."""
+    started = "" if run.started is None else day_and_time(run.started)
+    if run.verdict == BASELINE:
+        return (name, run.id, started, "baseline", run.host or "")
+    sign = GLYPHS.get(run.verdict, "?")
+    return (name, run.id, started, f"{sign} {run.verdict}", run.host or "")

@@ -1,0 +1,50 @@
+"""Find the conditions of a run that a reader of a comparison must know of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spbench.record.runs.case_work import planted_faults
+from spbench.record.runs.history import RunSummary
+from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import RunConditions
+
+
+def conditions_of(run: RecordedRun) -> RunConditions:
+    """Return the planted faults of a run, and what its cases need next to their metrics."""
+    cases = run.cases.values()
+    return RunConditions(
+        faults=faults_of(run.summary),
+        noise={case.id: case.noisy for case in cases if case.noisy},
+        crowded=frozenset(case.id for case in cases if case.crowded),
+        efficiencies={
+            case.id: efficiency for case in cases if (efficiency := case.efficiency()) is not None
+        },
+    )
+
+
+def faults_of(summary: RunSummary) -> tuple[str, ...]:
+    """Return the planted faults of a run, such as ``slow (case exchange)``.
+
+    They are read from the run's folder, since ``run --failed`` plants those of an earlier run
+    again. A report file without its folder has the command line only.
+    """
+    recorded = _requested(summary)
+    faults = recorded if recorded is not None else planted_faults(summary.argv)
+    return tuple(dict.fromkeys(map(_describe, faults)))
+
+
+def _requested(summary: RunSummary) -> list[str] | None:
+    """Return the faults that run.json has; None without a run.json of this run."""
+    run = summary.folder.read_json("run.json")
+    request: Any = run.get("request")
+    if run.get("id") != summary.id or not isinstance(request, Mapping):
+        return None
+    faults = request.get("inject")
+    return [str(fault) for fault in faults] if isinstance(faults, list) else None
+
+
+def _describe(fault: str) -> str:
+    name, separator, case = fault.partition("@")
+    return f"{name} (case {case})" if separator else name
