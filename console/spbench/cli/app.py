@@ -12,33 +12,57 @@ import typer
 from typer.models import CommandInfo
 
 from spbench import __version__
-from spbench.cli import batch, doctor, init, networks, plan, profile, run, scale, suites
+from spbench.cli import (
+    batch,
+    benchmarks,
+    completion,
+    doctor,
+    init,
+    networks,
+    plan,
+    profile,
+    run,
+    scale,
+    suites,
+)
 from spbench.cli.ending import ENV_COMPLETE, complain, ended
+from spbench.cli.help_pages import HelpGroup, usage_lines, usage_message
 from spbench.cli.once import refuse_repeats
 from spbench.cli.records import baseline, compare, gate, report, results
+from spbench.cli.renamed import replace_old_names
 from spbench.cli.run_reports import report_usage
 from spbench.errors import ExitCode
 
-EPILOG = (
-    "Exit codes: 0 passed; 1 a check, an expectation or a regression failed; 2 wrong usage or "
-    "suite; 3 the environment lacks something; 4 a case ended in error or timeout; 5 nothing "
-    "selected; 6 no case judged against a baseline; 124 --budget used up; 130, 143 interrupted."
-)
+EPILOG = """\
+Exit codes
+0         all cases passed
+1         a check, an expectation or a comparison failed
+2         wrong command line or suite
+3         a launcher, host, package or writable home is missing
+4         a case ended in an error or timed out, or a file could not be written
+5         no case or run is selected
+6         no case could be compared with the baseline
+124       the time of --budget is used up
+130, 143  interrupted by Ctrl-C or SIGTERM"""
 
 app = typer.Typer(
     name="spbench",
-    help="Benchmark a cluster: suites in YAML, MPI jobs out, checked per-rank numbers back.",
+    cls=HelpGroup,
+    help="Benchmark a cluster for deep learning: run suites of MPI jobs, check their results and "
+    "compare their times.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 run.register(app)
 scale.register(app)
 batch.register(app)
 suites.register(app)
+benchmarks.register(app)
+completion.register(app)
 init.register(app)
 networks.register(app)
 profile.register(app)
@@ -64,10 +88,10 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def _common(
     version: bool = typer.Option(
-        False, "--version", help="Show the version and end.", callback=_show_version, is_eager=True
+        False, "--version", help="Print the version", callback=_show_version, is_eager=True
     ),
 ) -> None:
-    """Take what stands before a command."""
+    """Read the options before a command."""
 
 
 def run_command_line(words: list[str] | None = None) -> int:
@@ -80,15 +104,16 @@ def _run(words: list[str] | None) -> int:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
-    given = sys.argv[1:] if words is None else words
+    typed = sys.argv[1:] if words is None else words
+    given = replace_old_names(typed, complain)
     try:
-        return int(_narrowed(given)(args=words, prog_name="spbench", standalone_mode=False) or 0)
+        return int(_narrowed(given)(args=given, prog_name="spbench", standalone_mode=False) or 0)
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             complain(error.format_message())
             return ExitCode.USAGE
-        text = " ".join(error.format_message().split()) or "see spbench --help"
-        complain(f"spbench: error: {text}")
+        text = usage_message(error)
+        complain("\n".join([f"spbench: error: {text}", *usage_lines(error)]))
         report_usage(text, given)
         return ExitCode.USAGE
     except typer.Abort:

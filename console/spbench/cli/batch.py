@@ -19,6 +19,7 @@ from spbench.cli.request import (
     NoSamplesOption,
     QuietOption,
     SuiteArgument,
+    SystemOption,
     VerboseOption,
     options_as,
     request_from,
@@ -32,29 +33,44 @@ _OPTIONS = {
     "scheduler": Annotated[
         str | None,
         typer.Option(
-            "--scheduler", help="slurm, pbs, lsf or flux; the installed one.", metavar="S"
+            "--scheduler",
+            help="slurm, pbs, lsf or flux",
+            metavar="NAME",
+            show_default="the installed one",
         ),
     ],
     "site": Annotated[
-        Path | None, typer.Option("--site", help="What batch jobs of this cluster ask for.")
+        Path | None,
+        typer.Option(
+            "--site", help="File with batch settings of this cluster (see docs)", metavar="FILE"
+        ),
     ],
-    "out": Annotated[
-        Path | None, typer.Option("--out", help="A new folder, on a disk that all nodes see.")
+    "output": Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="New folder for the job, on a disk that all nodes share",
+            metavar="FOLDER",
+            show_default="one under .spbench/batch",
+        ),
     ],
     "launcher": LauncherOption,
     **CASE_OPTIONS,
+    "system": SystemOption,
     "home": HomeOption,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice(CaseSelection):
-    """The cases that are meant; the batch system, its site file, folders and launcher."""
+    """The cases that are meant; the batch system, site file, folders, launcher and system."""
 
     scheduler: str | None = None
     site: Path | None = None
-    out: Path | None = None
+    output: Path | None = None
     launcher: str | None = None
+    system: str | None = None
     home: Path | None = None
 
 
@@ -74,7 +90,7 @@ def script(
     suite: SuiteArgument,
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
-    """Write a suite as a batch job that needs no console; print its script's path."""
+    """Write a suite as a batch job, and print the path of its script."""
     job = _written(suite, batch)
     sys.stderr.write(f"{_told(job)}: submit it, then spbench collect {job.folder}\n")
     print(job.script)
@@ -85,7 +101,7 @@ def submit(
     suite: SuiteArgument,
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
-    """Write a suite as a batch job and submit it; print the job's number and its folder."""
+    """Write and submit a batch job, and print its number and folder."""
     from spbench.batch.submission import submit as hand_in
 
     job = _written(suite, batch)
@@ -100,9 +116,16 @@ def _written(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.cli.ending import complain
 
     chosen = LaunchChoice(launcher=batch.launcher)
-    run = request_from(suite, chosen=chosen, selected=batch, home=batch.home, argv=sys.argv[1:])
+    run = request_from(
+        suite,
+        chosen=chosen,
+        selected=batch,
+        home=batch.home,
+        system=batch.system,
+        argv=sys.argv[1:],
+    )
     asked = BatchRequest(run, batch.scheduler, batch.site)
-    job = write_batch(asked, batch.out, lambda text: complain(f"spbench: warning: {text}"))
+    job = write_batch(asked, batch.output, lambda text: complain(f"spbench: warning: {text}"))
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
     return job
@@ -114,25 +137,26 @@ def _told(job: BatchJob) -> str:
 
 
 def collect(
-    folder: Annotated[Path, typer.Argument(help="The folder of a batch job.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a batch job", metavar="FOLDER")],
     home: HomeOption = None,
     json_target: JsonOption = None,
     no_samples: NoSamplesOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Make the run of a batch job, ended or not, of what its ranks wrote; its verdict is ours."""
+    """Make a run of the results of a batch job, ended or not."""
     from spbench.batch.collect import collect as made_of
     from spbench.cli.lines import Lines
-    from spbench.cli.run import writer
     from spbench.cli.run_reports import refuse, write_report
+    from spbench.cli.run_views import line_writer
+    from spbench.cli.tables import output_width
     from spbench.errors import SpbenchError
     from spbench.record.runs.folder import home_of
     from spbench.record.state import RunState
 
     state = RunState()
-    write = writer(sys.stderr if json_target == "-" else sys.stdout)
-    view = Lines(state, write, -1 if quiet else int(verbose))
+    stream = sys.stderr if json_target == "-" else sys.stdout
+    view = Lines(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
     try:
         outcome = made_of(folder, home_of(home, os.environ), state, view)
     except SpbenchError as error:

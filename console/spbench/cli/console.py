@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from spbench.cli.once import OnceCommand
 from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
 from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
-ReadonlyOption = Annotated[
-    bool, typer.Option("--readonly", help="Start, cancel and write nothing.")
-]
+ReadonlyOption = Annotated[bool, typer.Option("--readonly", help="Start, cancel and write nothing")]
 
 
 OpenConsole = Callable[..., int]
@@ -44,21 +43,21 @@ class ServeConsole(Protocol):
 
 def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeConsole) -> None:
     """Add the commands of this module."""
-    app.command()(_tui(open_console))
-    app.command()(_replay(open_console))
-    app.command()(_serve(serve_console))
+    app.command(cls=OnceCommand)(_tui(open_console))
+    app.command(cls=OnceCommand)(_replay(open_console))
+    app.command(cls=OnceCommand)(_serve(serve_console))
 
 
 def _tui(open_console: OpenConsole) -> Callable[..., None]:
     @launch_options()
     def tui(
         suite: OptionalSuiteArgument = None,
-        demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run.")] = False,
+        demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run")] = False,
         readonly: ReadonlyOption = False,
         chosen: LaunchChoice = NOTHING_CHOSEN,
         home: HomeOption = None,
     ) -> None:
-        """Open the console: compose suites, watch runs, compare results, look at hosts."""
+        """Open screens to compose suites, watch runs and compare results."""
         from spbench.record.runs.folder import home_of
 
         _need_terminal("spbench run SUITE --headless")
@@ -85,13 +84,20 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         run: RunArgument = "last",
         speed: Annotated[
             str | None,
-            typer.Option("--speed", help="1 is as it was, 10 ten times as fast.", metavar="X|max"),
+            typer.Option(
+                "--speed",
+                help="Speed, such as 0.5, 10 or max",
+                metavar="FACTOR",
+                show_default="1 on screens, max for lines",
+            ),
         ] = None,
-        headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+        headless: Annotated[
+            bool, typer.Option("--headless", help="Print plain lines, also in a terminal")
+        ] = False,
         home: HomeOption = None,
-        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks too.")] = False,
+        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print ranks, too")] = False,
     ) -> None:
-        """Play a recorded run again: in the console, or as the lines that it printed."""
+        """Play a recorded run again, on screens or as lines."""
         from spbench.record.runs.folder import find_run, home_of
 
         root = home_of(home, os.environ)
@@ -111,18 +117,21 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
     @launch_options()
     def serve(
         suite: OptionalSuiteArgument = None,
-        host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = LOOPBACK,
+        host: Annotated[
+            str, typer.Option("--host", help="Address to listen on", metavar="ADDRESS")
+        ] = LOOPBACK,
         port: Annotated[
-            int, typer.Option("--port", help="Port; 0 takes any free one.", min=0, max=65535)
+            int,
+            typer.Option("--port", help="Port; 0 takes a free one", metavar="N", min=0, max=65535),
         ] = 8000,
         no_token: Annotated[
-            bool, typer.Option("--no-token", help="Let in who has no token, on loopback too.")
+            bool, typer.Option("--no-token", help="Accept connections without a token")
         ] = False,
         readonly: ReadonlyOption = False,
         chosen: LaunchChoice = NOTHING_CHOSEN,
         home: HomeOption = None,
     ) -> None:
-        """Show the console in a browser, on loopback and behind a token."""
+        """Show the screens of `spbench tui` in a browser."""
         from spbench.record.runs.folder import home_of
 
         words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]

@@ -31,30 +31,43 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     python: Annotated[
-        str | None, typer.Option("--python", help="Interpreter of the ranks.", metavar="PATH")
+        str | None,
+        typer.Option(
+            "--python",
+            help="Python interpreter of the ranks",
+            metavar="FILE",
+            show_default="this one",
+        ),
     ] = None,
     ranks: Annotated[
         int | None,
         typer.Option(
-            "--ranks", help="Ranks that you mean to run here.", min=1, show_default=str(RANKS)
+            "--np",
+            help="Ranks that you want to run here",
+            metavar="N",
+            min=1,
+            show_default=str(RANKS),
         ),
     ] = None,
     hostfile: HostfileOption = None,
     hosts: HostsOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object: this machine and the hosts.")
+        bool, typer.Option("--json", help="Print one JSON object for this machine and the hosts")
     ] = False,
 ) -> None:
-    """Name launchers, MPI library, torch, devices and cores, and what is missing.
+    """Check this machine or hosts, and show how to fix what is missing.
 
-    With hosts: what each of them has, lacks, and has different from the others.
+    Lists launchers, MPI library, torch, devices and cores. With hosts, it also lists how a host
+    differs from the others.
     """
     from spbench.launch.doctor import examine
     from spbench.launch.hosts.hostfiles import given_hosts
 
     named = given_hosts(hostfile, hosts)
     if named is not None and ranks is not None:
-        raise UsageError("--ranks is about this machine; with hosts, their slots say how many")
+        raise UsageError(
+            "--np is for this machine; with hosts, their slots set the number of ranks"
+        )
     machine = examine(python, ranks or RANKS, os.environ) if as_json or named is None else []
     surveyed = _surveyed(named, python) if named is not None else []
     if as_json:
@@ -123,10 +136,11 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
 
 def _cells(facts: HostFacts) -> list[str]:
     from spbench.launch.gpus.findings import torch_words
+    from spbench.record.number_formatting import counted
 
     built = facts.torch_cuda if facts.gpus.there else None
     return [
-        f"{facts.cores} cores",
+        counted(facts.cores, "core") if facts.cores is not None else "? cores",
         f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
         f"load {facts.load}",
         f"{facts.devices}, driver {facts.gpus.driver}" if facts.gpus.driver else facts.devices,

@@ -14,10 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder; default: this one.")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write into", metavar="FOLDER", show_default=".")
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
 ) -> None:
-    """Write the shipped suites and hostfiles into a folder; files that are there stay."""
+    """Write the shipped suites and hostfiles into a folder."""
     from spbench.record.number_formatting import counted
     from spbench.suites.shipped import copy_shipped
 

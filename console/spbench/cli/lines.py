@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from textwrap import wrap
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from spbench.cli.case_table import CaseTable
+from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState
+from spbench.record.efficiency import is_efficiency_of_time, is_relative
 from spbench.record.judge import not_judged
-from spbench.record.limit_share import share_of_limit
 from spbench.record.live_stragglers import LiveStragglers
-from spbench.record.machine.cores import crowded, fold_numbers
-from spbench.record.noise import noise_of
-from spbench.record.number_formatting import GLYPHS, clean, counted, number, printable
+from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.machine.cores import fold_numbers
+from spbench.record.metric_names import folded_name, metric_name, separate_metrics
+from spbench.record.noise import is_disturbed, other_work_at_start, without_other_work
+from spbench.record.number_formatting import (
+    DISTURBED,
+    GLYPHS,
+    counted,
+    format_duration,
+    format_value,
+    printable,
+)
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import repeats_told
-from spbench.record.shares import label, shares
-from spbench.record.state import RankState, RunState
+from spbench.record.sentences.stragglers import describe_lags
+from spbench.record.shares import shares
+from spbench.record.state import JobState, RankState, RunState
+from spbench.report.case_ids import cut_middle
+from spbench.report.text_tables import wrap_text
 
-MOST_WIDTH = 48
-"""Columns that ids may take before lines stop standing below each other."""
+if TYPE_CHECKING:
+    from spbench.engine.estimate import RunEstimate
+
 LAGGED, LOOK = 5.0, 1.0
-"""Seconds of the run for which a straggler has lagged when it is told, and between two looks."""
+"""Seconds of the run for which a reported straggler has lagged, and between two looks."""
 FIRST, AGAIN = 2.0, 10.0
-"""Seconds of silence before the phase of a case is told, and before it is told again."""
+"""Seconds of silence before the phase of a case is printed, and before it is printed again."""
+_INDENT = " " * 8
 
 
 class Lines:
     """Prints a line when something has happened: the start, each job, each case, the end.
 
     Attributes:
-        rows: The ranks' figures, unless nothing but the verdict is printed.
+        rows: The ranks' figures, unless only the status of the run is printed.
     """
 
     def __init__(
@@ -41,19 +56,36 @@ class Lines:
         write: Callable[[str], None],
         verbosity: int,
         columns: int | None = None,
+        next_step: str = "",
+        estimate: RunEstimate | None = None,
     ) -> None:
+        """Print a run.
+
+        Args:
+            state: The run; it has taken in each event before the lines do.
+            write: Prints a line.
+            verbosity: -1 for the status of the run only, 1 for details of ranks and cases.
+            columns: The most columns of a line; None: those of a pipe.
+            next_step: What to do after the run, for the last line.
+            estimate: How long the run will take.
+        """
         self._state = state
         self._output = write
         self._verbosity = verbosity
-        self._columns = columns
+        self._width = columns or PIPE_WIDTH
+        self._next_step = next_step
+        self._estimate = estimate
         self.rows = RankRows(state)
         self._stragglers = LiveStragglers(self.rows, state)
-        self._told: set[tuple[str, str | int]] = set()
+        self._reported: set[tuple[str, str | int]] = set()
         self._look_at = 0.0
-        self._now = self._tell_at = 0.0
+        self._now = self._phase_at = 0.0
         self._ready: Counter[int] = Counter()
         self._done: set[str] = set()
-        self._width = 0
+        self._launchers: set[tuple[str, str]] = set()
+        self._sharing_reported = False
+        self._remarks: set[str] = set()
+        self._table: CaseTable | None = None
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Print what the event means to a reader, or nothing."""
@@ -63,111 +95,143 @@ class Lines:
         self._now = event["time"]
         if event["time"] >= self._look_at:
             self._look_at = event["time"] + LOOK
-            self._tell_stragglers()
+            self._report_stragglers()
         printer = getattr(self, f"_on_{event['event']}", None)
         if printer is not None:
             printer(event)
-        if event["time"] >= self._tell_at:
-            self._tell_phase(event["time"])
+        if event["time"] >= self._phase_at:
+            self._report_phase(event["time"])
 
     def finish(self, report: str) -> None:
-        """Print the verdict, what the run found, and where the report is."""
+        """Print the legend, the findings, the status of the run, and where the report is."""
         run = self._state.run
-        for finding in self._state.findings:
-            self._write(finding)
+        if self._verbosity >= 0 and self._table is not None:
+            for line in self._table.legend():
+                self._write_wrapped(line)
+        for finding in self._findings():
+            self._write_wrapped(finding)
         for error in self._state.errors:
             self._write(f"error: {error}")
         if run is not None:
             seconds = (run.finished or run.started) - run.started
-            self._write(f"{run.verdict}: {counts(self._state)} in {seconds:.1f} s; {report}")
+            duration = format_duration(seconds)
+            self._write_wrapped(f"{run.verdict}: {count_statuses(self._state)} in {duration}")
+            self._write(report)
+        if self._next_step and self._verbosity >= 0:
+            self._write_wrapped(f"next: {self._next_step}")
 
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _findings(self) -> Iterator[str]:
+        """Yield the findings of the run, without those that were printed above the table."""
+        sharing = summarize_sharing(self._state) if self._sharing_reported else None
+        above = other_work_at_start(self._state) if self._verbosity >= 0 else ()
+        for finding in without_other_work(self._state.findings, above):
+            if finding != sharing:
+                yield finding
+
     def _write(self, text: str) -> None:
         self._output(printable(text))
-        self._tell_at = self._now + FIRST
+        self._phase_at = self._now + FIRST
 
-    def _tell_stragglers(self) -> None:
-        """Name each rank or host that lags, once a case."""
-        case = self.rows.case
-        if case is None:
-            return
-        for straggler in self._stragglers.find(LAGGED):
+    def _write_wrapped(self, text: str, indent: str = "") -> None:
+        for line in indent_text(text, self._width, indent):
+            self._write(line)
+
+    def _report_stragglers(self) -> None:
+        """Name each rank or host that lags, once per case."""
+        for lag in self._stragglers.lags(LAGGED):
+            straggler = lag.straggler
             who = straggler.host if straggler.rank is None else straggler.rank
-            if (case.id, who) not in self._told:
-                self._told.add((case.id, who))
-                self._write(f"  note: {straggler.sentence} in {case.id}")
+            if (lag.case.id, who) not in self._reported:
+                self._reported.add((lag.case.id, who))
+                (sentence,) = describe_lags([lag])
+                self._write_wrapped(f"note: {sentence}", "  ")
 
-    def _tell_phase(self, now: float) -> None:
-        case, words = self.rows.case, phase_words(self._state, now)
-        if case is not None and words:
-            self._write(f"        {case.id}: {words}")
-            self._tell_at = now + AGAIN
+    def _report_phase(self, now: float) -> None:
+        case, phase = self.rows.case, phase_words(self._state, now)
+        if case is not None and phase:
+            rest = f"; suite: {left}" if (left := self.remaining(now)) else ""
+            for line in self._table.begin(case) if self._table is not None else ():
+                self._write(line)
+            room = max(8, self._width - len(_INDENT) - len(phase) - len(rest) - 2)
+            self._write(f"{_INDENT}{cut_middle(case.id, room)}: {phase}{rest}")
+            self._phase_at = now + AGAIN
+
+    def remaining(self, now: float) -> str:
+        """Return how long the run takes until its end, ``about 40 s left``; empty if unknown."""
+        if self._estimate is None:
+            return ""
+        from spbench.engine.remaining_time import format_remaining, remaining
+
+        return format_remaining(remaining(self._state, self._estimate, now))
 
     def _on_run_start(self, event: Mapping[str, Any]) -> None:
-        self._width = min(MOST_WIDTH, max(len(case["id"]) for case in event["cases"]))
-        what = f": {event['description']}" if event["description"] else ""
-        self._write(f"{event['suite']}{what}")
-        count = len(event["cases"])
-        self._write(f"run {event['id']}, {count} case{'s' * (count != 1)}")
-        for sentence in event["environment"].get("other_work", ()):
-            self._write(f"  note: {sentence}: times measured beside it are not the hardware's")
+        self._start_table()
+        description = f": {event['description']}" if event["description"] else ""
+        self._write_wrapped(f"{event['suite']}{description}")
+        duration = self._estimate.text if self._estimate is not None else ""
+        cases = counted(len(event["cases"]), "case")
+        self._write_wrapped(f"run {event['id']}: {cases}{f', {duration}' if duration else ''}")
+        if reasons := "; ".join(event["environment"].get("other_work", ())):
+            self._write_wrapped(f"warning: the machine is busy ({reasons}): times may be inflated")
 
     def _on_run_resumed(self, event: Mapping[str, Any]) -> None:
+        self._start_table()
         cases, run = self._state.cases, self._state.run
-        self._width = min(MOST_WIDTH, max(map(len, cases)))
         self._done = cases.keys() - set(event["cases"])
         left = f"{len(event['cases'])} of its {len(cases)} cases are left"
         self._write(f"run {run.id if run else '?'} resumes: {left}")
 
+    def _start_table(self) -> None:
+        self._table = CaseTable(self._state.cases, self._state.jobs, self._width)
+
     def _on_retry(self, event: Mapping[str, Any]) -> None:
         self._done -= set(event["cases"])
-        self._write(f"again, since they did not pass: {', '.join(event['cases'])}")
+        self._write_wrapped(f"retrying cases that did not pass: {', '.join(event['cases'])}")
 
     def _on_job_start(self, event: Mapping[str, Any]) -> None:
         self._ready[event["job"]], self._look_at = 0, 0.0
-        more = " (more than there are cores: times are not the hardware's)"
-        np = f"{event['np']} ranks{more if event['oversubscribed'] else ''}"
-        repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
-        beside = ", and so on each host" if "first_rank" in event else ""
-        told = f"{event['launcher']}, {event['version']}, {np}{repeat}{beside}"
-        if event.get("first_rank", 0) == 0 or self._verbosity > 0:
-            self._write(f"job {event['job']}: {told}")
+        launcher = (event["launcher"], event["version"])
         if self._verbosity > 0:
+            repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
+            self._write(f"job {event['job']}: {', '.join(launcher)}, {event['np']} ranks{repeat}")
             self._write("  " + " ".join(event["argv"]))
+        elif launcher not in self._launchers:
+            self._write(", ".join(launcher))
+        self._launchers.add(launcher)
 
     def _on_ready(self, event: Mapping[str, Any]) -> None:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
         self._ready[job.number] += 1
-        if self._ready[job.number] == job.np:
-            sharing = crowded(rank for rank in self._state.ranks.values() if rank.cpus)
-            if sharing and not job.oversubscribed:
-                self._write(f"  note: {sharing}")
+        if self._ready[job.number] == job.np and not self._sharing_reported:
+            sharing = describe_sharing(job)
+            if sharing is not None:
+                self._sharing_reported = True
+                self._write_wrapped(f"warning: {sharing}")
 
     def _on_case_judged(self, event: Mapping[str, Any]) -> None:
         self._done.add(event["case"])
         case = self._state.cases[event["case"]]
-        total = len(self._state.cases)
-        count = f"[{len(self._done):>{len(str(total))}}/{total}] "
-        room = self._columns - len(count) if self._columns else None
-        self._write(count + case_line(case, self._width, room))
-        if event["reason"]:
-            self._write(f"        {event['reason']}")
-        if told := repeats_told(case):
-            self._write(f"        {told}")
-        if case.verdict.word == "flaky":
-            self._write(f"        it passed at try {case.verdict.attempts}")
-        if noise := noise_of(case):
-            self._write(f"        noisy: {noise}")
-        for sentence in not_judged(case):
-            self._write(f"        {sentence}")
-        for line in share_lines(case, self._columns):
+        if self._table is None:
+            self._start_table()
+        assert self._table is not None
+        for line in self._table.lines(case, len(self._done)):
             self._write(line)
-        if self._verbosity > 0 and case.verdict.traceback:
-            self._write(case.verdict.traceback.rstrip())
+        for remark in case_remarks(case, event["reason"]):
+            self._write_wrapped(remark, _INDENT)
+        for remark in not_judged(case):
+            if remark not in self._remarks:  # all cases of a sweep have the same
+                self._remarks.add(remark)
+                self._write_wrapped(remark, _INDENT)
+        if self._verbosity > 0:
+            for line in case_details(case, self._state.jobs, self._width):
+                self._write(line)
+            if case.verdict.traceback:
+                self._write(case.verdict.traceback.rstrip())
 
     def _on_log(self, event: Mapping[str, Any]) -> None:
         if event["level"] in ("where", "loading"):
@@ -176,67 +240,77 @@ class Lines:
             self._write(f"        rank {event['rank']}: {event['message']}")
 
 
-def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
-    """Return a judged case in one line: verdict, id, time beside its limit, checks.
-
-    Args:
-        case: The case.
-        width: Columns for the id, so that lines stand below each other.
-        room: Columns for the whole line: what does not fit is left out, the report has it all.
-    """
-    line = f"{GLYPHS.get(case.status, '?')} {case.verdict.word:<9} {clean(case.id):<{width}}"
-    for part in _parts(case):
-        if room is not None and len(line) + 2 + len(part.rstrip()) > room:
-            break
-        line += f"  {part}"
-    return line.rstrip()
+def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
+    """Yield what is to be said of a judged case below its row."""
+    if reason:
+        yield reason
+    if repeats := repeats_told(case):
+        yield repeats
+    if case.verdict.word == "flaky":
+        yield f"passed on attempt {case.verdict.attempts}"
 
 
-def share_lines(case: CaseState, columns: int | None = None) -> Iterator[str]:
-    """Yield where a case's time went, in lines of so many columns."""
-    for of in shares(case):
-        told = f"{of.title}: {of.words}"
-        width = max(columns or len(told) + 8, 24)
-        yield from wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
+def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> Iterator[str]:
+    """Yield the further metrics of a case, the shares of its time, and what was chosen for it."""
+    sign = DISTURBED if is_disturbed(case, jobs) else ""
+    separate = separate_metrics(case.identity.benchmark)
+    own = (name for name in case.identity.metrics if name not in separate)
+    others = (name for name in case.identity.metrics if name in separate)
+    for title, items in (
+        ("", _metrics(case, own, sign)),
+        ("measured in other loops, not parts of the time: ", _metrics(case, others, sign)),
+        ("", _choices(case)),
+    ):
+        if text := ", ".join(items):
+            yield from indent_text(title + text, width, _INDENT)
+    for reference in case.measured.limits.items():
+        yield from indent_text(_describe_reference(case, *reference), width, _INDENT)
+    for share in shares(case):
+        yield from indent_text(f"{share.title}, all ranks together: {share.words}", width, _INDENT)
 
 
-def _parts(case: CaseState) -> Iterator[str]:
-    """The parts of a case's line, the most important first; shares have a line of their own."""
-    times = case.summary("time_ms")
-    if times is not None:
-        yield f"{number(times.p50):>8} ms"
-    told, passed = check_ranks(case)
-    if told:
-        yield f"checks {len(passed)}/{len(told)}"
-    limit = case.measured.limits.get("time_ms", {}).get("value")
-    share = share_of_limit(times.p50, limit) if times is not None else None
-    if limit and share is not None:
-        yield f"{100 * share:>3.0f} % of limit {number(limit):<8}"
-    for name, choice in case.measured.choices.items():
-        yield f"{name} {_chosen(name, choice):<8}"
-    if times is not None:
-        yield f"p99 {number(times.p99):<7}"
-    for name, info in case.identity.metrics.items():
-        if name == "time_ms" or info.better == "none" or info.part_of:
+def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:
+    info = case.identity.metrics.get(name)
+    unit, value = info.unit if info else "", reference["value"]
+    number = "unknown" if value is None else format_value(value, unit, name)
+    return f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+
+
+def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
+    """Yield further metrics; efficiencies and speed-ups of disturbed cases have a sign."""
+    for name in names:
+        info, summary = case.identity.metrics[name], case.summary(name)
+        if summary is None or info.part_of or info.better == "none":
             continue
-        summary = case.summary(name)
-        if summary is not None:
-            yield f"{label(info)} {number(summary.p50)} {info.unit}".removesuffix(" 1")
+        if is_efficiency_of_time(name) and "time_ms" in case.measured.limits:
+            continue  # the row has it, as the efficiency
+        if name == "time_ms":
+            yield f"p99 {format_value(summary.p99, info.unit)}"
+        else:
+            value = format_value(summary.p50, info.unit, name)
+            yield f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
 
 
-def _chosen(name: str, choice: Mapping[str, str]) -> str:
-    """Return what was chosen; of the host, whether because there was no GPU."""
-    fell = name == "device" and choice["value"] == "cpu" and choice["reason"].startswith("auto")
-    return choice["value"] + " (auto)" * fell
+def _choices(case: CaseState) -> Iterator[str]:
+    for name, choice in case.measured.choices.items():
+        yield f"{name} {_describe_choice(name, choice)}"
 
 
-def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
-    """Return the ranks that reported checks, and those of them that passed all."""
-    checked = case.measured.checked
-    return set(checked), {rank for rank, passed in checked.items() if passed}
+def _describe_choice(name: str, choice: Mapping[str, str]) -> str:
+    """Return a choice; for a device, also whether it is the host because there was no GPU."""
+    fell_back = name == "device" and choice["value"] == "cpu"
+    automatic = fell_back and choice["reason"].startswith("auto")
+    return f"{choice['value']} (auto)" if automatic else choice["value"]
 
 
-def counts(state: RunState) -> str:
+def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a text, each wrapped to at most ``width`` columns with its indent."""
+    for line in printable(text).splitlines() or [""]:
+        for piece in wrap_text(line, width - len(indent)) if line else [""]:
+            yield f"{indent}{piece}"
+
+
+def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     statuses = [case.status for case in state.cases.values()]
     parts = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
@@ -254,5 +328,5 @@ def describe_rank(rank: RankState) -> str:
     numa = "" if rank.numa is None else f", NUMA node {rank.numa}"
     return (
         f"rank {rank.rank} on {rank.host} (local rank {rank.local_rank}): {rank.device}, "
-        f"CPUs {cpus}{numa}, {rank.threads} threads, {rank.fabric}; {versions}"
+        f"CPUs {cpus}{numa}, {counted(rank.threads or 0, 'thread')}, {rank.fabric}; {versions}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,10 +14,13 @@ from rich.text import Text
 from spbench.cli.lines import Lines
 from spbench.record.case_figures import is_open
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import clean, number
+from spbench.record.number_formatting import clean, format_duration, format_time
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
+
+if TYPE_CHECKING:
+    from spbench.engine.estimate import RunEstimate
 
 INTERVAL = 0.2
 """Seconds between two frames, at least: the console may share its cores with the ranks."""
@@ -27,7 +30,7 @@ WIDE = 100
 """Columns of a terminal from which the whole table fits."""
 _ONLY_WIDE = ("iterations", "last", "p95")
 _BEFORE = ("rank", "host")
-_AFTER = ("phase", "iterations", "last", "p50", "p95", "p99", "skew", "check")
+_AFTER = ("phase", "iterations", "last", "median", "p95", "p99", "skew", "check")
 """The columns before and behind those of the ranks' places."""
 _FIGURES = {"rank", *_AFTER} - {"phase", "check"}
 
@@ -35,12 +38,19 @@ _FIGURES = {"rank", *_AFTER} - {"phase", "check"}
 class LiveView:
     """Lines above, a table of the ranks below; drawn when events come, five times a second."""
 
-    def __init__(self, state: RunState, console: Console, verbosity: int) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        console: Console,
+        verbosity: int,
+        next_step: str = "",
+        estimate: RunEstimate | None = None,
+    ) -> None:
         self._state = state
         self._drawn = 0.0
         self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
-        self._lines = Lines(state, self._print, verbosity, console.width)
+        self._lines = Lines(state, self._print, verbosity, console.width, next_step, estimate)
         self._live.start()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -69,7 +79,9 @@ class LiveView:
         """Return the progress and the table of the ranks, as they are now."""
         if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
-        return Group(self._headline(), self._table())
+        case = self._lines.rows.case
+        title = f"times of each rank in {clean(case.id)}" if case is not None else "ranks"
+        return Group(self._headline(), Text(title, style="dim", no_wrap=True), self._table())
 
     def _headline(self) -> Text:
         cases = self._state.cases.values()
@@ -81,10 +93,14 @@ class LiveView:
         filled = width * done // max(1, len(self._state.cases))
         bar = "█" * filled + "░" * (width - filled)
         elapsed = max(0.0, self._now - self._state.run.started) if self._state.run else 0.0
-        return Text(
-            f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {clean(running)}  "
-            f"{clean(phase_words(self._state, self._now))}".rstrip()
+        parts = (
+            f"{bar} {done}/{len(self._state.cases)} cases",
+            format_duration(elapsed),
+            self._lines.remaining(self._now),
+            clean(running),
+            clean(phase_words(self._state, self._now)),
         )
+        return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -101,7 +117,7 @@ class LiveView:
             cells, place = _cells(row), (Text(clean(row.place.get(name, ""))) for name in places)
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         if crowd > MOST_ROWS:
-            table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks; times in ms"
+            table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks"
         return table
 
 
@@ -109,7 +125,7 @@ def _cells(row: RankRow) -> dict[str, Text]:
     skew = "" if row.skew is None else f"{row.skew:.2f}x"
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
-    times = {"last": row.last, "p50": row.p50, "p95": row.p95, "p99": row.p99}
+    times = {"last": row.last, "median": row.p50, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
         "host": Text(clean(row.host)),
@@ -122,7 +138,7 @@ def _cells(row: RankRow) -> dict[str, Text]:
 
 
 def _time(value: float | None) -> Text:
-    return Text("" if value is None else number(value))
+    return Text("" if value is None else format_time(value))
 
 
 def styled(line: str) -> Text:

@@ -22,19 +22,35 @@ def register(app: typer.Typer) -> None:
 
 def networks(
     name: Annotated[
-        str | None, typer.Argument(help="One network.", autocompletion=complete_network)
+        str | None,
+        typer.Argument(
+            help="Network to describe, such as resnet",
+            metavar="NAME",
+            autocompletion=complete_network,
+        ),
     ] = None,
-    num_layers: Annotated[int | None, typer.Option("--num-layers", help="Its depth.")] = None,
+    num_layers: Annotated[
+        int | None,
+        typer.Option("--num-layers", help="Depth", metavar="N", show_default="the network's"),
+    ] = None,
     image_shape: Annotated[
-        str | None, typer.Option("--image-shape", help="As 3,224,224.", metavar="C,H,W")
+        str | None,
+        typer.Option(
+            "--image-shape",
+            help="Channels, height and width of an image, such as 3,224,224",
+            metavar="C,H,W",
+            show_default="the network's",
+        ),
     ] = None,
     num_classes: Annotated[
         int | None,
-        typer.Option("--num-classes", help="Width of its last layer.", show_default="1000"),
+        typer.Option(
+            "--num-classes", help="Classes to recognise", metavar="N", show_default="1000"
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")] = False,
 ) -> None:
-    """List the networks, or the weights and biases of one in the order of their keys."""
+    """List the networks, or the weights and biases of one."""
     if name is not None:
         shape = None if image_shape is None else _shape(image_shape)
         found = _parameters(name, num_layers, shape, num_classes)

@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+
+from spbench.cli.help_pages import HelpCommand
 
 
-class OnceCommand(TyperCommand):
+class OnceCommand(HelpCommand):
     """A command that rejects a second value of an option that takes one."""
 
     def make_parser(self, ctx: Any) -> Any:

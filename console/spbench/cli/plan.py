@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from spbench.cli.plan_output import FORMATS, TIMELINES, drawn, put, told
+from spbench.cli.ending import complain
+from spbench.cli.plan_output import FORMATS, TIMELINES, render_plans, render_step, write_output
 from spbench.cli.plan_request import asked_cluster, batch_sizes, one_of
 from spbench.cli.request import (
     HomeOption,
-    OutOption,
+    OutputOption,
     QuietOption,
     VerboseOption,
     launch_options,
@@ -41,91 +42,130 @@ def register(app: typer.Typer) -> None:
 
 @launch_options("exclude_hosts", "assume")
 def plan(
-    profile: Annotated[Path, typer.Argument(help="A profile: spbench's JSON, or torchgraph.")],
+    profile: Annotated[
+        Path,
+        typer.Argument(
+            help="Profile of `spbench profile`, or a torchgraph file", metavar="PROFILE"
+        ),
+    ],
     global_batch_size: Annotated[
         str,
         typer.Option(
             "--global-batch-size",
-            help="Samples of a step; many as 32,64:4096:64 (first:last:step).",
-            metavar="B",
+            help="Samples of a step; a list such as 32,64:4096:64 (first:last:step) plans each",
+            metavar="N",
         ),
     ],
     profile_batch_size: Annotated[
         int | None,
-        typer.Option("--profile-batch-size", help="Samples it was measured at.", metavar="P"),
+        typer.Option(
+            "--profile-batch-size",
+            help="Batch size of the profile to use, if it has several",
+            metavar="N",
+        ),
     ] = None,
     machines: Annotated[
         str | None,
-        typer.Option("--machines", help="Ends of machines: 8,16 is two of 8.", metavar="N,N,..."),
+        typer.Option(
+            "--machines",
+            help="Machines times devices, such as 4x8; or the number of devices up to the end of "
+            "each machine, such as 8,12 for machines of 8 and 4",
+            metavar="MxD",
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="A cluster's YAML, or dapple-a, dapple-b, dapple-c."),
+        typer.Option(
+            "--cluster",
+            help="YAML file of a cluster, or dapple-a, dapple-b, dapple-c",
+            metavar="FILE",
+        ),
     ] = None,
     cluster_from: Annotated[
         str | None,
-        typer.Option("--cluster-from", help="A run of link.pingpong: its links.", metavar="RUN"),
+        typer.Option("--cluster-from", help="Run of link.pingpong on the cluster", metavar="RUN"),
     ] = None,
     micro_batch_size: Annotated[
-        int | None, typer.Option("--micro-batch-size", help="Else the plan's own.", metavar="M")
+        int | None,
+        typer.Option(
+            "--micro-batch-size",
+            help="Samples of a micro-batch, which the devices of a stage share",
+            metavar="N",
+            show_default="chosen by the plan",
+        ),
     ] = None,
     optimizer_memory_scaling: Annotated[
         float,
         typer.Option(
-            "--optimizer-memory-scaling", help="Bytes kept a byte of parameters.", metavar="X"
+            "--optimizer-memory-scaling",
+            help="Memory for parameters and optimizer, in sizes of the parameters",
+            metavar="FACTOR",
         ),
     ] = 2.0,
     peak_activation_bytes: Annotated[
         float | None,
         typer.Option(
-            "--peak-activation-bytes", help="Memory of a sample on one device.", metavar="N"
+            "--peak-activation-bytes",
+            help="Memory for the activations of one sample",
+            metavar="BYTES",
+            show_default="from the profile",
         ),
     ] = None,
     mode: Annotated[
-        str, typer.Option("--mode", help="best, or hpgo: DAPPLE's planner.", metavar="MODE")
+        str, typer.Option("--mode", help="best, or hpgo for the planner of DAPPLE", metavar="MODE")
     ] = "best",
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs",
-            help="Processes, for many batch sizes.",
+            help="Processes, if there are several batch sizes",
             metavar="N",
-            show_default="RAYON_NUM_THREADS, or all cores",
+            show_default="$RAYON_NUM_THREADS or all cores",
         ),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="table, json, csv, dot or hpgo.",
+            help="text, json, csv, dot or hpgo",
             metavar="FORMAT",
-            show_default="table",
+            show_default="text",
         ),
     ] = None,
     timeline: Annotated[
         str | None,
-        typer.Option("--timeline", help="A step as text, svg or trace (Perfetto).", metavar="AS"),
+        typer.Option(
+            "--timeline",
+            help="Draw a step as text, svg or trace (for Perfetto)",
+            metavar="FORMAT",
+        ),
     ] = None,
-    out: OutOption = "-",
+    output: OutputOption = "-",
     emit: Annotated[
-        Path | None, typer.Option("--emit", help="Write a suite that runs it.", metavar="SUITE")
+        Path | None,
+        typer.Option("--emit", help="Write a suite that runs the plan", metavar="FILE"),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Run it: predicted beside measured.")
+        bool,
+        typer.Option("--verify", help="Run the plan, and compare predicted with measured times"),
     ] = False,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Plan how to cut a model over a cluster: stages, replicas, micro-batches."""
+    """Divide a model among devices: stages, replicas, micro-batches."""
+    from spbench.cli.tables import PIPE_WIDTH, output_width
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import plan_many
     from spbench.planner.process_pool import usual_jobs
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import home_of
 
-    one_of("--format", format_ or "table", FORMATS)
+    if format_ == "table":
+        complain("warning: --format table is now --format text")
+        format_ = "text"
+    one_of("--format", format_ or "text", FORMATS)
     one_of("--mode", mode, MODES)
     if timeline is not None:
         one_of("--timeline", timeline, TIMELINES)
@@ -137,9 +177,10 @@ def plan(
         "--launcher": chosen.launcher,
         "--console-address": chosen.console_address,
         "--port-range": chosen.port_range,
+        "--oversubscribe": chosen.oversubscribe,
     }
     _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
-    refuse_folder("--out", out)
+    refuse_folder("--output", output)
     refuse_folder("--emit", emit)
     batches = batch_sizes(global_batch_size)
     if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
@@ -165,9 +206,10 @@ def plan(
         raise errors[0]
     first = found[0]
     if isinstance(first, PlannerError) or timeline is None:
-        put(told(batches, found, format_ or "table"), out)
+        width = output_width() if output == "-" else PIPE_WIDTH
+        write_output(render_plans(batches, found, format_ or "text", on, width), output)
     else:
-        put(drawn(first, timeline), out)
+        write_output(render_step(first, timeline), output)
     for error in errors:
         sys.stderr.write(f"spbench: error: {error}\n")
     if errors:
@@ -193,12 +235,14 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
     """Return the suite of a plan; write it where ``path`` says so."""
     from spbench.planner.output.emission import emitted
+    from spbench.record.number_formatting import counted
     from spbench.record.runs.folder import write_whole
 
     suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
         write_whole(path, suite.text)
-        sys.stderr.write(f"{path}: {suite.ranks} ranks; run it: spbench run {path}\n")
+        ranks = counted(suite.ranks, "rank")
+        sys.stderr.write(f"{path}: {ranks}; run it: spbench run {path}\n")
     return suite
 
 
@@ -206,6 +250,7 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     """Run a plan, and print predicted beside measured."""
     from spbench.cli.plan_tables import verified_lines
     from spbench.cli.run import execute
+    from spbench.cli.tables import output_width
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.output.verification import verified
     from spbench.suites.loader import load_text
@@ -218,5 +263,5 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     if done.exit_code:
         raise typer.Exit(done.exit_code)
     [case] = done.state.cases.values()
-    for line in verified_lines(made, verified(made, case)):
+    for line in verified_lines(made, verified(made, case), output_width()):
         print(line)

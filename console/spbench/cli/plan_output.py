@@ -10,38 +10,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spbench.planner.cluster.machines import Cluster
     from spbench.planner.errors import PlannerError
     from spbench.planner.plans import Plan
 
-FORMATS = ("table", "json", "csv", "dot", "hpgo")
+FORMATS = ("text", "json", "csv", "dot", "hpgo")
 TIMELINES = ("text", "svg", "trace")
 
 
-def told(batches: Sequence[int], found: Sequence[Plan | PlannerError], format_: str) -> str:
-    """Return plans in one of the `FORMATS`, without those that cannot be made."""
+def render_plans(
+    batches: Sequence[int],
+    results: Sequence[Plan | PlannerError],
+    format_: str,
+    cluster: Cluster,
+    width: int,
+) -> str:
+    """Return the plans of batch sizes in one of the `FORMATS`, without those that failed.
+
+    Args:
+        batches: The global batch sizes.
+        results: The plan of each batch size, or the error that says why it has none.
+        format_: One of the `FORMATS`.
+        cluster: The cluster of the plans.
+        width: The most columns of a line of text.
+    """
     from spbench.cli.plan_tables import batch_lines, plan_lines
     from spbench.planner.errors import PlannerError
     from spbench.planner.output.plan_json import plan_object
     from spbench.planner.output.plan_text import csv_text, dot_text, hpgo_text
 
-    made = [None if isinstance(one, PlannerError) else one for one in found]
-    plans = [one for one in made if one is not None]
+    by_batch = [None if isinstance(result, PlannerError) else result for result in results]
+    plans = [plan for plan in by_batch if plan is not None]
     single = len(batches) == 1
     if format_ == "json":
-        objects = [plan_object(one) for one in plans]
+        objects = [plan_object(plan) for plan in plans]
         return json.dumps(objects[0] if single else objects, indent=1, allow_nan=False) + "\n"
     if format_ == "csv":
-        return csv_text(zip(batches, made, strict=True))
+        return csv_text(zip(batches, by_batch, strict=True))
     if format_ == "dot":
         return dot_text(plans[0])
     if format_ == "hpgo":
-        return "".join(f"{hpgo_text(one)}\n" for one in plans)
-    pairs = list(zip(batches, made, strict=True))
-    lines = plan_lines(plans[0]) if single else batch_lines(pairs)
+        return "".join(f"{hpgo_text(plan)}\n" for plan in plans)
+    pairs = list(zip(batches, by_batch, strict=True))
+    lines = plan_lines(plans[0], cluster, width) if single else batch_lines(pairs, width)
     return "".join(f"{line}\n" for line in lines)
 
 
-def drawn(plan: Plan, timeline: str) -> str:
+def render_step(plan: Plan, timeline: str) -> str:
     """Return a step of a plan, event by event, in one of the `TIMELINES`."""
     from spbench.planner.simulation.step import simulate
 
@@ -58,10 +73,11 @@ def drawn(plan: Plan, timeline: str) -> str:
     from spbench.planner.output.timeline_text import timeline_text
 
     width = shutil.get_terminal_size((100, 24)).columns
-    return "".join(f"{line}\n" for line in (*timeline_text(step, width), *step_lines(step)))
+    lines = (*timeline_text(step, width), *step_lines(step, width))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def put(text: str, out: str) -> None:
+def write_output(text: str, target: str) -> None:
     """Write text to a file, or to stdout for ``-``.
 
     Raises:
@@ -69,8 +85,8 @@ def put(text: str, out: str) -> None:
     """
     from spbench.record.runs.folder import write_whole
 
-    if out == "-":
+    if target == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        write_whole(Path(out), text)
+        write_whole(Path(target), text)

@@ -12,7 +12,7 @@ from spbench.cli.plan_request import whole_numbers
 from spbench.cli.request import (
     CaseSelection,
     HomeOption,
-    OutOption,
+    OutputOption,
     QuietOption,
     SetOption,
     VerboseOption,
@@ -30,17 +30,28 @@ def register(app: typer.Typer) -> None:
 @launch_options("exclude_hosts", "assume")
 def profile(
     model: Annotated[
-        str, typer.Argument(help="resnet, amoebanet, or module:callable of your own.")
+        str,
+        typer.Argument(
+            help="resnet, amoebanet, or MODULE:CALLABLE of your own network", metavar="MODEL"
+        ),
     ] = "resnet",
     batch_sizes: Annotated[
-        str, typer.Option("--batch-sizes", help="Images at once, rising.", metavar="N,N,...")
+        str,
+        typer.Option("--batch-sizes", help="Batch sizes to measure, rising", metavar="LIST"),
     ] = "1,2,4",
-    out: OutOption = "-",
+    output: OutputOption = "-",
     busy: Annotated[
-        bool, typer.Option("--busy", help="All other slots do the same at once.")
+        bool, typer.Option("--busy", help="Keep all other slots busy with the same work")
     ] = False,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", help="With --busy: how many, in place of all.", min=2)
+        int | None,
+        typer.Option(
+            "--np",
+            help="With --busy: number of ranks",
+            metavar="N",
+            min=2,
+            show_default="all slots",
+        ),
     ] = None,
     overrides: SetOption = None,
     chosen: LaunchChoice = NOTHING_CHOSEN,
@@ -48,7 +59,7 @@ def profile(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Measure a model's layers: time, memory and parameters, for spbench plan."""
+    """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import refuse_folder, request_from
     from spbench.cli.run import execute
     from spbench.engine.plan import plan_suite, settings_of
@@ -57,9 +68,9 @@ def profile(
     from spbench.record.runs.folder import write_whole
     from spbench.suites.loader import load_text
 
-    refuse_folder("--out", out)
+    refuse_folder("--output", output)
     if ranks is not None and not busy:
-        raise UsageError("--ranks says how many are busy; give --busy as well")
+        raise UsageError("--np is the number of busy ranks; add --busy")
     sizes = whole_numbers("--batch-sizes", batch_sizes)
     path = Path(f"profile of {model}")
     request = request_from(
@@ -76,12 +87,12 @@ def profile(
         told = [one.message.removeprefix("profile: ") for one in error.diagnostics]
         raise UsageError("; ".join(told)) from None
     planned = plan_suite(request, suite)
-    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=out == "-")
+    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
     if done.exit_code:
         raise typer.Exit(done.exit_code)
     made = measured_profile(done.report.to_json())
-    if out == "-":
+    if output == "-":
         print(write_profile_json(made), end="")
         return
-    write_whole(Path(out), write_profile_json(made))
-    print(f"{out}: {len(made.layers)} layers at batch sizes {', '.join(map(str, sizes))}")
+    write_whole(Path(output), write_profile_json(made))
+    print(f"{output}: {len(made.layers)} layers at batch sizes {', '.join(map(str, sizes))}")

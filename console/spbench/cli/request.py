@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -38,45 +39,80 @@ def known_suite(path: Path | None) -> Path | None:
     return path
 
 
-SUITE_HELP = "The suite's YAML file, or shipped:NAME."
-SuiteArgument = Annotated[Path, typer.Argument(help=SUITE_HELP, callback=known_suite)]
+def check_system(name: str | None) -> str | None:
+    """Return the name of a system as typed; None is not given.
+
+    Raises:
+        UsageError: No suite can have a reference for such a name.
+    """
+    if name is None:
+        return None
+    from spbench.suites.case import NAME_PATTERN
+
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(
+            f"--system {name!r}: use letters, digits and . _ - with a letter or digit first"
+        )
+    return name
+
+
+SUITE_HELP = "YAML file of a suite, or shipped:NAME"
+SuiteArgument = Annotated[
+    Path, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=known_suite)
+]
 OptionalSuiteArgument = Annotated[
-    Path | None, typer.Argument(help=SUITE_HELP, callback=known_suite)
+    Path | None, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=known_suite)
 ]
 HostfileOption = Annotated[
-    Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
+    Path | None,
+    typer.Option(
+        "--hostfile", help="File with hosts, in the format of any launcher", metavar="FILE"
+    ),
 ]
 HostsOption = Annotated[
-    str | None, typer.Option("--hosts", help="Hosts, as node[01-08]:4,other.", metavar="LIST")
+    str | None, typer.Option("--hosts", help="Hosts, such as node[01-08]:4,other", metavar="LIST")
 ]
 ExcludeOption = Annotated[
-    str | None, typer.Option("--exclude-hosts", help="Hosts to leave out.", metavar="LIST")
+    str | None, typer.Option("--exclude-hosts", help="Hosts to leave out", metavar="LIST")
 ]
 LauncherOption = Annotated[
     str | None,
     typer.Option(
         "--launcher",
-        help="mpirun_rsh, hydra, openmpi, srun or auto.",
-        metavar="L",
+        help="mpirun_rsh, hydra, openmpi, srun or auto",
+        metavar="NAME",
+        show_default="auto",
         autocompletion=complete_launcher,
     ),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        "--console-address", help="This machine as ranks see it: names, IPv4.", metavar="LIST"
+        "--console-address",
+        help="Names or IPv4 addresses at which ranks reach this machine",
+        metavar="LIST",
     ),
 ]
 PortsOption = Annotated[
     str | None,
-    typer.Option("--port-range", help="Ports that ranks can reach, as 5000-5010.", metavar="A-B"),
+    typer.Option(
+        "--port-range", help="Ports that ranks can reach, such as 5000-5010", metavar="FIRST-LAST"
+    ),
 ]
 AssumeOption = Annotated[
     str | None,
     typer.Option(
         "--assume",
-        help="Show launch lines for an MPI library that is not here, as mvapich2-2.3.7.",
+        help="Show launch commands for a library that is not installed, such as mvapich2-2.3.7",
         metavar="LIB-VERSION",
+    ),
+]
+OversubscribeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--oversubscribe",
+        help="Allow more ranks and memory than this machine has",
+        show_default=False,
     ),
 ]
 _LAUNCH_OPTIONS = {
@@ -87,50 +123,75 @@ _LAUNCH_OPTIONS = {
     "console_address": AddressOption,
     "port_range": PortsOption,
     "assume": AssumeOption,
+    "oversubscribe": OversubscribeOption,
 }
 """The option of each field of `LaunchChoice`, in the order in which help shows them."""
 KeywordOption = Annotated[
-    str | None, typer.Option("-k", help="Cases to run: words with and, or, not.", metavar="EXPR")
+    str | None, typer.Option("-k", help="Select cases by words with and, or, not", metavar="EXPR")
 ]
 CaseOption = Annotated[
     list[str] | None,
     typer.Option(
         "--case",
-        help="A case to run, by its id or its name.",
+        help="Select a case by its id or name (repeatable)",
         metavar="ID",
         autocompletion=complete_case,
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="key=value: a suite key or a parameter.", metavar="KEY=VALUE"),
+    typer.Option("--set", help="Set a suite key or a parameter (repeatable)", metavar="KEY=VALUE"),
+]
+SystemOption = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        help="Use the references of this system",
+        metavar="NAME",
+        show_default="name in the site file or host",
+        callback=check_system,
+    ),
 ]
 CASE_OPTIONS = {"keyword": KeywordOption, "cases": CaseOption, "overrides": SetOption}
 HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
+    Path | None,
+    typer.Option(
+        "--home",
+        help="Folder of runs and baselines",
+        metavar="FOLDER",
+        show_default="$SPBENCH_HOME or .spbench",
+    ),
 ]
 RunArgument = Annotated[
     str,
-    typer.Argument(help="A run's id, its beginning, last or last~1.", autocompletion=complete_run),
+    typer.Argument(
+        help="Id of a run, its beginning, last or last~1",
+        metavar="RUN",
+        autocompletion=complete_run,
+    ),
 ]
 RunOrReportArgument = Annotated[
     str,
     typer.Argument(
-        help="A run's id, its beginning, last or last~1; or a report's file.",
+        help="Id of a run, its beginning, last or last~1; or a report file",
+        metavar="RUN",
         autocompletion=complete_run,
     ),
 ]
-OutOption = Annotated[
-    str, typer.Option("--out", "-o", help="A file to write; - is stdout.", metavar="PATH|-")
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", help="File to write; - is stdout", metavar="FILE")
 ]
 JsonOption = Annotated[
-    str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
+    str | None,
+    typer.Option("--json", help="Write the report as JSON; - is stdout", metavar="FILE"),
 ]
 NoSamplesOption = Annotated[
-    bool, typer.Option("--no-samples", help="Omit the samples from --json.")
+    bool, typer.Option("--no-samples", help="Leave the samples out of --json")
 ]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")]
-VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print only the result")]
+VerboseOption = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also print ranks and launch commands")
+]
 
 
 def refuse_folder(option: str, target: str | Path | None) -> None:
@@ -147,6 +208,11 @@ def print_progress(line: str) -> None:
     """Print a line on stderr for somebody who waits; nothing once it is closed."""
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
+
+
+def print_warning(message: str) -> None:
+    """Print a warning on stderr; nothing once it is closed."""
+    print_progress(f"spbench: warning: {message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +273,7 @@ def request_from(
     chosen: LaunchChoice,
     home: Path | None,
     selected: CaseSelection = ALL_CASES,
+    system: str | None = None,
     argv: Sequence[str] = (),
 ) -> Request:
     """Return what a command line asks for, with this process's environment.
@@ -226,4 +293,5 @@ def request_from(
         keyword=selected.keyword,
         cases=tuple(selected.cases or ()),
         chosen=chosen,
+        system=system,
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,13 +27,16 @@ from spbench.cli.request import (
     NoSamplesOption,
     OptionalSuiteArgument,
     QuietOption,
+    SystemOption,
     VerboseOption,
     case_options,
     launch_options,
     print_progress,
+    print_warning,
     request_from,
 )
 from spbench.cli.run_reports import REPORT_OPTIONS, refuse, write_report
+from spbench.cli.run_views import line_writer, make_view
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -43,25 +44,12 @@ if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
     from spbench.engine.run import Outcome
     from spbench.record.runs.folder import RunFolder
-    from spbench.record.state import Event, RunState
+    from spbench.record.state import RunState
     from spbench.report.baseline_gate import BaselineGate, GateResult
     from spbench.report.document import ReportDocument
 
 _REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
 """The exit codes that become 4 if a report cannot be written."""
-
-
-class RunView(Protocol):
-    """A live view of a run."""
-
-    def __call__(self, event: Event) -> None:
-        """Show an event that the state has taken in."""
-
-    def finish(self, report: str) -> None:
-        """Show the verdict."""
-
-    def close(self) -> None:
-        """Give the terminal back."""
 
 
 def register(app: typer.Typer) -> None:
@@ -79,24 +67,27 @@ def run(
         list[str] | None,
         typer.Option(
             "--inject",
-            help="Plant a fault: the run must fail. Several for several cases.",
+            help="Inject a fault, such as slow or one that `spbench benchmarks NAME` lists; the"
+            " run must then fail (repeatable)",
             metavar="FAULT[@CASE]",
             autocompletion=complete_fault,
         ),
     ] = None,
-    headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Print plain lines, also in a terminal")
+    ] = False,
     json_target: JsonOption = None,
     no_samples: NoSamplesOption = False,
     junit: JunitOption = None,
     html: HtmlOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
+        bool, typer.Option("--dry-run", help="Print the launch commands and run nothing")
     ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
             "--resume",
-            help="Run what a run that was cut short lacks.",
+            help="Run the cases that an interrupted run did not reach",
             metavar="RUN",
             autocompletion=complete_run,
         ),
@@ -105,38 +96,53 @@ def run(
         str | None,
         typer.Option(
             "--failed",
-            help="Run again what failed in a run.",
+            help="Run the failed cases of a run again",
             metavar="RUN",
             autocompletion=complete_run,
         ),
     ] = None,
     retries: Annotated[
-        int, typer.Option("--retries", help="More tries of a case that fails.", min=0, max=100)
+        int,
+        typer.Option(
+            "--retries",
+            help="Run a failed case again up to N times, at most 100",
+            metavar="N",
+            min=0,
+            max=100,
+        ),
     ] = 0,
     baseline: BaselineOption = None,
     fail_on: FailOnOption = None,
     max_unjudged: MaxUnjudgedOption = None,
     fail_on_flaky: Annotated[
-        bool, typer.Option("--fail-on-flaky", help="Exit 1 where a case passed only on retry.")
+        bool, typer.Option("--fail-on-flaky", help="Exit with 1 if a case passes only on a retry")
     ] = False,
     preflight: Annotated[
-        bool, typer.Option("--preflight", help="Ask all hosts first what they have and lack.")
+        bool, typer.Option("--preflight", help="Check all hosts before the run")
     ] = False,
     skip_bad_hosts: Annotated[
         bool,
-        typer.Option("--skip-bad-hosts", help="Go on without hosts that are not fit; exit 1."),
+        typer.Option("--skip-bad-hosts", help="Continue without unfit hosts, and exit with 1"),
     ] = False,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Time for the whole run: 90, 90s, 5m, 1h.")
+        str | None,
+        typer.Option(
+            "--budget",
+            help="End the run after this time, such as 90s, 5m or 1h",
+            metavar="TIME",
+            show_default="none",
+        ),
     ] = None,
+    system: SystemOption = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Let others read the run's folder, as umask allows.")
+        bool,
+        typer.Option("--shared", help="Let other users read the run, as far as the umask allows"),
     ] = False,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run a suite on real MPI ranks."""
+    """Run a suite on MPI ranks."""
     from spbench.record.state import RunState
 
     verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit, html)
@@ -145,7 +151,12 @@ def run(
         files.check()
         request = replace(
             request_from(
-                suite or Path(), chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]
+                suite or Path(),
+                chosen=chosen,
+                selected=selected,
+                home=home,
+                system=system,
+                argv=sys.argv[1:],
             ),
             inject=tuple(inject or ()),
             budget=None if budget is None else seconds(budget),
@@ -192,10 +203,16 @@ def _dry_run(planned: RunPlan) -> None:
     import asyncio
 
     from spbench.cli.suites import print_commands
+    from spbench.engine.capacity import REMEDY, find_rejection
+    from spbench.engine.estimate import estimate_lines, estimate_plan
     from spbench.engine.plan import check_networks
 
     for sentence in asyncio.run(check_networks(planned, print_progress)):
         print_progress(f"spbench: warning: {sentence}")
+    if rejection := find_rejection(planned):
+        print_progress(f"spbench: warning: this run would be rejected: {rejection}; {REMEDY}")
+    for line in estimate_lines(estimate_plan(planned, planned.request.home)):
+        print(f"# {line}")
     print_commands(planned)
 
 
@@ -208,7 +225,7 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
     if resume is None and failed is None:
         if not given:
             raise UsageError("name a suite, as in: spbench run suites/halo.yaml")
-        return plan(request)
+        return plan(request, print_warning)
     option = "--failed" if resume is None else "--resume"
     asks = (
         ("--failed", option == "--resume" and failed is not None),
@@ -217,6 +234,7 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
         ("--case", bool(request.cases)),
         ("--set", bool(request.overrides)),
         ("--inject", bool(request.inject)),
+        ("--system", request.system is not None),
     )
     if other := next((name for name, asked in asks if asked), None):
         raise UsageError(
@@ -233,13 +251,15 @@ def _judge(
     """Compare a run with a baseline and print the result; return also why that failed."""
     if gate is None:
         return None, []
+    from spbench.cli.tables import output_width
     from spbench.report.recorded import load_run
 
     try:
         gate_result = gate.judge(load_run(outcome.folder))
     except SpbenchError as error:  # its reports are still written
         return None, [f"the run could not be compared with its baseline: {error}"]
-    gate_result.print_to(writer(sys.stderr if on_stderr else sys.stdout), quiet=verbosity < 0)
+    stream = sys.stderr if on_stderr else sys.stdout
+    gate_result.print_to(line_writer(stream), quiet=verbosity < 0, width=output_width(stream))
     return gate_result, []
 
 
@@ -303,7 +323,7 @@ def _execute(
 
     from spbench.engine.run import Run
 
-    view = _view(state, headless, on_stderr, verbosity)
+    view = make_view(planned, state, headless, on_stderr, verbosity)
     say = print_progress if verbosity >= 0 else _nobody
     try:
         outcome = asyncio.run(Run(planned, state, view, say).execute())
@@ -317,33 +337,6 @@ def _execute(
 
 def _nobody(_: str) -> None:
     """Say nothing: ``--quiet`` wants the verdict alone."""
-
-
-def _view(state: RunState, headless: bool, on_stderr: bool, verbosity: int) -> RunView:
-    """A terminal gets live tables; a pipe, CI, --headless or JSON on stdout gets lines."""
-    plain = headless or on_stderr or verbosity < 0 or os.environ.get("CI")
-    if not plain and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        from rich.console import Console
-
-        from spbench.cli.live import LiveView
-
-        return LiveView(state, Console(), verbosity)
-    from spbench.cli.lines import Lines
-
-    return Lines(state, writer(sys.stderr if on_stderr else sys.stdout), verbosity)
-
-
-def writer(stream: TextIO) -> Callable[[str], None]:
-    """Return a printer that falls silent when its reader has gone: the run matters more."""
-
-    def write(line: str) -> None:
-        nonlocal stream
-        try:
-            print(line, file=stream, flush=True)
-        except OSError:
-            stream = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the end
-
-    return write
 
 
 def seconds(text: str) -> float:

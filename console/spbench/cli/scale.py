@@ -17,9 +17,11 @@ from spbench.cli.request import (
     HomeOption,
     QuietOption,
     SuiteArgument,
+    SystemOption,
     VerboseOption,
     case_options,
     launch_options,
+    print_warning,
     refuse_folder,
     request_from,
 )
@@ -41,48 +43,72 @@ def register(app: typer.Typer) -> None:
 def scale(
     suite: SuiteArgument,
     np: Annotated[
-        str | None, typer.Option("--np", help="Numbers of ranks, rising: 1,2,4.", metavar="LIST")
+        str | None,
+        typer.Option(
+            "--np",
+            help="Rising numbers of ranks, such as 1,2,4",
+            metavar="LIST",
+            show_default="those of the suite",
+        ),
     ] = None,
     strong: Annotated[
         bool | None,
-        typer.Option("--strong/--weak", help="The work stays the same, or that of a rank."),
+        typer.Option("--strong/--weak", help="Keep the total work, or the work of each rank"),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="The parameter that follows.", metavar="PARAM")
+        str | None,
+        typer.Option(
+            "--by", help="Parameter that grows with the number of ranks", metavar="PARAMETER"
+        ),
     ] = None,
     worth: Annotated[
         float,
-        typer.Option("--worth", help="What an added rank is to bring, of one.", min=0.0, max=1.0),
+        typer.Option(
+            "--worth",
+            help="Least speed-up of an added rank that is worthwhile, from 0 to 1",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+        ),
     ] = 0.5,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
-    headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Print plain lines, also in a terminal")
+    ] = False,
     json_target: Annotated[
         str | None,
-        typer.Option("--json", help="Write what was found; - is stdout.", metavar="PATH|-"),
+        typer.Option("--json", help="Write the scaling as JSON; - is stdout", metavar="FILE"),
     ] = None,
+    system: SystemOption = None,
     home: HomeOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run a suite on several numbers of ranks: speed-up, efficiency, and where it stops to pay."""
+    """Run a suite on several numbers of ranks.
+
+    Prints speed-up and efficiency, and the number from which more ranks are not worthwhile.
+    """
     refuse_folder("--json", json_target)
-    request = request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:])
+    request = request_from(
+        suite, chosen=chosen, selected=selected, home=home, system=system, argv=sys.argv[1:]
+    )
     asked = _asked(np, strong, by)
     if asked is not None:
         request = _over_ranks(request, asked)
-    from spbench.cli.run import execute, writer
+    from spbench.cli.run import execute
+    from spbench.cli.run_views import line_writer
     from spbench.engine.plan import plan
     from spbench.report.recorded import load_run
     from spbench.report.scaling import scalings
 
-    planned = plan(request)
+    planned = plan(request, print_warning)
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == "-"
     done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless)
     found = scalings(load_run(done.folder), worth)
-    _tell(found, writer(sys.stderr if on_stderr else sys.stdout))
+    _tell(found, line_writer(sys.stderr if on_stderr else sys.stdout))
     if json_target is not None:
         _write(found, json_target)
     raise typer.Exit(done.exit_code)

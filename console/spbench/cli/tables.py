@@ -1,17 +1,22 @@
-"""Plain text tables: columns that stand below each other, one line a row."""
+"""Plain text tables, and the width that they may take."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import shutil
+import sys
+from typing import TextIO
+
+from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, aligned
+
+__all__ = ["PIPE_WIDTH", "aligned", "output_width"]
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return one line a row, its cells two blanks apart; the columns in ``right`` end together."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def output_width(stream: TextIO | None = None) -> int:
+    """Return the columns of the terminal that a stream is, or those of output in a pipe.
+
+    Args:
+        stream: Where the lines are written; None: stdout.
+    """
+    if not (stream or sys.stdout).isatty():
+        return PIPE_WIDTH
+    return max(LEAST_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)

@@ -12,12 +12,19 @@ from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.record.number_formatting import counted
 from spbench.suites.case import Suite
 from spbench.suites.loader import load
+from spbench.suites.systems import choose_references
 
 
 def validate(
-    suites: Sequence[Path], overrides: Sequence[str] = (), *, verbose: bool = False
+    suites: Sequence[Path],
+    overrides: Sequence[str] = (),
+    system: str | None = None,
+    *,
+    verbose: bool = False,
 ) -> ExitCode:
     """Check suites; print the number of cases of each on stdout, and all errors on stderr.
+
+    With a ``system``, each expectation that has no reference for it is printed as well.
 
     The workers' Python imports the networks of the user that a suite names.
 
@@ -40,11 +47,23 @@ def validate(
             for case in suite.cases if verbose else ():
                 ranks = "all slots" if case.np is None else counted(case.np, "rank")
                 print(f"  {case.id}: {case.benchmark}, {ranks}")
+            for remark in list_skipped_expectations(suite, system) if system is not None else ():
+                print(f"  {remark}")
     if wrong:
         with suppress(BrokenPipeError):
             sys.stderr.write("\n".join(wrong) + "\n")
         return ExitCode.USAGE
     return ExitCode.PASSED
+
+
+def list_skipped_expectations(suite: Suite, system: str) -> list[str]:
+    """Return a remark on each expectation of a case that has no reference for a system."""
+    return [
+        f"{case.id}: expect of {item.metric} skipped: {item.skipped}"
+        for case in choose_references(suite.cases, system)
+        for item in case.expect
+        if item.skipped is not None
+    ]
 
 
 def _check_networks(suite: Suite) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.completing import complete_baseline
 from spbench.cli.ending import complain
+from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
 
@@ -18,11 +20,17 @@ if TYPE_CHECKING:
 NameArgument = Annotated[
     str,
     typer.Argument(
-        help="A name in the home folder, or a file's path.", autocompletion=complete_baseline
+        help="Name of a baseline in the home folder, or a file",
+        metavar="NAME",
+        autocompletion=complete_baseline,
     ),
 ]
 
-group = typer.Typer(help="What later runs are held against.", no_args_is_help=True)
+group = typer.Typer(
+    cls=HelpGroup,
+    help="Make and show baselines: what later runs are compared with.",
+    no_args_is_help=True,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -34,25 +42,25 @@ def register(app: typer.Typer) -> None:
 def set_(
     name: NameArgument,
     run: RunOrReportArgument = "last",
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the baseline of that name.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a baseline of that name")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Make a baseline of a run: a small file that can be committed."""
+    """Make a baseline of a run: a small file that you can commit."""
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of
     from spbench.report.baselines.files import name_of, path_of, save_baseline
-    from spbench.report.baselines.making import baseline_of
+    from spbench.report.baselines.making import baseline_of, fault_warnings, launch_warnings
 
     root = home_of(home, os.environ)
     path = path_of(root, name)
     if path.exists() and not force:
         raise UsageError(f"there is {path} already; --force replaces a baseline")
-    made, told = baseline_of(name_of(path), run_or_report(root, run))
-    save_baseline(root, name, made)
-    _say(f"baseline {name}: {_cases(made)} of run {made.run}, in {path}", *told)
-    _warn(made)
+    recorded = run_or_report(root, run)
+    baseline, left_out = baseline_of(name_of(path), recorded)
+    save_baseline(root, name, baseline)
+    _say(f"baseline {baseline.name}: {_cases(baseline)} of run {baseline.run}, in {path}")
+    _say_wrapped(*left_out)
+    _warn(*fault_warnings(recorded), *launch_warnings(baseline))
 
 
 @group.command("list")
@@ -70,7 +78,7 @@ def list_(home: HomeOption = None) -> None:
 
 @group.command()
 def show(name: NameArgument, home: HomeOption = None) -> None:
-    """Show a baseline: its cases with their medians and the launches that these are of."""
+    """Show the cases of a baseline with their medians and launches."""
     from spbench.record.runs.folder import home_of
     from spbench.report.baselines.files import load_baseline
 
@@ -84,19 +92,25 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
 
 
 def _lines(case: BaselineCase) -> list[str]:
-    from spbench.record.number_formatting import number
+    from spbench.record.efficiency import format_metric
+    from spbench.record.metric_names import folded_name
+    from spbench.record.number_formatting import counted
 
-    lines = [f"{case.id}: {case.benchmark}, {case.np} ranks"]
-    for name, of in case.metrics.items():
-        launches = ", ".join(map(number, of.launches))
-        unit = "" if of.unit == "1" else f" {of.unit}"
-        lines.append(f"  {name:<20} {number(of.value):>9}{unit}  launches {launches}")
+    disturbed = case.crowded or case.noisy is not None
+    lines = [f"{case.id}: {case.benchmark}, {counted(case.np, 'rank')}"]
+    for key, metric in case.metrics.items():
+        name = folded_name(key, metric.unit)
+        value, *launches = (
+            format_metric(figure, metric.unit, key, disturbed=disturbed)
+            for figure in (metric.value, *metric.launches)
+        )
+        lines.append(f"  {name:<20} {value:>9}  launches {', '.join(launches)}")
     return lines
 
 
 @group.command()
 def remove(name: NameArgument, home: HomeOption = None) -> None:
-    """Remove a baseline; its runs stay."""
+    """Remove a baseline, but none of its runs."""
     from spbench.record.runs.folder import home_of
     from spbench.report.baselines.files import remove_baseline
 
@@ -108,35 +122,46 @@ def update(
     name: NameArgument,
     run: RunOrReportArgument = "last",
     widen: Annotated[
-        bool, typer.Option("--widen", help="Take in launches that are not better, too.")
+        bool, typer.Option("--widen", help="Add launches that are not better, too")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare although machines or parameters differ.")
+        bool, typer.Option("--force", help="Compare even if machines or parameters differ")
     ] = False,
     home: HomeOption = None,
 ) -> None:
-    """Bring a baseline up to date: what is better replaces what was, new cases are added."""
+    """Replace slower results of a baseline, and add new cases."""
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of
     from spbench.report.baseline_gate import comparison_of
     from spbench.report.baselines.files import load_baseline, path_of, save_baseline
-    from spbench.report.baselines.making import as_run, updated
+    from spbench.report.baselines.making import as_run, launch_warnings, updated
 
     root = home_of(home, os.environ)
     old, later = load_baseline(root, name), run_or_report(root, run)
     comparison = comparison_of(root, as_run(old, path_of(root, name)), later, force=force)
-    new, told = updated(old, later, comparison, widen=widen)
+    new, changes = updated(old, later, comparison, widen=widen)
     if new != old:
         save_baseline(root, name, new)
-    _say(*told, f"baseline {name}: {'updated' if new != old else 'as it was'}")
-    _warn(new)
+    _say_wrapped(*changes)
+    _say(f"baseline {name}: {'updated' if new != old else 'unchanged'}")
+    _warn(*launch_warnings(new))
 
 
-def _warn(baseline: BaselineFile) -> None:
-    from spbench.report.baselines.making import launch_warnings
+def _warn(*warnings: str) -> None:
+    from spbench.cli.tables import output_width
+    from spbench.report.text_tables import wrap_text
 
-    for warning in launch_warnings(baseline):
-        complain(f"spbench: {warning}")
+    for warning in warnings:
+        for line in wrap_text(f"spbench: {warning}", output_width(sys.stderr)):
+            complain(line)
+
+
+def _say_wrapped(*lines: str) -> None:
+    from spbench.cli.tables import output_width
+    from spbench.report.text_tables import wrap_text
+
+    for line in lines:
+        _say(*wrap_text(line, output_width()))
 
 
 def _cases(baseline: BaselineFile) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.ending import complain
+from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument, print_progress
 from spbench.errors import ExitCode, NothingSelected
 
@@ -27,7 +27,9 @@ class GateFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    gate = typer.Typer(help="Test what a comparison would find.", no_args_is_help=True)
+    gate = typer.Typer(
+        cls=HelpGroup, help="Test which slowdowns a comparison would find.", no_args_is_help=True
+    )
     gate.command()(check)
     app.add_typer(gate, name="gate")
 
@@ -36,28 +38,37 @@ def check(
     run: RunOrReportArgument,
     home: HomeOption = None,
     format_: Annotated[
-        GateFormat, typer.Option("--format", help="text or json.", metavar="FORMAT")
+        GateFormat, typer.Option("--format", help="text or json", metavar="FORMAT")
     ] = GateFormat.TEXT,
     resamples: Annotated[
-        int, typer.Option("--resamples", help="Comparisons for each slowdown.", min=20, max=100_000)
+        int,
+        typer.Option(
+            "--resamples",
+            help="Comparisons for each slowdown",
+            metavar="N",
+            min=20,
+            max=100_000,
+        ),
     ] = 200,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the random numbers", metavar="N")
+    ] = 1,
     must_find: Annotated[
         float | None,
         typer.Option(
             "--must-find",
-            help="Exit 1 where a case's slowdown of so many percent is not found.",
+            help="Exit with 1 if a slowdown of this size would be missed in a case",
             metavar="PERCENT",
             min=0,
         ),
     ] = None,
 ) -> None:
-    """Plant slowdowns and errors into a run's launches: which does compare find?"""
+    """Find the smallest slowdown that a comparison with a run reports, for each case."""
     from spbench.cli.records.recorded import run_or_report
-    from spbench.record.number_formatting import clean
+    from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
     from spbench.report.gate.check import check_gate
-    from spbench.report.gate.words import gate_object
+    from spbench.report.gate.words import gate_check_lines, gate_object
     from spbench.report.past import past_of
 
     root = home_of(home, os.environ)
@@ -67,9 +78,9 @@ def check(
     if format_ is GateFormat.JSON:
         print(json.dumps(gate_object(gate_check), indent=1, allow_nan=False))
     else:
-        for line in _lines(gate_check):
-            print(clean(line))
-    if not any(one.launches for one in gate_check.cases):
+        for line in gate_check_lines(gate_check, output_width()):
+            print(line)
+    if not any(case.launches for case in gate_check.cases):
         raise NothingSelected(f"run {gate_check.run} has no case with a time that can be compared")
     if gate_check.missed_errors or not _found(gate_check, must_find):
         raise typer.Exit(ExitCode.FAILED)
@@ -84,12 +95,3 @@ def _found(gate_check: GateCheck, percent: float | None) -> bool:
         return True
     smallest = [case.smallest for case in gate_check.cases]
     return all(each is not None and 100 * each <= percent + 1e-9 for each in smallest)
-
-
-def _lines(gate_check: GateCheck) -> Iterator[str]:
-    from spbench.cli.tables import aligned
-    from spbench.report.gate.words import GATE_COLUMNS, gate_remarks, gate_rows
-
-    if gate_check.cases:
-        yield from aligned([GATE_COLUMNS, *gate_rows(gate_check)], {1, 2, 3})
-    yield from gate_remarks(gate_check)

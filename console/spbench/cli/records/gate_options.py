@@ -38,25 +38,35 @@ BaselineOption = Annotated[
     str | None,
     typer.Option(
         "--baseline",
-        help="Compare the run with a baseline at its end.",
+        help="Compare the run with this baseline",
         metavar="NAME",
         autocompletion=complete_baseline,
     ),
 ]
+_FAIL_ON_HELP = (
+    "Exit with 1 if a case is worse or broken (worse), or also if it is better (any); "
+    "exit with 6 if no case can be judged; or ignore the comparison (never)"
+)
 FailOnOption = Annotated[
     FailOn | None,
     typer.Option(
         "--fail-on",
-        help="Exit 1 if a case is worse or broken (worse), or also if better (any); or never. "
-        "Exit 6 if no case is judged. Default: worse with --baseline, else never.",
+        help=_FAIL_ON_HELP,
+        metavar="WHEN",
+        show_default="worse with --baseline, else never",
     ),
+]
+CompareFailOnOption = Annotated[
+    FailOn | None,
+    typer.Option("--fail-on", help=_FAIL_ON_HELP, metavar="WHEN", show_default="never"),
 ]
 MaxUnjudgedOption = Annotated[
     int | None,
     typer.Option(
         "--max-unjudged",
-        help="Unjudged cases that do not fail the comparison (0).",
+        help="Cases that may stay unjudged without failing the comparison",
         metavar="N",
+        show_default="0",
         min=0,
     ),
 ]

@@ -34,20 +34,34 @@ def register(group: typer.Typer) -> None:
 
 
 def history(
-    case: Annotated[str, typer.Argument(help="A case's id.")],
-    metric: Annotated[str, typer.Argument(help="A metric of it.")] = "time_ms",
+    case: Annotated[str, typer.Argument(help="Id of a case", metavar="CASE")],
+    metric: Annotated[str, typer.Argument(help="Metric of the case", metavar="METRIC")] = "time_ms",
     machines: Annotated[
         str | None,
-        typer.Option("--machines", help="A fingerprint's id; default: of the newest run."),
+        typer.Option(
+            "--machines",
+            help="Id of the machines (their fingerprint)",
+            metavar="ID",
+            show_default="those of the newest run",
+        ),
     ] = None,
     newest: Annotated[
         int | None,
-        typer.Option("--newest", min=1, help="So many runs, at most 500; default: 200."),
+        typer.Option(
+            "-n",
+            "--newest",
+            help="Show the newest N runs, at most 500",
+            metavar="N",
+            min=1,
+            show_default="200",
+        ),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="text, csv or json.")] = Format.TEXT,
+    format_: Annotated[
+        Format, typer.Option("--format", help="text, csv or json", metavar="FORMAT")
+    ] = Format.TEXT,
     home: HomeOption = None,
 ) -> None:
-    """Print a metric over the runs on the same machines, and from which run on it changed."""
+    """Print a metric over runs on the same machines, and its changes."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.report.past_figures import MOST, NEWEST, history_of
@@ -65,27 +79,29 @@ def history(
 
 
 def _lines(found: History) -> Iterator[str]:
-    from spbench.record.number_formatting import number
+    from spbench.record.number_formatting import format_factor, format_value
     from spbench.report.scale import scale_of
 
-    unit = "" if found.unit in ("", "1") else f" in {found.unit}"
-    yield f"{found.case}: {found.metric}{unit}, better: {found.better}"
+    yield f"{found.case}: {found.metric}, better: {found.better}"
     scale = scale_of(run.value for run in found.runs)
-    marks = {step.at: f"{step.ratio:.3g} times, {found.outcome(step)}" for step in found.steps}
+    marks = {step.at: f"{format_factor(step.ratio)}, {found.outcome(step)}" for step in found.steps}
     for at, run in enumerate(found.runs):
         place = scale.place(run.value, WIDTH)
         plot = f"{'·' * place}●{'·' * (WIDTH - 1 - place)}"
         step = f"  {marks[at]}" if at in marks else ""
         launches = f"{run.launches} launch{'es' * (run.launches != 1)}"
-        yield f"  {run.run:<46} {number(run.value):>9}  {plot}  {launches:<11}{step}".rstrip()
+        value = format_value(run.value, found.unit, found.metric)
+        yield f"  {run.run:<46} {value:>9}  {plot}  {launches:<11}{step}".rstrip()
     yield _summary(found)
 
 
 def _summary(found: History) -> str:
+    from spbench.record.number_formatting import counted
     from spbench.report.steps import LEVEL
 
     count = len(found.steps)
-    steps = f"{count} step{'s' * (count != 1)} in {len(found.runs)} runs (chance below {LEVEL:.0%})"
+    steps = f"{counted(count, 'step')} in {counted(len(found.runs), 'run')}"
+    steps += f" (chance below {LEVEL:.0%})"
     hosts = ", ".join(map(str, found.machines.get("hosts", ())))
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
     others = (

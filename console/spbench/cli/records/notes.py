@@ -22,11 +22,11 @@ def register(group: typer.Typer) -> None:
 def note(
     run: RunArgument,
     text: Annotated[
-        list[str] | None, typer.Argument(help="The note; '' removes it.", metavar="[TEXT]...")
+        list[str] | None, typer.Argument(help="Note; '' removes it", metavar="TEXT")
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Write a note of a run, in place of the one before; without a text, show it."""
+    """Replace the note of a run, or show it."""
     from dataclasses import replace
 
     from spbench.record.runs.notes import note_from, read_note, retagged, write_note
@@ -42,11 +42,11 @@ def note(
 
 def tag(
     run: RunArgument,
-    tags: Annotated[list[str], typer.Argument(help="Tags.", metavar="TAG...")],
-    remove: Annotated[bool, typer.Option("--remove", help="Take these tags away.")] = False,
+    tags: Annotated[list[str], typer.Argument(help="Tags of the run", metavar="TAG")],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these tags")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Give a run tags, by which `results list tag:NAME` finds it."""
+    """Add tags to a run, for `spbench results list tag:NAME`."""
     from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
 
     folder = _folder(run, home)

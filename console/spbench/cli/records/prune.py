@@ -25,15 +25,18 @@ def register(group: typer.Typer) -> None:
 
 def prune(
     keep: Annotated[
-        int | None, typer.Option("--keep", help="The newest runs that stay.", min=0, metavar="N")
+        int | None, typer.Option("--keep", help="Keep the newest N runs", min=0, metavar="N")
     ] = None,
     older: Annotated[
-        str | None, typer.Option("--older", help="Only those older: 12h, 30d, 4w.", metavar="AGE")
+        str | None,
+        typer.Option(
+            "--older", help="Remove only older runs, such as 12h, 30d or 4w", metavar="AGE"
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Remove old runs; never one that goes on, or that a baseline was made of."""
+    """Remove old runs that are not running and have no baseline."""
     from spbench.record.runs.folder import home_of
     from spbench.record.runs.history import summaries
     from spbench.record.runs.prune import age_of, old_runs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
 from spbench.cli.lines import Lines
+from spbench.cli.tables import output_width
 from spbench.errors import UsageError
 from spbench.record.number_formatting import printable
 from spbench.record.runs.folder import RunFolder
@@ -23,7 +25,7 @@ def replay_lines(
         UsageError: The log cannot be read, or does not begin as a run does.
     """
     state = RunState()
-    lines = Lines(state, write, verbosity)
+    lines = Lines(state, write, verbosity, output_width(sys.stdout))
     events = RecordedEvents(folder.events)
     for event in paced(Playback(events, speed), time.monotonic, time.sleep):
         state.apply(event)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spbench.cli.completing import complete_baseline
 from spbench.cli.records.gate_options import FailOnOption, MaxUnjudgedOption, gate_of
-from spbench.cli.request import HomeOption, RunOrReportArgument, refuse_folder
+from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
+from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, refuse_folder
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +22,20 @@ if TYPE_CHECKING:
     from spbench.report.recorded import RecordedRun
 
 STDOUT = "-"
-_WITH_BASELINE = ("html", "md", "markdown", "junit", "annotations")
+DEFAULT_FORMAT = "md"
+_SUFFIXES = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".xml": "junit",
+    ".prom": "openmetrics",
+}
+"""The format of an output file by its suffix; none for `.json`, since several formats are JSON."""
+_FOR_PEOPLE = ("html", "md", "markdown")
+"""The formats that people read: a case is not judged there, where others call it unjudged."""
+_WITH_BASELINE = (*_FOR_PEOPLE, "junit", "annotations")
 """The formats that show how a run compares with a baseline."""
 
 
@@ -32,38 +47,39 @@ def register(app: typer.Typer) -> None:
 def report(
     run: RunOrReportArgument = "last",
     format_: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             help="html, md, csv, jsonl, junit, openmetrics, grafana, syslog, trace, annotations, "
-            "or a plug-in's.",
+            f"or a format of a plug-in{FROM_SUFFIX}",
             metavar="FORMAT",
+            show_default=DEFAULT_FORMAT,
         ),
-    ] = "md",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
-    ] = STDOUT,
+    ] = None,
+    output: OutputOption = STDOUT,
     baseline: Annotated[
         str | None,
         typer.Option(
             "--baseline",
-            help="Compare the run with a baseline (html, md, junit, annotations).",
+            help="Compare the run with this baseline (html, md, junit, annotations)",
             metavar="NAME",
+            autocompletion=complete_baseline,
         ),
     ] = None,
     fail_on: FailOnOption = None,
     max_unjudged: MaxUnjudgedOption = None,
     push: Annotated[
         str | None,
-        typer.Option("--push", help="A push gateway (openmetrics).", metavar="URL"),
+        typer.Option("--push", help="Send openmetrics to this push gateway", metavar="URL"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Report a run: as a page, for a test server, a job's summary, monitoring."""
+    """Write a run as a web page, for a CI server or for monitoring."""
     refuse_folder("--output", output)
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole
 
+    format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
     if baseline is not None and format_ not in _WITH_BASELINE:
         formats = ", ".join(_WITH_BASELINE)
         raise UsageError(f"--baseline is for {formats}; spbench compare has other formats")
@@ -86,7 +102,8 @@ def _text_of(run: RecordedRun, format_: str, gate_result: GateResult | None) -> 
 
     if gate_result is None:
         return report_text(run, format_, None)
-    return report_text(gate_result.shown, format_, gate_result.comparison)
+    shown = gate_result.page if format_ in _FOR_PEOPLE else gate_result.shown
+    return report_text(shown, format_, gate_result.comparison)
 
 
 def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
@@ -98,10 +115,11 @@ def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
 
 
 JunitOption = Annotated[
-    str | None, typer.Option("--junit", help="Write JUnit's XML for a CI server.", metavar="PATH")
+    str | None,
+    typer.Option("--junit", help="Write JUnit XML for a CI server", metavar="FILE"),
 ]
 HtmlOption = Annotated[
-    str | None, typer.Option("--html", help="Write a page to look at and to send.", metavar="PATH")
+    str | None, typer.Option("--html", help="Write a web page in one file", metavar="FILE")
 ]
 
 

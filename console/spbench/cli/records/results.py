@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.help_pages import HelpGroup
 from spbench.cli.records import history, notes, prune, series
-from spbench.cli.request import HomeOption, RunArgument, refuse_folder
+from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
+from spbench.cli.request import HomeOption, OutputOption, RunArgument, refuse_folder
+from spbench.cli.tables import aligned
+from spbench.cli.text_layout import fitted
 from spbench.errors import (
     FailedRunError,
     MissingError,
@@ -22,6 +28,7 @@ from spbench.errors import (
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
+    from spbench.record.runs.history import RunSummary
     from spbench.record.state import RunState
     from spbench.report.links import LinkMatrix, LinkTable
     from spbench.report.recorded import RecordedRun
@@ -29,10 +36,21 @@ if TYPE_CHECKING:
 MOST_RANKS = 64
 """Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
 
+DEFAULT_FORMAT = "csv"
+_SUFFIXES = {".csv": "csv", ".json": "json", ".md": "md", ".parquet": "parquet"}
+"""The format of an exported file by its suffix."""
+_WIDE = 120
+"""Columns from which on a list of runs has the time of each."""
+_RUN_COLUMNS = ("run", "started", "status", "passed", "took", "suite", "host", "note")
+_DISPENSABLE = ("host", "took")
+"""The columns of a list of runs that a narrow terminal has no room for, in this order."""
+_LEAST_NOTE = 16
+"""Columns of a note for which others are left out."""
+_SKEW_LEGEND = "skew: own median, without waits for other ranks, over that of the typical rank"
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
 
-group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
+group = typer.Typer(cls=HelpGroup, help="List, show, export and remove runs.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -49,39 +67,83 @@ def list_(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Words of id, suite, verdict, host or note; suite:, verdict:, host:, tag:, "
-            "since:2026-11-01.",
-            metavar="[FILTER]...",
+            help="Words of the id, suite, status, host or note; or suite:NAME, verdict:STATUS, "
+            "host:NAME, tag:NAME, since:DATE",
+            metavar="FILTER",
         ),
     ] = None,
+    newest: Annotated[
+        int | None,
+        typer.Option("-n", "--newest", help="List only the newest N runs", metavar="N", min=1),
+    ] = None,
     home: HomeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all fields.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON with all fields, the oldest run first")
+    ] = False,
 ) -> None:
-    """List the runs that fit a filter, the oldest first."""
+    """List runs, the newest first."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.record.runs.history import select_runs, summaries
-    from spbench.record.runs.notes import NO_NOTE
-    from spbench.report.times import day_and_time
 
     runs = summaries(home_of(home, os.environ))
     text = " ".join(words or ())
     chosen = select_runs(runs, text)
+    chosen = chosen if newest is None else chosen[-newest:]
     if as_json:
         from spbench.report.export import summary_object
 
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
-        lines = [
-            f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} "
-            f"{run.passed:>7}  {run.suite}"
-            + (f"  {run.note}" if run.note != NO_NOTE else "")
-            + (f"  {run.unreadable}" if run.unreadable else "")
-            for run in chosen
-        ]
-        print("".join(f"{clean(line)}\n" for line in lines), end="")
+        for line in _run_lines(chosen[::-1], _terminal_width()):
+            print(clean(line))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
+
+
+def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
+    """Yield a heading and a line for each run, cut to a width; None: not cut."""
+    from spbench.record.number_formatting import format_duration
+    from spbench.record.runs.notes import NO_NOTE
+    from spbench.report.times import day_and_time
+
+    if not runs:
+        return
+    columns: dict[str, list[str]] = {title: [] for title in _RUN_COLUMNS}
+    for run in runs:
+        note = "" if run.note == NO_NOTE else str(run.note)
+        cells = (
+            run.id,
+            day_and_time(run.started),
+            run.verdict,
+            run.passed,
+            "" if run.duration_s is None else format_duration(run.duration_s),
+            run.suite,
+            run.host or "",
+            " ".join(filter(None, (note, run.unreadable))),
+        )
+        for title, cell in zip(_RUN_COLUMNS, cells, strict=True):
+            columns[title].append(cell)
+    if width is not None and width < _WIDE:
+        del columns["started"]  # an id begins with the time
+    for title in _DISPENSABLE:
+        if width is not None and _needed(columns) > width:
+            del columns[title]
+    rows = [tuple(columns), *zip(*columns.values(), strict=True)]
+    right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
+    yield from (fitted(line, width) for line in aligned(rows, right))
+
+
+def _needed(columns: Mapping[str, Sequence[str]]) -> int:
+    """Return the width that a list needs for whole cells, of a note for its beginning only."""
+    widths = {title: max(map(len, (title, *cells))) for title, cells in columns.items()}
+    widths["note"] = min(widths["note"], _LEAST_NOTE)
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
+def _terminal_width() -> int | None:
+    """Return the columns of the terminal; None for a pipe or a file, which need all text."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @group.command()
@@ -107,16 +169,16 @@ def show(
     run: RunArgument = "last",
     home: HomeOption = None,
     links: Annotated[
-        bool, typer.Option("--links", help="What was measured between ranks, as matrices.")
+        bool, typer.Option("--links", help="Show latencies and bandwidths between ranks as tables")
     ] = False,
     ranks: Annotated[
-        bool, typer.Option("--ranks", help="Where each rank was, beside its times.")
+        bool, typer.Option("--ranks", help="Show host, cores and time of each rank")
     ] = False,
-    output: Annotated[
-        bool, typer.Option("--output", help="The end of each job's stdout and stderr.")
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Show the end of stdout and stderr of each job")
     ] = False,
 ) -> None:
-    """Show a run's cases, as its events tell; also of a run whose console was killed."""
+    """Show the cases of a run, also of one that was killed."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import find_run, home_of
 
@@ -126,7 +188,7 @@ def show(
     _show_cases(folder, state)
     for line in _rank_lines(state) if ranks else ():
         print(line)
-    for line in _output_lines(folder, state, all_jobs=output):
+    for line in _output_lines(folder, state, all_jobs=logs):
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
@@ -136,22 +198,31 @@ def show(
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
-    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, share_lines
+    from spbench.cli.case_table import CaseTable
+    from spbench.cli.lines import Lines, case_details, case_remarks, indent_text
     from spbench.cli.records.replay import unfinished
-    from spbench.record.number_formatting import clean, printable
+    from spbench.cli.tables import output_width
+    from spbench.record.judge import not_judged
+    from spbench.record.number_formatting import printable
 
-    width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
+    width = output_width(sys.stdout)
+    table = CaseTable(state.cases, state.jobs, width, numbered=False)
     for case in state.cases.values():
-        print(clean(case_line(case, width)))
-        if case.verdict.reason:
-            print(printable(f"        {case.verdict.reason}"))
-        for line in share_lines(case):
-            print(printable(line))
+        for line in table.lines(case):
+            print(line)
+        for remark in (*case_remarks(case, case.verdict.reason), *not_judged(case)):
+            for line in indent_text(remark, width, " " * 8):
+                print(line)
+        for line in case_details(case, state.jobs, width):
+            print(line)
+    for note in table.legend():
+        for line in indent_text(note, width):
+            print(line)
     if state.left_out:
         print(printable(state.left_out))
     ended = state.run is not None and state.run.finished is not None
     if ended:
-        Lines(state, print, 0).finish(folder.report_line)
+        Lines(state, print, 0, width).finish(folder.report_line)
     else:
         print(printable(unfinished(folder)))
 
@@ -177,18 +248,20 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
 
 def _rank_lines(state: RunState) -> Iterator[str]:
     """The ranks of each case: where they were, and the median of their times."""
-    from spbench.cli.tables import aligned
     from spbench.record.machine.cores import place_cells
-    from spbench.record.number_formatting import number, printable
+    from spbench.record.number_formatting import format_factor, format_time, printable
 
     for case in state.cases.values():
-        medians = case.rank_medians()
-        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", "ms"]]
+        medians, skews = case.rank_medians(), case.rank_skews()
+        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", "median", "skew"]]
         for rank, part in sorted(case.measured.ranks.items()):
-            time = number(medians[rank]) if rank in medians else ""
-            rows.append([str(rank), *place_cells(part), time])
+            time = format_time(medians[rank]) if rank in medians else ""
+            skew = format_factor(skews[rank]) if rank in skews else ""
+            rows.append([str(rank), *place_cells(part), time, skew])
         yield f"\n{case.id}"
-        yield from map(printable, aligned(rows, (0, 2, 7)))
+        yield from map(printable, aligned(rows, (0, 2, 7, 8)))
+    yield ""
+    yield _SKEW_LEGEND
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:
@@ -206,7 +279,6 @@ def _matrices(folder: RunFolder) -> list[LinkMatrix]:
 
 def _table_lines(table: LinkTable) -> Iterator[str]:
     """The matrix of ranks where it is not too large, that of hosts where there are several."""
-    from spbench.cli.tables import aligned
     from spbench.record.findings import NOTABLE_LINK
 
     if len(table.ranks) <= MOST_RANKS:
@@ -242,34 +314,42 @@ def _host_rows(table: LinkTable) -> list[list[str]]:
 
 
 def _cell(value: float | None) -> str:
-    from spbench.record.number_formatting import number
+    from spbench.record.number_formatting import format_number
 
-    return "" if value is None else number(value)
+    return "" if value is None else format_number(value)
 
 
 @group.command()
 def export(
     run: RunArgument = "last",
     format_: Annotated[
-        str, typer.Option("--format", help="csv, json, md or parquet.", metavar="FORMAT")
-    ] = "csv",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
-    ] = "-",
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"csv, json, md or parquet{FROM_SUFFIX}",
+            metavar="FORMAT",
+            show_default=DEFAULT_FORMAT,
+        ),
+    ] = None,
+    output: OutputOption = "-",
     table: Annotated[
         str | None,
         typer.Option(
-            "--table", help="metrics, samples or points (parquet): metrics.", metavar="TABLE"
+            "--table",
+            help="Table of a parquet file: metrics, samples or points",
+            metavar="TABLE",
+            show_default="metrics",
         ),
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Export what a run measured: a row for each case and metric, or its whole report."""
+    """Export the metrics of a run, or its whole report."""
     refuse_folder("--output", output)
     from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text
 
+    format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
     recorded = read_run(find_run(home_of(home, os.environ), run))
     if format_ == "parquet":
         _export_parquet(recorded, output, table or "metrics")

@@ -13,7 +13,7 @@ from spbench.errors import NothingSelected, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from spbench.report.recorded import RecordedRun
-    from spbench.report.series import Series
+    from spbench.report.series import Point, Series
 
 HEADING = ("over", "value", "least", "p95", "verdict")
 
@@ -24,18 +24,21 @@ def register(group: typer.Typer) -> None:
 
 
 def series(
-    case: Annotated[str, typer.Argument(help="A case's id; with --over its name.")],
-    metric: Annotated[str, typer.Argument(help="A metric of it.")] = "time_ms",
+    case: Annotated[str, typer.Argument(help="Id of a case; with --over its name", metavar="CASE")],
+    metric: Annotated[str, typer.Argument(help="Metric of the case", metavar="METRIC")] = "time_ms",
     over: Annotated[
-        str | None, typer.Option("--over", help="A swept parameter.", metavar="PARAMETER")
+        str | None, typer.Option("--over", help="Swept parameter", metavar="PARAMETER")
     ] = None,
-    run: Annotated[str, typer.Option("--run", help="The run of --over.")] = "last",
+    run: Annotated[str, typer.Option("--run", help="Run of --over", metavar="RUN")] = "last",
     words: Annotated[
-        str, typer.Option("--filter", help="The runs, as results list selects them.")
+        str,
+        typer.Option(
+            "--filter", help="Select runs as `spbench results list` does", metavar="FILTER"
+        ),
     ] = "",
     home: HomeOption = None,
 ) -> None:
-    """Print a metric of a case over the runs, or over a swept parameter of one run."""
+    """Print a metric over all runs, or over a parameter of one run."""
     from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of
     from spbench.record.runs.history import select_runs, summaries
@@ -43,14 +46,14 @@ def series(
 
     root = home_of(home, os.environ)
     if over is not None:
-        found = _over(read_run(find_run(root, run)), case, metric, over)
+        plotted = _over(read_run(find_run(root, run)), case, metric, over)
     else:
         chosen = select_runs(summaries(root), words)
         runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
-        found = [over_runs(runs, case, metric)]
-    if not any(one.points for one in found):
+        plotted = [over_runs(runs, case, metric)]
+    if not any(series.points for series in plotted):
         raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")
-    _print(found)
+    _print(plotted)
 
 
 def _over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
@@ -63,21 +66,21 @@ def _over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Seri
     return over_parameter(run, case, metric, parameter)
 
 
-def _print(found: Iterable[Series]) -> None:
+def _print(plotted: Iterable[Series]) -> None:
     from spbench.cli.tables import aligned
     from spbench.record.number_formatting import clean
 
-    for one in found:
-        print(clean(f"{one.name}: {one.metric} in {one.unit}, better: {one.better}"))
-        rows = [
-            (point.label, *map(_or_blank, (point.y, point.low, point.high)), point.status)
-            for point in one.points
-        ]
-        for line in aligned([HEADING, *rows], (1, 2, 3)):
-            print(clean(f"  {line}"))
+    for line in plotted:
+        print(clean(f"{line.name}: {line.metric}, better: {line.better}"))
+        rows = [(point.label, *_value_cells(line, point), point.status) for point in line.points]
+        for row in aligned([HEADING, *rows], (1, 2, 3)):
+            print(clean(f"  {row}"))
 
 
-def _or_blank(value: float | None) -> str:
-    from spbench.record.number_formatting import number
+def _value_cells(line: Series, point: Point) -> list[str]:
+    from spbench.record.number_formatting import format_value
 
-    return "" if value is None else number(value)
+    values = (point.y, point.low, point.high)
+    return [
+        "" if value is None else format_value(value, line.unit, line.metric) for value in values
+    ]

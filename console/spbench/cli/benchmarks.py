@@ -1,0 +1,134 @@
+"""``spbench benchmarks``: the benchmarks, or the parameters and metrics of one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spbench.cli.completing import complete_benchmark
+from spbench.cli.text_layout import definition_lines, wrapped
+from spbench.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from spbench_core.catalog.benchmark import Benchmark, Metric
+    from spbench_core.catalog.parameters import Param
+
+MOST_COLUMNS = 100
+AUTO = "auto"
+"""The default of a parameter that depends on others, on the hosts or on measurements."""
+_DEFAULTS_IN_HELP = (
+    re.compile(r"(?:;|; else|, or else) (?P<value>[\w.^]+)$"),
+    re.compile(r"(?<=\b)(?P<value>\w+)(?:, default(?=\))| \(default\))"),
+)
+"""Where the help of a parameter names a default that holds only if other parameters are set."""
+_FREE = frozenset({"text", "words", "lines", "data"})
+"""Kinds of parameters that have no value if they are not set."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(benchmarks)
+
+
+def benchmarks(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Benchmark to describe, such as halo.exchange",
+            metavar="NAME",
+            autocompletion=complete_benchmark,
+        ),
+    ] = None,
+) -> None:
+    """List the benchmarks, or the parameters and metrics of one."""
+    from spbench_core.catalog import BENCHMARKS
+
+    width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    if name is None:
+        rows = [(entry.name, entry.summary) for entry in BENCHMARKS.values()]
+        print("\n".join(definition_lines(rows, width, indent=0)))
+        return
+    if name not in BENCHMARKS:
+        near = did_you_mean(name, BENCHMARKS)
+        raise UsageError(f"unknown benchmark {name}{near}; see spbench benchmarks")
+    for line in _description(BENCHMARKS[name], width):
+        print(line)
+
+
+def _description(entry: Benchmark, width: int) -> list[str]:
+    from spbench_core.catalog import COMMON_FAULTS
+
+    lines = wrapped(f"{entry.name}: {entry.summary}", width)
+    if entry.plugin:
+        lines.append(f"from the plug-in {entry.plugin}")
+    defaults = default_texts(entry)
+    params = [(param.name, _param_text(param, defaults[param.name])) for param in entry.params]
+    metrics = [(metric.name, _metric_text(metric)) for metric in entry.metrics]
+    if entry.names_metrics:
+        metrics.append(("...", "metrics that the parameters name"))
+    faults = ", ".join([*entry.faults, *COMMON_FAULTS])
+    sections: list[tuple[str, list[str]]] = [
+        ("Parameters (params, matrix or zip of a case)", definition_lines(params, width)),
+        ("Metrics (expect of a case)", definition_lines(metrics, width)),
+        ("Checks (the case fails if one fails)", _indented(", ".join(entry.checks), width)),
+        ("Faults (--inject, to see a check fail)", _indented(faults, width)),
+    ]
+    for title, body in sections:
+        lines += ["", f"{title}:", *body]
+    return lines
+
+
+def default_texts(entry: Benchmark) -> dict[str, str]:
+    """Return the value of each parameter in a case that does not set it, as text.
+
+    It is `AUTO` if it depends on other things, and empty if there is none.
+    """
+    try:
+        values = entry.complete(entry.begins_with)
+    except ExceptionGroup:  # a plug-in's benchmark may need parameters that it does not name
+        values = {param.name: param.default for param in entry.params}
+    return {param.name: _default_text(entry, param, values[param.name]) for param in entry.params}
+
+
+def _default_text(entry: Benchmark, param: Param, value: Any) -> str:
+    from spbench.suites.edit.ranges import bytes_text
+
+    if param.default is None and param.name in entry.begins_with:
+        return ""
+    if value is None:
+        return _default_in_help(param) or ("" if param.kind in _FREE else AUTO)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    values = value if isinstance(value, (list, tuple)) else [value]
+    if param.kind in ("bytes", "bytes_list"):
+        return ", ".join(str(bytes_text(int(number))) for number in values)
+    return ", ".join(
+        f"{number:.15g}" if isinstance(number, float) else str(number) for number in values
+    )
+
+
+def _default_in_help(param: Param) -> str:
+    matches = (pattern.search(param.help) for pattern in _DEFAULTS_IN_HELP)
+    return next((match["value"] for match in matches if match), "")
+
+
+def _param_text(param: Param, default: str) -> str:
+    text = param.help
+    if default:
+        at_end, inside = _DEFAULTS_IN_HELP
+        text = inside.sub(r"\g<value>", text if default == AUTO else at_end.sub("", text))
+    if param.choices:
+        text += f" [{' | '.join(param.choices)}]"
+    return f"{text} [default: {default}]" if default else text
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return [f"  {line}" for line in wrapped(text, width - 2)]
+
+
+def _metric_text(metric: Metric) -> str:
+    separate = ", measured separately" if metric.separate else ""
+    return f"{metric.help} ({metric.unit}, better: {metric.better}{separate})"

@@ -1,0 +1,283 @@
+"""Help pages: commands and options in groups, upper-case metavars, defaults and examples.
+
+Typer lays out groups only with rich. Importing rich takes 136 ms, as long as `spbench --help`.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from spbench.cli.examples import EXAMPLES
+from spbench.cli.text_layout import Row, definition_column, definition_lines, wrapped
+from spbench.errors import did_you_mean
+
+Section = tuple[str, list[Row]]
+"""A title and its rows."""
+
+COMMAND_GROUPS: Mapping[str, Sequence[str]] = {
+    "Runs": ("run", "scale", "script", "submit", "collect"),
+    "Results": ("results", "report", "compare", "baseline", "gate", "replay"),
+    "Suites": ("init", "benchmarks", "validate", "command", "schema"),
+    "Cluster": ("doctor",),
+    "Models": ("networks", "profile", "plan"),
+    "Screens and shell": ("tui", "serve", "completion"),
+}
+"""The commands of each group, in the order in which help lists them."""
+
+OPTION_GROUPS: Mapping[str, Sequence[str]] = {
+    "Cases": ("-k", "--case", "--set", "--system", "--inject"),
+    "Numbers of ranks": ("--np", "--strong", "--by", "--worth"),
+    "Model and batch": (
+        "--global-batch-size",
+        "--micro-batch-size",
+        "--profile-batch-size",
+        "--batch-sizes",
+        "--busy",
+        "--ranks",
+        "--optimizer-memory-scaling",
+        "--peak-activation-bytes",
+    ),
+    "Cluster to plan for": ("--machines", "--cluster", "--cluster-from"),
+    "Search": ("--mode", "--jobs"),
+    "Batch job": ("--scheduler", "--site"),
+    "Hosts and launch": (
+        "--hostfile",
+        "--hosts",
+        "--exclude-hosts",
+        "--launcher",
+        "--assume",
+        "--console-address",
+        "--port-range",
+        "--preflight",
+        "--skip-bad-hosts",
+        "--oversubscribe",
+        "--dry-run",
+    ),
+    "Failures and time": ("--budget", "--retries", "--fail-on-flaky", "--failed", "--resume"),
+    "Comparison": ("--baseline", "--fail-on", "--max-unjudged"),
+    "Screens": ("--demo", "--readonly", "--host", "--port", "--no-token"),
+    "Output": (
+        "--output",
+        "--format",
+        "--timeline",
+        "--emit",
+        "--verify",
+        "--headless",
+        "--json",
+        "--no-samples",
+        "--junit",
+        "--html",
+        "--push",
+        "--quiet",
+        "--verbose",
+    ),
+}
+"""The options of each group on the pages of commands with many options."""
+OTHER_OPTIONS = "Other options"
+MANY_OPTIONS = 12
+"""Options from which on a page has groups."""
+_HELP_OPTION = "--help"
+
+
+class HelpCommand(TyperCommand):
+    """A command with a help page of this module."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line after the command."""
+        return _usage_words(self, ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        _write_page(self, ctx, formatter)
+
+
+class HelpGroup(TyperGroup):
+    """A group of commands with a help page of this module, and suggestions for unknown words."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line after the group."""
+        return [*_usage_words(self, ctx), "COMMAND ..."]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        _write_page(self, ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words begin with."""
+        if args[0] not in self.commands and args[0][:1] != "-" and not ctx.resilient_parsing:
+            ctx.fail(f"unknown command {args[0]}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+def usage_message(error: Any) -> str:
+    """Return what is wrong with a command line, for an error of Typer."""
+    param = getattr(error, "param", None)
+    if type(error).__name__ == "NoSuchOption":
+        option = error.option_name
+        known = [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts]
+        return f"unknown option {option}{did_you_mean(option, known)}"
+    if type(error).__name__ == "MissingParameter" and param is not None:
+        name = _metavar(param) if param.param_type_name == "argument" else max(param.opts, key=len)
+        return f"missing {param.param_type_name} {name}"
+    if param is not None and param.param_type_name == "option":
+        # The library that reads values says "Input should be a valid integer, unable to parse ...".
+        reason = error.message.removeprefix("Value error, ").removesuffix(".")
+        reason = re.sub(r"^Input should be (.*?)(, unable to parse.*)?$", r"must be \1", reason)
+        return f"{max(param.opts, key=len)}: {reason}"
+    message = _without_stop(" ".join(error.format_message().split()))
+    message = message[:1].lower() + message[1:]
+    message = re.sub(r"^option '(.*)' requires an argument$", r"\1 needs a value", message)
+    return re.sub(r"^got unexpected extra argument\(?s?\)? \((.*)\)$", r"unexpected \1", message)
+
+
+def usage_lines(error: Any) -> list[str]:
+    """Return the usage line of the command of an error, and where its help is."""
+    if error.ctx is None:
+        return []
+    usage = " ".join(error.ctx.get_usage().split())
+    return [
+        f"usage: {usage.removeprefix('Usage: ')}",
+        f"help: {error.ctx.command_path} {_HELP_OPTION}",
+    ]
+
+
+def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
+    command.format_usage(ctx, formatter)
+    paragraphs = textwrap.dedent(command.help or "").strip().split("\n\n")
+    for paragraph in paragraphs:
+        text = " ".join(paragraph.split())
+        _write_lines(formatter, ["", *wrapped(_without_stop(text), formatter.width)])
+    for sections in _blocks(command, ctx):
+        column = definition_column(row for _, rows in sections for row in rows)
+        for title, rows in sections:
+            lines = definition_lines(rows, formatter.width, column)
+            _write_lines(formatter, ["", f"{title}:", *lines])
+    examples = EXAMPLES.get(_words_of(ctx), ())
+    if examples:
+        formatter.write("\nExamples:\n")
+    for comment, line in examples:
+        formatter.write(f"  # {comment}\n  {line}\n")
+
+
+def _blocks(command: Any, ctx: Any) -> Iterable[list[Section]]:
+    """Yield the sections of a page; the descriptions of a block begin in the same column."""
+    if isinstance(command, TyperGroup):
+        yield list(_command_sections(command, ctx))
+    yield list(_parameter_sections(command, ctx))
+    if command.epilog:
+        title, *lines = command.epilog.splitlines()
+        yield [(title, [_split_row(line) for line in lines])]
+
+
+def _parameter_sections(command: Any, ctx: Any) -> Iterable[Section]:
+    params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    arguments = [
+        (_metavar(param), _description(param))
+        for param in params
+        if param.param_type_name == "argument"
+    ]
+    if arguments:
+        yield "Arguments", arguments
+    options = [param for param in params if param.param_type_name == "option"]
+    if len(options) < MANY_OPTIONS:
+        yield "Options", [_option_row(option) for option in options]
+        return
+    for title, names in OPTION_GROUPS.items():
+        rows = [_option_row(option) for name in names for option in options if name in option.opts]
+        if rows:
+            yield title, rows
+    grouped = {name for names in OPTION_GROUPS.values() for name in names}
+    others = [option for option in options if not grouped.intersection(option.opts)]
+    yield OTHER_OPTIONS, [_option_row(option) for option in others]
+
+
+def _command_sections(group: TyperGroup, ctx: Any) -> Iterable[Section]:
+    rows = {
+        name: (name, _without_stop(command.help.strip().split("\n")[0]))
+        for name, command in group.commands.items()
+        if not command.hidden and command.help
+    }
+    if ctx.parent is not None:
+        yield "Commands", list(rows.values())
+        return
+    for title, names in COMMAND_GROUPS.items():
+        # Typer builds only the command that a line names, so that others may be missing.
+        yield title, [rows.pop(name) for name in names if name in rows]
+    if rows:
+        yield "Other commands", list(rows.values())
+
+
+def _usage_words(command: Any, ctx: Any) -> list[str]:
+    pieces = []
+    for param in command.get_params(ctx):
+        if param.param_type_name == "option":
+            if param.required:
+                pieces.append(f"{max(param.opts, key=len)} {_metavar(param)}")
+            continue
+        name = f"{_metavar(param)}{'...' if param.nargs != 1 else ''}"
+        pieces.append(name if param.required else f"[{name}]")
+    return ["[OPTIONS]", *pieces]
+
+
+def _words_of(ctx: Any) -> str:
+    """Return the words of a command after ``spbench``."""
+    return str(ctx.command_path.partition(" ")[2])
+
+
+def _option_row(option: Any) -> Row:
+    short = [name for name in option.opts if not name.startswith("--")]
+    long = [name for name in option.opts if name.startswith("--")]
+    names = ", ".join([*short, *long])
+    # Long names begin in the same column, with or without a short one.
+    names = names if short else f"    {names}"
+    if option.secondary_opts:
+        names += f" | {', '.join(option.secondary_opts)}"
+    if not option.is_flag and not getattr(option, "count", False):
+        names += f" {_metavar(option)}"
+    if _HELP_OPTION in option.opts:
+        return names, "Show this help"
+    return names, _description(option)
+
+
+def _metavar(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
+
+
+def _description(param: Any) -> str:
+    extra = _default_text(param)
+    if param.required and param.param_type_name == "option":
+        extra = "[required]"
+    return f"{param.help or ''} {extra}".strip()
+
+
+def _default_text(param: Any) -> str:
+    """Return ``[default: N]``, or nothing where there is no default or it says nothing."""
+    value = param.default
+    if isinstance(param.show_default, str):
+        value = param.show_default
+    elif not param.show_default or value in (None, "") or isinstance(value, bool):
+        return ""
+    if isinstance(value, Enum):
+        value = value.value
+    return f"[default: {value}]"
+
+
+def _write_lines(formatter: Any, lines: Iterable[str]) -> None:
+    for line in lines:
+        formatter.write(f"{line}\n")
+
+
+def _split_row(line: str) -> Row:
+    """Return the two columns of a line of an epilog, which two blanks or more separate."""
+    name, text = re.split(r" {2,}", line.strip(), maxsplit=1)
+    return name, text
+
+
+def _without_stop(text: str) -> str:
+    return text.removesuffix(".")
