@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,12 +115,19 @@ class ConsoleContext:
         self, folder: RunFolder, source: EventSource | None = None, show: bool = True
     ) -> None:
         """Follow a run from its folder, or from another source of its events; show its page too."""
+        from spbench.engine.estimate import estimate_recorded
         from spbench.tui.feed import Feed, LiveSource
 
         if self._following is not None:
             self._following.cancel()
-        self.feed = Feed(folder, source or LiveSource(folder))
-        self._following = asyncio.create_task(self.feed.follow())
+        feed = self.feed = Feed(folder, source or LiveSource(folder))
+        self._following = asyncio.create_task(feed.follow())
+
+        async def estimate() -> None:
+            feed.estimate = await asyncio.to_thread(estimate_recorded, folder, self.opening.environ)
+
+        if source is None:  # nothing remains of a run that is played again
+            self._app.run_worker(estimate(), group="estimate", exclusive=True)
         if show:
             self.show_page("run")
 
@@ -176,11 +183,22 @@ class ConsoleContext:
 
         self.start_run(("--failed", folder.id), started_in(folder))
 
-    def start_suite(self, path: Path, cases: Sequence[str] = (), inject: str | None = None) -> None:
-        """Start a run of a suite, or of some of its cases, on the hosts in use."""
+    def start_suite(
+        self,
+        path: Path,
+        cases: Sequence[str] = (),
+        inject: str | None = None,
+        *,
+        oversubscribe: bool = False,
+    ) -> None:
+        """Start a run of a suite, or of some of its cases, on the hosts in use.
+
+        ``oversubscribe`` allows more ranks and memory than this machine has.
+        """
         from spbench.engine.background import run_words
 
-        words = run_words(path, self.hosts, cases=cases, inject=inject, overrides=self.overrides)
+        hosts = replace(self.hosts, oversubscribe=True) if oversubscribe else self.hosts
+        words = run_words(path, hosts, cases=cases, inject=inject, overrides=self.overrides)
         self.start_run(words)
 
     async def _launch(self, words: tuple[str, ...], where: Path) -> None:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from spbench.engine.estimate import NO_ESTIMATE
+from spbench.engine.remaining_time import remaining
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers
@@ -138,6 +140,7 @@ class Feed:
         now: The time of the newest event, in seconds since the epoch.
         ended: Whether no more events can come.
         failure: Why the log cannot be read further, in one sentence.
+        estimate: The duration of its cases; empty as long as it is unknown.
     """
 
     def __init__(self, folder: RunFolder, source: EventSource) -> None:
@@ -153,6 +156,7 @@ class Feed:
         self.now = 0.0
         self.ended = False
         self.failure: str | None = None
+        self.estimate = NO_ESTIMATE
 
     @property
     def status(self) -> str:
@@ -166,6 +170,11 @@ class Feed:
         """Return how a case stands; one that a killed console has left is ``unfinished`` too."""
         left = self.status == "unfinished" and case.status in ("waiting", "running")
         return "unfinished" if left else case.status
+
+    @property
+    def remaining(self) -> float | None:
+        """The estimated seconds until its end; None if they are unknown, or if it has ended."""
+        return None if self.ended else remaining(self.state, self.estimate, self.now)
 
     @property
     def elsewhere(self) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.tui.widgets.table_columns import TableCell
 
@@ -11,7 +9,6 @@ SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}
 ROOMY = 100
 """Columns of a table from which the ids of cases have room."""
 _STYLES = {"unfinished": "slow"}
-_KEY = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
 
 
 def signed(status: str) -> str:
@@ -23,8 +20,3 @@ def status_cell(status: str, *, noisy: bool = False) -> TableCell:
     """Return a verdict or status: sign, word and colour; behind it a sign of noisy times."""
     told = f"{signed(status)} {NOISY}" if noisy else signed(status)
     return TableCell(told, _STYLES.get(status, status))
-
-
-def without_keys(case_id: str) -> str:
-    """Return ``exchange[square,3]`` of ``exchange[slice_method=square,halo_len=3]``."""
-    return _KEY.sub("", case_id)

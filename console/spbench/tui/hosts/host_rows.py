@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.facts import HostFacts
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_number
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
@@ -78,8 +78,8 @@ class HostRows:
         return (
             *head,
             "" if facts.cores is None else str(facts.cores),
-            "" if facts.memory_gib is None else f"{number(facts.memory_gib)} GiB",
-            "" if facts.load is None else number(facts.load),
+            "" if facts.memory_gib is None else f"{format_number(facts.memory_gib)} GiB",
+            "" if facts.load is None else format_number(facts.load),
             "" if facts.cores is None else facts.devices,
             *(value or "" for value in (facts.mpi, facts.mpi4py, facts.torch, facts.python)),
             facts.links,

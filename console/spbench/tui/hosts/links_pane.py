@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import ALIKE
 from spbench.report.links import HostPair, LinkMatrix, LinkTable, Pair
@@ -112,10 +112,11 @@ def worst_link(table: LinkTable) -> str:
     source, target = pair = max(slowness, key=lambda one: slowness[one])
     kind = "within a host" if table.within_host(pair) else "between hosts"
     ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
-    unit = f" {table.unit}" if table.unit else ""
     ratio = slowness[pair]
-    worse = f"{number(ratio)}x worse than the median" if ratio > 1 + ALIKE else "near the median"
-    return f"Slowest: {ends}, {number(table.values[pair])}{unit}, {worse} {kind}."
+    worse = "near the median"
+    if ratio > 1 + ALIKE:
+        worse = f"{format_factor(ratio)} worse than the median"
+    return f"Slowest: {ends}, {format_value(table.values[pair], table.unit)}, {worse} {kind}."
 
 
 def _where(table: LinkTable, rank: int) -> str:

@@ -71,7 +71,7 @@ the links that were measured last."""
     HostsPage #body {
         height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
     }
-    HostsPage.-narrow #body { grid-columns: 28 1fr; }
+    HostsPage.-narrow #body { grid-columns: 29 1fr; }
     """
 
     def __init__(self, context: ConsoleContext) -> None:

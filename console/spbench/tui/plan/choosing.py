@@ -7,6 +7,7 @@ from pathlib import Path
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import near_files
+from spbench.record.number_formatting import counted
 from spbench.report.links import last_link_matrix
 from spbench.tui.chooser import Choice
 
@@ -30,6 +31,11 @@ def clusters(folder: Path, home: Path) -> list[Choice]:
     if measured is not None:
         choices.append(Choice(measured[0].id, "the links that this run has measured"))
     for name, preset in PRESETS.items():
-        counts = f"{preset.device_count} devices in {len(preset.machines)} machines"
+        counts = " in ".join(
+            (
+                counted(preset.device_count, "device"),
+                counted(len(preset.machines), "machine"),
+            )
+        )
         choices.append(Choice(name, f"{counts}, as the DAPPLE paper has them"))
     return choices

@@ -17,8 +17,9 @@ from spbench.tui.plan.completion import NameOrPath
 from spbench.tui.plan.mode_switch import ModeSwitch
 
 PROFILE, CLUSTER = "profile", "cluster"
-_PROFILE_HINT = "a file of spbench profile, or PipeDream's torchgraph text"
-_CLUSTER_HINT = "8,16 (where machines end), dapple-a, a YAML file, or a run of link.pingpong"
+_PROFILE_HINT = "spbench profile or torchgraph file"
+_CLUSTER_HINT = "2x8 (machines x devices), a YAML file, or a run of link.pingpong"
+_BATCH_HINT = "from file"
 _FIRST_BATCH = "32"
 
 
@@ -32,8 +33,8 @@ class PlanForm(Vertical):
 
     HELP: ClassVar[str] = """\
 What to plan. The profile is a file; one of torchgraph text does not say at what batch size it was
-measured, so that goes beside it. The cluster is machines by where their devices end (8,16 is two of
-8), a preset (dapple-a), a YAML file, or a run of link.pingpong (its id, or last). Without a
+measured, so that goes beside it. The cluster is machines times devices (2x8 is two machines of 8
+devices), a preset (dapple-a), a YAML file, or a run of link.pingpong (its id, or last). Without a
 micro-batch size the plan chooses its own. → takes a suggestion, F2 shows what there is to choose
 from, enter plans, escape leaves the fields."""
     DEFAULT_CSS = """
@@ -45,6 +46,7 @@ from, enter plans, escape leaves the fields."""
     PlanForm Input { width: 1fr; background: $panel; margin-right: 2; }
     PlanForm Input:focus { background: $primary 25%; }
     PlanForm .number { width: 7; }
+    PlanForm #measured-at { width: 10; }
     PlanForm Button { margin-left: 2; min-width: 8; }
     """
 
@@ -60,8 +62,8 @@ from, enter plans, escape leaves the fields."""
             yield Input(
                 placeholder=_PROFILE_HINT, suggester=self._profiles, id=PROFILE, compact=True
             )
-            yield Label("measured at")
-            yield Input(placeholder="batch", id="measured-at", classes="number", compact=True)
+            yield Label("measured at batch")
+            yield Input(placeholder=_BATCH_HINT, id="measured-at", compact=True)
         with Horizontal():
             yield Label("Cluster", classes="first")
             yield Input(

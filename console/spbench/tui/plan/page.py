@@ -17,6 +17,7 @@ from spbench.planner.output.emission import emitted
 from spbench.planner.output.verification import verified
 from spbench.planner.request import Planned, PlanRequest
 from spbench.planner.worker_process import planned_apart
+from spbench.record.number_formatting import counted
 from spbench.record.runs.folder import write_whole
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
@@ -172,7 +173,9 @@ stands beside what was predicted."""
         plan = self.planned.plan
         cases = list(feed.state.cases.values())
         if len(cases) != 1:  # the file was changed since it was written
-            self.sheet.await_run(f"✗ {path.name} ran {len(cases)} cases, not the plan alone")
+            self.sheet.await_run(
+                f"✗ {path.name} ran {counted(len(cases), 'case')}, not the plan alone"
+            )
             return
         try:
             self.sheet.show_measured(plan, verified(plan, cases[0]))
@@ -236,7 +239,7 @@ stands beside what was predicted."""
         else:
             choices = await asyncio.to_thread(profiles, opening.folder)
         if not choices:
-            self.complain("no profile found; measure one: spbench profile resnet --out FILE")
+            self.complain("no profile found; measure one: spbench profile resnet --output FILE")
             return
         title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
         chosen = await self.app.push_screen_wait(Chooser(title, choices))
@@ -288,7 +291,7 @@ stands beside what was predicted."""
         try:
             suite = await asyncio.to_thread(emitted, *made, folder / "plan.yaml")
             start = "suites/" if (folder / "suites").is_dir() else ""
-            question = f"File of the suite that runs the plan on {suite.ranks} ranks:"
+            question = f"File of the suite that runs the plan on {counted(suite.ranks, 'rank')}:"
             proposed = f"{start}{suite.suite.name}.yaml"
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
@@ -302,5 +305,5 @@ stands beside what was predicted."""
             self.complain(str(error))
             return None
         self.suite = path
-        self.app.notify(f"{path}: {suite.ranks} ranks", title="written", markup=False)
+        self.app.notify(f"{path}: {counted(suite.ranks, 'rank')}", title="written", markup=False)
         return path

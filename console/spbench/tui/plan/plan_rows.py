@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.planner.output.plan_words import THIS_PLAN, stage_cells, verified_cells, ways_cells
+from spbench.planner.output.plan_words import (
+    THIS_PLAN,
+    memory_text,
+    stage_cells,
+    verified_cells,
+    ways_cells,
+)
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
 from spbench.planner.simulation.stage_memory import StageMemory, wholes
-from spbench.record.number_formatting import number
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -22,19 +27,19 @@ STAGES = (
     Column("backward", "backward", 8, "right"),
     Column("send", "send", 7, "right", rank=3),
     Column("all-reduce", "all-reduce", 10, "right", rank=2),
-    Column("memory", "memory", 16),
+    Column("memory", "memory", 18),
 )
 WAYS = (
     Column("way", "way", 19),
-    Column("step", "step ms", 8, "right"),
-    Column("speedup", "speedup", 7, "right"),
+    Column("step", "step", 8, "right"),
+    Column("speedup", "speed-up", 8, "right"),
     Column("reason", "", 10, flexible=True),
 )
 MEASURED = (
     Column("stage", "stage", 11, "right"),
     Column("end", "up to", 12, flexible=True),
-    Column("predicted", "predicted ms", 12, "right"),
-    Column("measured", "measured ms", 11, "right"),
+    Column("predicted", "predicted", 9, "right"),
+    Column("measured", "measured", 8, "right"),
     Column("error", "error", 7, "right"),
 )
 PARTS = ("parameters", "activations", "working")
@@ -95,4 +100,4 @@ def _memory_cell(memory: StageMemory) -> TableCell:
 
 
 def _size(count: float) -> str:
-    return f"{number(count / 1e9)} GB" if count >= 1e9 else f"{number(count / 1e6)} MB"
+    return memory_text(count)

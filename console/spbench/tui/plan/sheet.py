@@ -9,7 +9,12 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.planner.output.plan_words import elsewhere_words, headlines
+from spbench.planner.output.plan_words import (
+    STAGE_LEGEND,
+    elsewhere_words,
+    headlines,
+    stage_notes,
+)
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
@@ -30,7 +35,6 @@ from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench.tui.widgets.table_columns import Column
 
 NOTHING = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
-_TIMES = "ms of one micro-batch; memory of each device"
 _FREE = {True: "free", False: "less than most"}
 _WHOLE = {
     True: "against the devices' memory",
@@ -43,10 +47,10 @@ class Sheet(VerticalScroll, can_focus=True):
     """The pane of a plan; it scrolls."""
 
     HELP: ClassVar[str] = """\
-The plan. Stages: the layers of each, its devices, the times of one micro-batch and the peak memory
-of each device. Alternatives: other ways to train the same, estimated as the plan is; in mode hpgo
-by DAPPLE's planner. Memory: what parameters, kept activations and the running pass take of each
-stage's devices. Below: one step."""
+The plan. Stages: the layers of each, its devices, the times of one micro-batch, the all-reduce of
+one step, and the peak memory of each device. Alternatives: other ways to train the same, estimated
+as the plan is; in mode hpgo by DAPPLE's planner. Memory: what parameters, kept activations and the
+running pass take of each stage's devices. Below: one step."""
 
     def __init__(self) -> None:
         super().__init__(id="sheet")
@@ -57,9 +61,10 @@ stage's devices. Below: one step."""
             with Vertical(id="left", classes="column"):
                 with Vertical(classes="pane", id="stages-pane") as pane:
                     pane.border_title = "Plan"
-                    pane.border_subtitle = _TIMES
+                    pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
                     yield _table("stages", STAGES)
+                    yield Static("", id="stage-notes", classes="words", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
                     yield _table("ways", WAYS)
@@ -92,6 +97,9 @@ stage's devices. Below: one step."""
         title = Content.styled(what, "bold")
         self.query_one("#headline", Static).update(Content("\n").join([title, *map(Content, how)]))
         fill(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
+        notes = stage_notes(planned.plan)
+        self.query_one("#stage-notes", Static).update("\n".join(notes))
+        self.query_one("#stage-notes").set_class(not notes, "away")
         fill(self.query_one("#ways", LineTable), WAYS, way_rows(planned.plan))
         bars, of_devices = memory_bars(planned)
         self.query_one(StackedBars).update(PARTS, bars, _FREE[of_devices])

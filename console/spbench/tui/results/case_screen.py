@@ -14,15 +14,19 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
+from spbench.record.metric_names import describe_separation, figure_name, folded_name
+from spbench.record.number_formatting import NOISY, counted, format_number, format_value
+from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
 from spbench.suites.expand import show
 from spbench.tui.modal import Modal
-from spbench.tui.results.cells import figure, status_span, with_unit
+from spbench.tui.results.cells import status_span, value_text
 from spbench.tui.signs import signed
 
 
 class CaseScreen(Modal[None]):
-    """A case's metrics, limits, checks, expectations, choices, parameters and launch line.
+    """A case's metrics, references, checks, expectations, choices, parameters and launch line.
 
     Args:
         case: The case; its samples, measurements and ranks are not shown.
@@ -40,6 +44,7 @@ class CaseScreen(Modal[None]):
     }
     CaseScreen .title { margin-top: 1; color: $text-primary; text-style: bold; }
     CaseScreen .reason { color: $text-error; }
+    CaseScreen .remark { color: $text-warning; }
     """
 
     def __init__(self, case: CasePart) -> None:
@@ -50,10 +55,14 @@ class CaseScreen(Modal[None]):
         case = self._case
         with VerticalScroll() as scroll:
             scroll.border_title = Content(case.id)
-            what = f"  {case.benchmark} on {case.np} ranks"
+            what = f"  {case.benchmark} on {counted(case.np, 'rank')}"
             yield Static(Content.assemble(status_span(case.status), what))
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)
+            for straggler in case.stragglers:
+                yield Static(straggler.sentence, classes="remark", markup=False)
+            if case.noisy:
+                yield Static(f"{NOISY} noisy: {case.noisy}", classes="remark", markup=False)
             for title, content in _sections(case):
                 yield Static(title, classes="title", markup=False)
                 yield Static(content)
@@ -63,13 +72,17 @@ def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
     """The title and content of each part that there is something to say in."""
     parts = (
         ("Metrics", _metrics(case)),
-        ("Limits, measured in the same job", _limits(case)),
+        ("References, measured in the same job", _references(case)),
         ("Checks", _checks(case)),
         ("Expectations", _expectations(case)),
         ("Choices", _choices(case)),
         ("Parameters", _parameters(case)),
     )
-    yield from ((title, table) for title, table in parts if table.row_count)
+    for title, table in parts:
+        if table.row_count:
+            yield title, table
+    if any((case.efficiency(name) or 0.0) > 1 for name in case.limits):
+        yield "Efficiency", Text(ABOVE_REFERENCE)
     if case.launch:
         yield f"Launched by {case.launch.version}", Text(case.launch.line)
     if case.traceback:
@@ -89,18 +102,23 @@ def _row(table: Table, *cells: str) -> None:
 
 
 def _metrics(case: CasePart) -> Table:
-    table = _table("metric", "unit", "n", "min", "p50", "p95", "p99", "max", "better", left=2)
+    table = _table("metric", "n", "min", "median", "p95", "p99", "max", "better", "note")
     for name, of in case.metrics.items():
-        figures = map(figure, (of.min, of.p50, of.p95, of.p99, of.max))
-        unit = "" if of.unit == "1" else of.unit
-        _row(table, name, unit, str(of.n), *figures, "" if of.better == "none" else of.better)
+        title, note = folded_name(name, of.unit), describe_separation(case.benchmark, name)
+        better = "" if of.better == "none" else of.better
+        values = (of.min, of.p50, of.p95, of.p99, of.max)
+        figures = (format_value(value, of.unit, name) for value in values)
+        _row(table, title, str(of.n), *figures, better, note)
     return table
 
 
-def _limits(case: CasePart) -> Table:
-    table = _table("metric", "measured by", "limit", left=2)
+def _references(case: CasePart) -> Table:
+    table = _table("metric", "measured by", "reference", "efficiency", left=2)
     for name, limit in case.limits.items():
-        _row(table, name, limit.measured_by, with_unit(limit.value, limit.unit) or "unknown")
+        efficiency = case.efficiency(name)
+        shown = format_efficiency(efficiency, disturbed=case.disturbed)
+        reference = value_text(limit.value, limit.unit, name) or "unknown"
+        _row(table, folded_name(name, limit.unit), limit.measured_by, reference, shown)
     return table
 
 
@@ -108,20 +126,27 @@ def _checks(case: CasePart) -> Table:
     table = _table("check", "came out", "where", "largest error", "tolerance", "ranks", left=3)
     for check in case.checks:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
-        error = "not a number" if check.max_abs_error is None else f"{check.max_abs_error:.3g}"
+        error = "not a number"
+        if check.max_abs_error is not None:
+            error = format_number(check.max_abs_error)
         words = (check.name, signed(check.status), check.detail)
-        _row(table, *words, error, f"{check.tolerance:.3g}", ranks)
+        _row(table, *words, error, format_number(check.tolerance), ranks)
     return table
 
 
 def _expectations(case: CasePart) -> Table:
     table = _table("metric", "came out", "expected", "measured", left=3)
     for item in case.expectations:
-        limit = "" if item.limit is None else f" {item.limit:.6g}"
+        metric = case.metrics.get(item.metric.partition(".")[0])
+        unit = metric.unit if metric is not None else ""
+        limit = "" if item.limit is None else f" {format_value(item.limit, unit, item.metric)}"
         how = f" = {item.expression}" if item.expression else ""
         why = f" ({item.reason})" if item.reason else ""
+        if item.reference is not None:
+            limit = f" {describe_limit(item.model_dump())}"
         expected = f"{item.op}{limit}{how}{why}"
-        _row(table, item.metric, signed(item.status), expected, figure(item.value) or "nothing")
+        value = value_text(item.value, unit, item.metric) or "nothing"
+        _row(table, figure_name(item.metric, unit), signed(item.status), expected, value)
     return table
 
 

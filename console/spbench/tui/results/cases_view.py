@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -11,26 +11,29 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.limit_share import share_of_limit
+from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
+from spbench.record.number_formatting import counted
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.cells import duration, figure, percent, status_span
-from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns, swept_columns
+from spbench.tui.results.cells import duration, status_span, value_text
+from spbench.tui.results.fitted_columns import choose_columns
+from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 _COLUMNS = (
     Column("status", "status", 11),
-    Column("id", "case", 30, flexible=True),
-    Column("np", "ranks", 5, "right", rank=3),
-    Column("time", "time ms", 8, "right"),
-    Column("limit", "limit ms", 8, "right", rank=1),
-    Column("share", "of limit", 8, "right", rank=2),
-    Column("checks", "checks", 6, "right", rank=2),
-    Column("reason", "reason", 30, rank=4),
+    Column("id", "case", 22, flexible=True),
+    Column("np", "ranks", 5, "right", rank=4),
+    Column("time", "time", 8, "right"),
+    Column("reference", "reference", 9, "right", rank=3),
+    Column("efficiency", "efficiency", 10, "right", rank=1),
+    Column("checks", "checks", 9, "right", rank=2),
+    Column("reason", "reason", 30, rank=5),
 )
 _TIME = "time_ms"
+CROWDED = "~ more ranks than cores: the times are not the hardware's"
 
 
 class RecordedCaseRows:
@@ -60,9 +63,12 @@ class RecordedCaseRows:
             status_cell(case.status, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
             str(case.np),
-            figure(self.sort_value(key, "time")),
-            TableCell(figure(self.sort_value(key, "limit")), "muted"),
-            percent(self.sort_value(key, "share")),
+            value_text(self.sort_value(key, "time"), "ms"),
+            TableCell(value_text(self.sort_value(key, "reference"), "ms"), "muted"),
+            TableCell(
+                format_efficiency(case.efficiency(), disturbed=case.disturbed),
+                "muted" if case.disturbed else "",
+            ),
             _checks(case),
             TableCell(case.reason or "", "muted"),
         )
@@ -73,11 +79,12 @@ class RecordedCaseRows:
         if self._swept.has(column):
             return self._swept.sort_value(case.id, column)
         time, limit = case.metrics.get(_TIME), case.limits.get(_TIME)
+        passed, made = case.check_counts
         values = {
             "time": time.value if time else None,
-            "limit": limit.value if limit else None,
-            "share": share_of_limit(time.value, limit.value) if time and limit else None,
-            "checks": _passed(case),
+            "reference": limit.value if limit else None,
+            "efficiency": case.efficiency(),
+            "checks": passed - made if made else None,
         }
         return values[column] if column in values else getattr(case, column)
 
@@ -89,28 +96,26 @@ class RecordedCaseRows:
         return self._cases[str(key)]
 
 
-def _passed(case: CasePart) -> int:
-    return sum(check.status == "passed" for check in case.checks)
-
-
 def _checks(case: CasePart) -> TableCell:
-    if not case.checks:
+    passed, made = case.check_counts
+    if not made:
         return TableCell("")
-    passed = _passed(case)
-    style = "passed" if passed == len(case.checks) else "failed"
-    return TableCell(f"{passed}/{len(case.checks)}", style)
+    return TableCell(f"{passed}/{made}", "passed" if passed == made else "failed")
 
 
 class CasesView(Vertical):
-    """The cases of a run with their times, limits and checks."""
+    """The cases of a run with their times, references and checks."""
 
     HELP: ClassVar[str] = """\
-The cases of the run under the cursor: verdict, ranks, the median time of an iteration beside the
-limit that was measured in the same job, and how many of its checks passed.
+The cases of the run under the cursor.
+time: the slowest rank in each iteration, then the median over iterations.
+reference: measured in the same job. efficiency: reference / time.
+checks: those that passed of those made, each on each rank.
+~ disturbed: ranks shared cores or other work had them (≈).
 Enter opens all that was measured of a case. The case under the cursor is the one that the plots
 show."""
     DEFAULT_CSS = """
-    CasesView #run-words { height: auto; max-height: 5; }
+    CasesView #run-words { height: auto; max-height: 40%; }
     CasesView #case-words { height: auto; max-height: 4; color: $text-muted; }
     """
 
@@ -145,8 +150,10 @@ show."""
 
     def _show_rows(self) -> None:
         cases = list(self.run.cases) if self.run else []
-        swept = swept_columns(cases, _COLUMNS, self.size.width - SCROLL_BAR, after="id")
-        self.table.set_rows(RecordedCaseRows(self.run, swept), swept.columns(_COLUMNS))
+        room = self.size.width - SCROLL_BAR
+        plain = RecordedCaseRows(self.run)
+        swept, columns = choose_columns(_COLUMNS, plain, cases, room, after="id")
+        self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
         self._tell_case()
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
@@ -155,10 +162,19 @@ show."""
 
     def _tell_case(self) -> None:
         case = self.chosen()
-        noise = f"noisy: {case.noisy}" if case and case.noisy else None
-        slow = [f"slow: {straggler.sentence}" for straggler in case.stragglers] if case else []
-        lines = [line for line in (case.id, case.reason, *slow, noise) if line] if case else []
+        lines = _remarks(case) if case is not None else ()
         self.query_one("#case-words", Static).update("\n".join(lines))
+
+
+def _remarks(case: CasePart) -> Iterator[str]:
+    """A case's id, its reason, and what its figures need for an explanation."""
+    yield case.id
+    if case.reason:
+        yield case.reason
+    if case.disturbed and not case.noisy:  # the findings of the run say why a case is noisy
+        yield CROWDED
+    if (case.efficiency() or 0.0) > 1:
+        yield ABOVE_REFERENCE
 
 
 def _words(run: RecordedRun) -> Content:
@@ -167,11 +183,11 @@ def _words(run: RecordedRun) -> Content:
     took = f" in {duration(summary.duration_s)}" if summary.duration_s is not None else ""
     where = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
-    rest = "\n".join((f", {counted(run)}{took}{where}", *run.findings, *errors))
+    rest = "\n".join((f", {count_cases(run)}{took}{where}", *run.findings, *errors))
     return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), rest)
 
 
-def counted(run: RecordedRun) -> str:
+def count_cases(run: RecordedRun) -> str:
     """Return ``4 cases, 3 passed``."""
     count, passed = len(run.cases), sum(c.status == "passed" for c in run.cases.values())
-    return f"{count} case{'s' * (count != 1)}, {passed} passed"
+    return f"{counted(count, 'case')}, {passed} passed"

@@ -6,51 +6,78 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import counted
 from spbench.record.runs.history import RunSummary
-from spbench.report.run_comparison import CasePair, MetricRow, RunComparison
-from spbench.report.tables import comparison_remarks, interval, notes
-from spbench.tui.results.cells import figure, outcome_cell, status_span
-from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns, swept_columns
+from spbench.report.case_judgement import BASELINE
+from spbench.report.comparison_notes import (
+    case_reasons,
+    comparison_notes,
+    comparison_summary,
+    comparison_warnings,
+)
+from spbench.report.comparison_rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
+from spbench.report.run_comparison import HEADLINE, RunComparison
+from spbench.tui.results.cells import status_span
+from spbench.tui.results.fitted_columns import choose_columns
+from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-_COLUMNS = (
-    Column("case", "case", 14, flexible=True),
-    Column("metric", "metric", 19),
-    Column("a", "a", 8, "right"),
-    Column("b", "b", 8, "right"),
-    Column("unit", "unit", 6, rank=2),
-    Column("ratio", "b/a", 7, "right"),
-    Column("interval", "95 %", 12, rank=2),
-    Column("outcome", "b is", 20),
-    Column("note", "note", 28, rank=1),
+_OUTCOME = Column("outcome", "outcome", max(map(len, OutcomeLabel)))
+_CASE = Column("case", "case", 12, flexible=True)
+_RATIO = Column("ratio", "b/a", 8, "right")
+_INTERVAL = Column("interval", "95 % interval", 14, rank=2)
+_CASE_COLUMNS = (
+    *(_OUTCOME, _CASE, Column("a", "a", 8, "right"), Column("b", "b", 8, "right")),
+    *(_RATIO, _INTERVAL),
 )
+_METRIC_COLUMNS = (
+    *(_OUTCOME, _CASE, Column("metric", "metric", 14)),
+    *(Column("a", "a", 9, "right"), Column("b", "b", 9, "right")),
+    *(_RATIO, _INTERVAL),
+)
+_STYLES = {
+    OutcomeLabel.WORSE: "failed",
+    OutcomeLabel.BROKEN: "failed",
+    OutcomeLabel.BETTER: "passed",
+    OutcomeLabel.SAME: "muted",
+    OutcomeLabel.NOT_JUDGED: "accent",
+}
+_LABELS = list(OutcomeLabel)
 MARK_ONE = (
     "Nothing to compare with: mark one run with space, it is a; the run under the cursor is b."
 )
 
 
 class CompareRows:
-    """One row a metric of the cases that both runs have.
+    """A row for each case that both runs have, or for each metric of each case.
 
     Args:
         comparison: The two runs; None: no rows.
         swept: The columns of what is swept.
+        all_metrics: Whether there is a row for each metric.
     """
 
     def __init__(
-        self, comparison: RunComparison | None = None, swept: SweptColumns = NONE_SWEPT
+        self,
+        comparison: RunComparison | None = None,
+        swept: SweptColumns = NONE_SWEPT,
+        *,
+        all_metrics: bool = False,
     ) -> None:
         self._swept = swept
-        pairs = comparison.cases if comparison else ()
-        self._rows: dict[Hashable, tuple[CasePair, MetricRow]] = {
-            (pair.id, row.metric): (pair, row) for pair in pairs for row in pair.rows
+        self._all_metrics = all_metrics
+        rows: Sequence[ComparedRow] = ()
+        if comparison:
+            rows = metric_rows(comparison) if all_metrics else case_rows(comparison)
+        self._reasons = case_reasons(comparison) if comparison else {}
+        self._rows: dict[Hashable, ComparedRow] = {
+            (row.pair.id, row.row.metric if row.row else HEADLINE): row for row in rows
         }
 
     def keys(self) -> Sequence[Hashable]:
@@ -63,82 +90,96 @@ class CompareRows:
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the row's cells."""
-        _, row = self._rows[key]
+        row = self._rows[key]
+        outcome = TableCell(row.label, _STYLES[row.label]) if row.label else ""
+        metric = (row.metric,) if self._all_metrics else ()
         return (
-            *self._swept.cells(row.case),
-            row.metric,
-            figure(row.a),
-            figure(row.b),
-            "" if row.unit == "1" else row.unit,
-            "" if row.ratio is None else f"{number(row.ratio)}x",
-            interval(row),
-            outcome_cell(row.outcome),
-            TableCell(self.note(key), "muted"),
+            outcome,
+            *self._swept.cells(row.pair.id),
+            *metric,
+            *(_value_cell(row.a), _value_cell(row.b), row.ratio, row.interval),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what the row is sorted by."""
         if self._swept.has(column):
             return self._swept.sort_value(self.case_of(key), column)
-        return self.note(key) or None if column == "note" else getattr(self._rows[key][1], column)
+        row = self._rows[key]
+        if column == "outcome":
+            return _LABELS.index(row.label) if row.label else None
+        if column == "case":
+            return row.pair.id
+        return getattr(row.row, column) if row.row else None
 
     def text(self, key: Hashable) -> str:
         """Return nothing: these rows have no filter."""
         return ""
 
-    def note(self, key: Hashable) -> str:
-        """Return what a reader of the row must know beside its numbers."""
-        return "; ".join(notes(*self._rows[key]))
-
-    def told(self, key: Hashable) -> list[str]:
-        """Return the row's case and metric in full, and its note."""
-        if key not in self._rows:
-            return []
-        _, row = self._rows[key]
-        note = self.note(key)
-        return [f"{row.metric} of {row.case}" + (f": {note}" if note else "")]
+    def describe(self, key: Hashable) -> str:
+        """Return the row in full, since the table may have no room for all of it."""
+        row = self._rows.get(key)
+        if row is None:
+            return ""
+        if row.row is None:
+            return row.pair.id
+        title = f"{row.metric} of {row.pair.id}"
+        if row.row.metric == HEADLINE and row.pair.id in self._reasons:
+            return f"{title}: {self._reasons[row.pair.id]}"
+        parts = [title]
+        if row.interval:
+            parts.append(f"95 % interval of b/a {row.interval}")
+        if all(row.row.launches):
+            launches = [counted(count, "launch", "launches") for count in row.row.launches]
+            parts.append(f"{launches[0]} in a, {launches[1]} in b")
+        return ", ".join(parts)
 
     def case_of(self, key: Hashable) -> str:
         """Return the id of the row's case."""
-        return self._rows[key][1].case
+        return self._rows[key].pair.id
 
 
 class CompareView(Vertical):
-    """The ratio of the medians of each metric, and which run is better."""
+    """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side: a was marked with space (else it is the run before of the same suite), b is
-the one under the cursor. b/a is the typical ratio of a launch of b to one of a, with its interval
-of 95 %. The same is what differs by less than 10 % for sure; where there are too few launches for a
-verdict, the note says how many would tell. A case is judged if its time is better, worse or the
-same. Lower or higher is better as the metric has it."""
+Two runs side by side. Run a is the marked run (space), else the run before of the same suite. Run b
+is the run under the cursor. There is one row for each case: its time (slowest rank, median over
+iterations), the ratio b/a, and the 95 % interval of the ratio. A shows all metrics.
+Same means that a difference of more than 10 % is excluded. The notes below the table say why a case
+is not judged, and what to do. Tab goes to the notes, which then have more lines; up and down scroll
+them."""
     DEFAULT_CSS = """
     CompareView #both { height: auto; max-height: 4; }
-    CompareView #remarks { height: auto; max-height: 6; color: $text-muted; }
+    CompareView #notes { height: auto; max-height: 3; }
+    CompareView #notes:focus { max-height: 60%; }
+    CompareView #remarks { height: auto; color: $text-muted; }
     """
 
     def __init__(self) -> None:
         super().__init__(id="compare-view")
         self.comparison: RunComparison | None = None
         self.rows = CompareRows()
+        self.all_metrics = False
+        self._notes: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield Static(MARK_ONE, id="both", markup=False)
-        yield LineTable(_COLUMNS, self.rows, id="compared", empty="no case is in both runs")
-        yield Static("", id="remarks", markup=False)
+        yield LineTable(_CASE_COLUMNS, self.rows, id="compared", empty="no case is in both runs")
+        with VerticalScroll(id="notes"):
+            yield Static("", id="remarks", markup=False)
 
     @property
     def table(self) -> LineTable:
-        """The table of the metrics."""
+        """The table of the cases or metrics."""
         return self.query_one(LineTable)
 
-    def show_comparison(self, comparison: RunComparison | None, words: str = MARK_ONE) -> None:
-        """Show a comparison, or say in words why there is none."""
+    def show_comparison(self, comparison: RunComparison | None, message: str = MARK_ONE) -> None:
+        """Show a comparison, or a message on why there is none."""
         self.comparison = comparison
-        told = Content(words)
-        if comparison:
-            told = Content("\n").join((_line("a", comparison.a), _line("b", comparison.b)))
-        self.query_one("#both", Static).update(told)
+        heading = Content("\n").join(_heading(comparison)) if comparison else Content(message)
+        self.query_one("#both", Static).update(heading)
+        # Once, since the cursor moves often and a comparison may have thousands of cases.
+        self._notes = comparison_notes(comparison) if comparison else []
         self.table.display = comparison is not None
         self._show_rows()
 
@@ -147,24 +188,52 @@ same. Lower or higher is better as the metric has it."""
         if event.size.width:
             self._show_rows()
 
+    def toggle_metrics(self) -> None:
+        """Show a row for each metric, or again one for each case."""
+        self.all_metrics = not self.all_metrics
+        self._show_rows()
+
     def _show_rows(self) -> None:
         cases = [pair.id for pair in self.comparison.cases] if self.comparison else []
-        swept = swept_columns(cases, _COLUMNS, self.size.width - SCROLL_BAR)
-        self.rows = CompareRows(self.comparison, swept)
-        self.table.set_rows(self.rows, swept.columns(_COLUMNS))
+        columns = _METRIC_COLUMNS if self.all_metrics else _CASE_COLUMNS
+        room = self.size.width - SCROLL_BAR
+        plain = CompareRows(self.comparison, all_metrics=self.all_metrics)
+        swept, fitted = choose_columns(columns, plain, cases, room)
+        self.rows = CompareRows(self.comparison, swept, all_metrics=self.all_metrics)
+        self.table.set_rows(self.rows, fitted)
         self._show_remarks()
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
-        """Tell the row's note in full, which the table may have no room for."""
+        """Describe the row in full, since the table may have no room for all of it."""
         event.stop()
         self._show_remarks()
 
     def _show_remarks(self) -> None:
-        told = self.rows.told(self.table.cursor_key)
-        remarks = comparison_remarks(self.comparison, brief=True) if self.comparison else []
-        self.query_one("#remarks", Static).update("\n".join([*remarks, *told]))
+        lines: list[str] = []
+        if self.comparison:
+            hint = " Tab goes to all notes." if self._notes else ""
+            lines = [f"{comparison_summary(self.comparison)}.{hint}"]
+            lines += [self.rows.describe(self.table.cursor_key)]
+            lines += self._notes
+        self.query_one("#remarks", Static).update("\n".join(filter(None, lines)))
+
+
+def _value_cell(text: str) -> TableCell:
+    """Return a value; one that other work has disturbed is grey."""
+    return TableCell(text, "muted" if text.startswith("~") else "")
+
+
+def _heading(comparison: RunComparison) -> list[Content]:
+    """Return the two runs, and what makes them differ apart from their code."""
+    warnings = [
+        Content.styled(f"warning: {warning}", "$text-warning")
+        for warning in comparison_warnings(comparison)
+    ]
+    return [*warnings, _line("a", comparison.a), _line("b", comparison.b)]
 
 
 def _line(name: str, run: RunSummary) -> Content:
     where = f" on {run.host}" if run.host else ""
+    if run.verdict == BASELINE:
+        return Content(f"{name}  {run.id}  baseline{where}")
     return Content.assemble(f"{name}  {run.id}  ", status_span(run.verdict), where)

@@ -66,6 +66,7 @@ metric over a swept parameter."""
         key("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
         key("results.export", "e", "export", "Export", "Write what is shown to a file", show=True),
         key("results.compare", "c", "compare", "Compare", "Compare the marked run with this one"),
+        key("results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"),
         key("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
         key("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
         key("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
@@ -85,6 +86,8 @@ metric over a swept parameter."""
     ResultsPage.-narrow #body { layout: vertical; }
     ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
     ResultsPage.-narrow.-tall RunsPane { height: 18; }
+    ResultsPage.-tall #both { max-height: 8; }
+    ResultsPage.-tall #notes { max-height: 16; }
     ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
     """
 
@@ -205,6 +208,11 @@ metric over a swept parameter."""
     def action_compare(self) -> None:
         """Show two runs side by side."""
         self._baseline = None
+        self._show(View.COMPARE)
+
+    def action_all_metrics(self) -> None:
+        """Compare all metrics, or again the times only."""
+        self._views.compare.toggle_metrics()
         self._show(View.COMPARE)
 
     def action_baseline(self) -> None:

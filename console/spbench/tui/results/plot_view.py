@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
+from spbench.record.metric_names import folded_name
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import over_parameter, over_runs, swept_parameters
@@ -18,6 +19,7 @@ from spbench.tui.results.plot_words import (
     over_parameter_words,
     over_runs_points,
     over_runs_words,
+    plot_scale,
     titled,
 )
 from spbench.tui.widgets.plot import Plot, PlotSeries
@@ -99,11 +101,13 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         now = time.time()
         series = over_runs(self._runs, case.id, self._metric)
         if not series.points:
-            self.show_nothing(f"no run that is shown has {self._metric} of {case.id}")
+            self.show_nothing(f"no run that is shown has {_title(self._metric, case)} of {case.id}")
             return
-        head = f"{self._metric}{_which('m', self._metric, case.metrics)} of {case.id}"
+        head = f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.id}"
         words = over_runs_words(series, now)
-        self._show(head, [over_runs_points(series, now)], "run", titled(series), words)
+        scale = plot_scale([series])
+        points = over_runs_points(series, scale, now)
+        self._show(head, [points], "run", titled(series, scale), words)
 
     def _over_parameter(self, run: RecordedRun, case: CasePart) -> None:
         swept = self._swept()
@@ -113,15 +117,16 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         parameter = self._parameter = _kept(self._parameter, swept)
         series = [s for s in over_parameter(run, case.name, self._metric, parameter) if s.points]
         if not series:
-            self.show_nothing(f"nothing was measured of {self._metric} of {case.name}")
+            self.show_nothing(f"{_title(self._metric, case)} of {case.name} was not measured")
             return
         head = (
-            f"{self._metric}{_which('m', self._metric, case.metrics)} of {case.name} "
+            f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.name} "
             f"over {parameter}{_which('p', parameter, swept)}"
         )
-        points = [over_parameter_points(one) for one in series]
+        scale = plot_scale(series)
+        points = [over_parameter_points(one, scale) for one in series]
         words = over_parameter_words(series, parameter)
-        self._show(head, points, parameter, titled(series[0]), words)
+        self._show(head, points, parameter, titled(series[0], scale), words)
 
     def _show(
         self, head: str, points: Sequence[PlotSeries], x: str, y: str, words: Sequence[str]
@@ -130,6 +135,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         self.chart.display = bool(points)
         self.chart.update(points, x, y)
         self.query_one("#plot-words", Static).update("\n".join(words))
+
+
+def _title(metric: str, case: CasePart) -> str:
+    return folded_name(metric, case.metrics[metric].unit)
 
 
 def _kept(name: str, names: Sequence[str]) -> str:

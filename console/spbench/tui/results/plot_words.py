@@ -5,36 +5,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from spbench.record.metric_names import folded_name
+from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
-from spbench.tui.results.cells import moment, with_unit
+from spbench.tui.results.cells import moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 
 _MOST_TOLD = 12
 """Points of a series that are told in words."""
 
 
-def titled(series: Series) -> str:
-    """Return ``time_ms in ms``."""
-    return series.metric if series.unit in ("", "1") else f"{series.metric} in {series.unit}"
+def plot_scale(series: Sequence[Series]) -> DisplayUnit:
+    """Return the unit in which series of one metric are plotted."""
+    return scale_of((point.y for one in series for point in one.points), series[0].unit)
 
 
-def over_runs_points(series: Series, now: float) -> PlotSeries:
+def titled(series: Series, scale: DisplayUnit) -> str:
+    """Return ``time in us``."""
+    name = folded_name(series.metric, series.unit)
+    return name + (f" in {scale.unit}" if scale.unit else "")
+
+
+def over_runs_points(series: Series, scale: DisplayUnit, now: float) -> PlotSeries:
     """Return a series over runs, run by run, each named by when it started."""
     names = run_names(series, now)
-    points = [
-        PlotPoint(name, point.y, point.low, point.high)
-        for name, point in zip(names, series.points, strict=True)
-    ]
+    points = [_scaled(name, point, scale) for name, point in zip(names, series.points, strict=True)]
     return PlotSeries("median, from the least to p95", points)
 
 
-def over_parameter_points(series: Series) -> PlotSeries:
+def over_parameter_points(series: Series, scale: DisplayUnit) -> PlotSeries:
     """Return a series over a parameter, to scale where its values are numbers."""
     points = [
-        PlotPoint(point.x if series.numeric else point.label, point.y, point.low, point.high)
-        for point in series.points
+        _scaled(point.x if series.numeric else point.label, point, scale) for point in series.points
     ]
     return PlotSeries(series.name, points)
+
+
+def _scaled(x: float | str, point: Point, scale: DisplayUnit) -> PlotPoint:
+    low, high = (None if y is None else y * scale.factor for y in (point.low, point.high))
+    return PlotPoint(x, point.y * scale.factor, low, high)
 
 
 def run_names(series: Series, now: float) -> list[str]:
@@ -63,7 +72,8 @@ def over_runs_words(series: Series, now: float) -> list[str]:
 
 def over_parameter_words(series: Sequence[Series], parameter: str) -> list[str]:
     """Return each series' values, one series a line."""
-    lines = [f"{titled(series[0])} over {parameter}{_better(series[0])}"]
+    metric = folded_name(series[0].metric, series[0].unit)
+    lines = [f"{metric} over {parameter}{_better(series[0])}"]
     for one in series:
         told = [f"{point.label} {_value(point, one)}" for point in one.points[:_MOST_TOLD]]
         more = len(one.points) - len(told)
@@ -77,4 +87,4 @@ def _better(series: Series) -> str:
 
 def _value(point: Point, series: Series) -> str:
     verdict = "" if point.status == "passed" else f" {point.status}"
-    return f"{with_unit(point.y, series.unit)}{verdict}"
+    return f"{format_value(point.y, series.unit, series.metric)}{verdict}"

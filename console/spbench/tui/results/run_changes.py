@@ -14,7 +14,7 @@ from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
 from spbench.report.baselines.files import name_of, path_of, save_baseline
-from spbench.report.baselines.making import baseline_of, launch_warnings
+from spbench.report.baselines.making import baseline_of, fault_warnings, launch_warnings
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
@@ -109,6 +109,8 @@ class RunChanges:
 
 def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
     """Save a baseline; return its number of cases, the cases left out, and warnings."""
-    baseline, left_out = baseline_of(name_of(path_of(home, name)), load_run(run.folder))
+    recorded = load_run(run.folder)
+    baseline, left_out = baseline_of(name_of(path_of(home, name)), recorded)
     save_baseline(home, name, baseline)
-    return counted(len(baseline.cases), "case"), [*left_out, *launch_warnings(baseline)]
+    warnings = [*fault_warnings(recorded), *launch_warnings(baseline)]
+    return counted(len(baseline.cases), "case"), [*left_out, *warnings]

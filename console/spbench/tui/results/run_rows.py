@@ -16,7 +16,7 @@ COLUMNS = (
     Column("suite", "suite", 8, flexible=True),
     Column("verdict", "verdict", 12),
     Column("cases", "passed", 6, "right", rank=1),
-    Column("duration", "took", 8, "right", rank=2),
+    Column("duration", "took", 10, "right", rank=2),
     Column("host", "host", 10, rank=3),
     Column("id", "id", 44, rank=4),
 )

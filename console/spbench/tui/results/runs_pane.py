@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
+from spbench.record.number_formatting import counted
 from spbench.record.runs.history import RunSummary, select_runs
 from spbench.report.times import day_and_time
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
@@ -110,7 +111,11 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     def _why_none(self, text: str) -> str:
         if not self._all:
             return f"no run under {self._where} yet; start one on the Suites page"
-        return "" if self.shown else f"the filter {text!r} fits none of the {len(self._all)} runs"
+        return (
+            ""
+            if self.shown
+            else f"the filter {text!r} fits none of the {counted(len(self._all), 'run')}"
+        )
 
     def _tell(self, sentence: str, wrong: bool) -> None:
         message = self.query_one("#message", Static)

@@ -7,7 +7,7 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
 from textual.widgets import Input, Static
 
-from spbench.tui.run.case_rows import COLUMNS
+from spbench.tui.run.case_rows import COLUMNS, LEGEND
 from spbench.tui.run.charts import HistogramPane, TimeLinePane
 from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
@@ -30,11 +30,13 @@ CASES, SHORT_CASES = 10, 5
 SPARE = 3
 SPARE_TO_DRAW = 9
 """Lines that few ranks leave free on a short screen: enough for findings, and for a chart."""
+_WORDS = "lower-words-pane"
 _SHOWN = {
     "charts": ("histogram-pane", "time-line-pane"),
     "histogram": ("histogram-pane",),
     "time line": ("time-line-pane",),
-    "words": ("lower-words-pane",),
+    "words": (_WORDS,),
+    "words and times": (_WORDS, "time-line-pane"),
     "logs": ("logs-pane",),
     "hosts": ("host-loads-pane",),
     "none": (),
@@ -47,7 +49,7 @@ def panels_for(size: Size) -> tuple[str, ...]:
     if size.width >= WIDE:
         panels: tuple[str, ...] = ("charts", "hosts", "logs", "none")
     elif size.width >= MEDIUM:
-        panels = ("charts", "words", "hosts", "logs", "none")
+        panels = ("charts", "words and times", "hosts", "logs", "none")
     else:
         panels = ("words", "histogram", "time line", "hosts", "logs", "none")
     return panels if size.height >= TALL else ("none", *panels[:-1])
@@ -72,11 +74,11 @@ class Body(Container):
         & #filter { display: none; height: 1; padding: 0 1; background: $boost; }
         & #filter Static { width: 2; color: $text-accent; }
         & #filter Input { height: 1; background: $boost; padding: 0; }
-        & #lower { height: 1fr; }
+        & #lower { width: 100%; height: 1fr; }
         & #lower > * { width: 1fr; height: 1fr; }
         &.-short #strip { margin: 0; }
         &.-wide { layout: horizontal; }
-        &.-wide #left { width: 40%; min-width: 74; height: 1fr; }
+        &.-wide #left { width: 41%; min-width: 74; height: 1fr; }
         &.-wide #words-pane { display: block; height: 1fr; }
         &.-wide #right { width: 1fr; }
     }
@@ -91,7 +93,7 @@ class Body(Container):
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
             yield Pane(
-                "cases",
+                f"cases, {LEGEND}",
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
@@ -108,9 +110,9 @@ class Body(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
+                yield Pane("findings", WordsPanel(id="lower-words"), id=_WORDS)
                 yield HistogramPane()
                 yield TimeLinePane()
-                yield Pane("findings", WordsPanel(id="lower-words"), id="lower-words-pane")
                 yield Pane(
                     "hosts",
                     LineTable(
@@ -136,6 +138,21 @@ class Body(Container):
     def next_panel(self) -> None:
         """Show the next panel below the ranks; the last is none."""
         self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
+
+    @property
+    def shows_words(self) -> bool:
+        """Whether the findings are on the page."""
+        return self.has_class("-wide") or _WORDS in _SHOWN[self.panel]
+
+    def suggest_words(self) -> None:
+        """Show the panel with the findings, unless the reader has asked for another panel."""
+        if self._words_panel is not None and not self._asked:
+            self._show(self._words_panel)
+
+    @property
+    def _words_panel(self) -> str | None:
+        """The panel with the findings; None on a wide screen, which always shows them."""
+        return next((panel for panel in self._panels if _WORDS in _SHOWN[panel]), None)
 
     def show_panel(self, panel: str) -> None:
         """Show a panel below the ranks, or none; by its name again, the first one."""
@@ -166,11 +183,11 @@ class Body(Container):
         self.query_one(_FilterInput).clear()
         return was_open
 
-    def make_room(self, cases: int, ranks: int, *, told: bool) -> None:
+    def make_room(self, cases: int, ranks: int, *, has_findings: bool) -> None:
         """Let tables of few rows take no more lines than they need.
 
         Where that leaves room on a short screen, and the reader asked for no panel, the findings
-        stand there, or a chart where there are none (``told``).
+        appear there, or a chart if there are none.
         """
         short, wide = self.has_class("-short"), self.has_class("-wide")
         frame = 1 if short else 3
@@ -184,8 +201,8 @@ class Body(Container):
         if short and not self._asked:
             spare = right.size.height - ranks - frame
             drawn = [panel for panel in self._panels if panel in ("histogram", "charts")]
-            if told and spare > SPARE and "words" in self._panels:
-                self._show("words")
+            if has_findings and spare > SPARE and self._words_panel is not None:
+                self.suggest_words()
             else:
                 self._show(drawn[0] if spare > SPARE_TO_DRAW else "none")
         charted = right.size.height if self.panel != "none" else 0

@@ -1,4 +1,4 @@
-"""The cases of a run as rows of a table: verdict, progress, time beside its limit, checks."""
+"""The cases of a run as rows of a table: verdict, progress, time and its reference, checks."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.noise import noise_of
+from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
+from spbench.record.noise import is_disturbed, noise_of
+from spbench.report.case_ids import without_parameter_names
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import GOING_ON, figure
-from spbench.tui.signs import status_cell, without_keys
+from spbench.tui.run.cells import GOING_ON, time_text
+from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("status", "status", 12),
-    Column("case", "case", 12, flexible=True),
-    Column("ranks", "ranks", 5, "right", rank=2),
-    Column("progress", "done", 5, "right"),
-    Column("p50", "p50 ms", 8, "right"),
-    Column("limit", "limit ms", 8, "right", rank=1),
+    Column("case", "case", 14, flexible=True),
+    Column("ranks", "ranks", 5, "right", rank=4),
+    Column("progress", "done", 4, "right", rank=3),
+    Column("time", "time", 8, "right"),
+    Column("reference", "reference", 9, "right", rank=2),
+    Column("efficiency", "efficiency", 10, "right", rank=1),
     Column("checks", "checks", 9, "right"),
 )
+LEGEND = "time: slowest rank, median"
+"""The statistic of the column of times, for the table's title."""
+_SO_FAR = "…"
+_DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,12 @@ class CaseRow:
     Attributes:
         short: Whether its id is written without the keys of what is swept.
         done: The part of its iterations that its ranks have done, until it is judged.
-        p50: Its time in ms; while it runs, the typical rank's, and ``so_far`` is set.
-        limit: What the hardware allows, in ms.
-        checks: How many ranks have passed all their checks, and how many have reported any.
+        time: Its headline time in ms: the slowest rank's of each iteration, then the median.
+        so_far: Whether it still runs, so that the time is that of the iterations so far.
+        reference: The reference of the time, in ms.
+        checks: How many checks have passed and were made, each counted once per rank.
         noisy: Whether other work had the cores of its ranks.
+        disturbed: Whether it is noisy, or had more ranks than cores.
     """
 
     status: str
@@ -43,31 +52,39 @@ class CaseRow:
     short: bool
     ranks: int
     done: float | None
-    p50: float | None
+    time: float | None
     so_far: bool
-    limit: float | None
+    reference: float | None
     checks: tuple[int, int]
     noisy: bool = False
+    disturbed: bool = False
+
+    @property
+    def efficiency(self) -> float | None:
+        """Its reference over its time."""
+        return efficiency_of(self.time, self.reference)
 
     def cells(self) -> list[TableCell | str]:
         """Return its cells, in the columns' order."""
-        passed, told = self.checks
-        about = "~" if self.so_far and self.p50 is not None else ""
+        passed, made = self.checks
+        preliminary = _SO_FAR if self.so_far and self.time is not None else ""
+        efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
             status_cell(self.status, noisy=self.noisy),
-            without_keys(self.id) if self.short else self.id,
+            without_parameter_names(self.id) if self.short else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
-            about + figure(self.p50),
-            TableCell(figure(self.limit), "muted"),
-            TableCell(f"{passed}/{told}", "failed" if passed < told else "passed") if told else "",
+            preliminary + time_text(self.time),
+            TableCell(time_text(self.reference), "muted"),
+            TableCell(efficiency, "muted" if self.so_far or self.disturbed else ""),
+            TableCell(f"{passed}/{made}", "failed" if passed < made else "passed") if made else "",
         ]
 
     def value(self, column: str) -> Any:
         """Return what it is sorted by."""
         if column == "checks":
-            passed, told = self.checks
-            return passed - told if told else None
+            passed, made = self.checks
+            return passed - made if made else None
         names = {"case": "id", "progress": "done"}
         return getattr(self, names.get(column, column))
 
@@ -83,7 +100,7 @@ class RunCaseRows:
         self.short = False
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
-        self._medians: dict[str, float | None] = {}
+        self._times: dict[str, float | None] = {}
 
     def look(self) -> None:
         """Make the rows again of the cases that may have changed."""
@@ -92,14 +109,14 @@ class RunCaseRows:
             if case.status == "running" or known is None or (known.status, known.short) != now:
                 self._rows[case.id] = self._row(case)
 
-    async def find_medians(self) -> None:
+    async def find_times(self) -> None:
         """Find the times of judged cases, one after another; a thread does the counting."""
         while (case := self._next()) is not None:
             try:
                 summary = await asyncio.to_thread(case.summary, "time_ms")
             except RuntimeError:  # it had a late event just then
                 return
-            self._medians[case.id] = summary.p50 if summary else None
+            self._times[case.id] = summary.p50 if summary else None
             self._rows[case.id] = self._row(case)
 
     @property
@@ -110,22 +127,26 @@ class RunCaseRows:
     def _next(self) -> CaseState | None:
         cases = self._feed.state.cases.values()
         judged = (case for case in cases if case.status not in GOING_ON)
-        return next((case for case in judged if case.id not in self._medians), None)
+        return next((case for case in judged if case.id not in self._times), None)
 
     def _row(self, case: CaseState) -> CaseRow:
         running = case.status == "running"
         here = running and case is self._feed.rows.case
+        known = self._rows.get(case.id)
+        # Until a thread has the final time, the last one so far is shown: they are the same.
+        time = self._times.get(case.id, known.time if known is not None else None)
         return CaseRow(
             status=self._feed.status_of(case),
             id=case.id,
             short=self.short,
             ranks=case.identity.np,
             done=self._done(case) if running else None,
-            p50=self._feed.rows.typical() if here else self._medians.get(case.id),
-            so_far=running,
-            limit=case.measured.limits.get("time_ms", {}).get("value"),
-            checks=(sum(case.measured.checked.values()), len(case.measured.checked)),
+            time=self._feed.rows.headline_time() if here else time,
+            so_far=running and not self._feed.ended,
+            reference=case.measured.limits.get("time_ms", {}).get("value"),
+            checks=case.check_counts,
             noisy=not running and noise_of(case) is not None,
+            disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
 
     def _done(self, case: CaseState) -> float:
@@ -133,6 +154,13 @@ class RunCaseRows:
         ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
         begun = sum(rank.done / rank.total for rank in ranks if rank.total)
         return min(1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.repeats))
+
+    def remark(self) -> str:
+        """Return one explanation of the efficiencies that are shown; nothing if none needs it."""
+        rows = self._rows.values()
+        if any((row.efficiency or 0.0) > 1 and not row.so_far for row in rows):
+            return ABOVE_REFERENCE
+        return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
 
     # What a table asks for
 

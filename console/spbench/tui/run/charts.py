@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
+from spbench.record.folded_samples import FoldedSamples
 from spbench.record.histogram import Histogram, bins
+from spbench.record.metric_names import metric_name
 from spbench.record.timeline import MetricTimeline
 from spbench.tui.run.pane import Pane
 from spbench.tui.widgets.histogram import HistogramChart
@@ -15,15 +17,18 @@ from spbench.tui.widgets.timeline import TimeLine
 KEPT = 8
 """Metrics of cases and ranks whose samples stay counted after something else was shown."""
 MOST_BINS = 60
-_MARKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+_MARKS = {"median": 0.50, "p95": 0.95, "p99": 0.99}
+_FOLDS = {"max": "largest of all ranks", "min": "smallest of all ranks"}
+_FOLDS |= {"sum": "sum of all ranks", "mean": "mean of all ranks"}
 
 
 class Counted:
-    """A metric's samples in a case, counted as they come, of one rank or of all."""
+    """A metric's samples in a case, counted as they come, of one rank or folded over all."""
 
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
         self.case = case
-        self.samples = Histogram(case, metric, rank)
+        folded = rank is None
+        self.samples = FoldedSamples(case, metric) if folded else Histogram(case, metric, rank)
         self.timeline = MetricTimeline(case, metric, rank)
 
 
@@ -48,8 +53,8 @@ class ChartPane(Pane):
     """A chart of a metric in its frame."""
 
     @abstractmethod
-    def show(self, counted: Counted, metric: str, whose: str) -> None:
-        """Show a metric's samples; ``whose`` they are, in words."""
+    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
+        """Show a metric's samples, of one rank or folded over all."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -62,7 +67,7 @@ class HistogramPane(ChartPane):
     def __init__(self) -> None:
         super().__init__("samples", HistogramChart(id="histogram"), id="histogram-pane")
 
-    def show(self, counted: Counted, metric: str, whose: str) -> None:
+    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
         """Show a metric's samples."""
         chart, samples = self.query_one(HistogramChart), counted.samples
         samples.update()
@@ -71,7 +76,7 @@ class HistogramPane(ChartPane):
             return
         drawn = bins(samples, max(8, min(chart.size.width // 2, MOST_BINS)))
         beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
-        self.say(f"{metric} of {whose}{beyond}")
+        self.say(f"{describe_samples(counted.case, metric, rank)}{beyond}")
         marks = {name: samples.percentile(part) for name, part in _MARKS.items()}
         chart.update(drawn.edges, drawn.counts, counted.case.identity.metrics[metric].unit, marks)
 
@@ -86,17 +91,27 @@ class TimeLinePane(ChartPane):
     def __init__(self) -> None:
         super().__init__("time line", TimeLine(id="time-line"), id="time-line-pane")
 
-    def show(self, counted: Counted, metric: str, whose: str) -> None:
+    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
         """Show a metric, iteration by iteration."""
         chart, info = self.query_one(TimeLine), counted.case.identity.metrics[metric]
         values = counted.timeline.points(max(16, 2 * chart.size.width))
-        folded = f"the {info.fold} of {whose}" if whose.startswith("all") else whose
-        self.say(f"{metric} by iteration")
-        chart.update(values, info.unit, info.better, folded, expected(counted.case, metric))
+        chart.update(values, info.unit, info.better, "", expected(counted.case, metric))
+        unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
+        self.say(describe_samples(counted.case, metric, rank) + unit)
 
     def clear(self) -> None:
         self.say("time line")
         self.query_one(TimeLine).update((), "", "none", "")
+
+
+def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
+    """Return whose samples of what are shown: ``time of rank 3, each iteration``."""
+    info = case.identity.metrics[metric]
+    if rank is not None:
+        return f"{metric_name(info.name, info.unit)} of rank {rank}, each iteration"
+    if metric == "time_ms":
+        return "time of the slowest rank, each iteration"
+    return f"{metric_name(info.name, info.unit)}, {_FOLDS[info.fold]}, each iteration"
 
 
 def metrics_of(case: CaseState) -> list[str]:

@@ -14,9 +14,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
-from spbench.record.judge import failed_checks, share_of, wanted
+from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
+from spbench.record.judge import failed_checks, share_of
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.number_formatting import number
+from spbench.record.metric_names import SEPARATELY, measured_separately, metric_name
+from spbench.record.noise import is_disturbed
+from spbench.record.number_formatting import counted, format_number, format_percent, format_value
 from spbench.record.places import MIRRORED
 from spbench.record.repeats import repeats_told
 from spbench.record.runs.job_output import job_output
@@ -83,7 +86,8 @@ class DetailsScreen(Modal[None]):
 def case_details(feed: Feed, case_id: str) -> DetailsScreen:
     """Return what is known of a case; of one that did not pass with traceback and raw output."""
     case = feed.state.cases[case_id]
-    lines = list(_case_lines(case, feed.status_of(case)))
+    disturbed = is_disturbed(case, feed.state.jobs)
+    lines = list(_case_lines(case, feed.status_of(case), disturbed=disturbed))
     raw = _raw(feed, case, case.verdict.traceback)
     return DetailsScreen(case_id, lines, case_bars(case), raw)
 
@@ -97,11 +101,12 @@ def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
-def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
+def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
     yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
     yield (
         "benchmark",
-        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.repeats} repetitions",
+        f"{case.identity.benchmark}, {counted(case.identity.np, 'rank')}, "
+        f"{counted(case.repeats, 'repetition')}",
     )
     if told := repeats_told(case):
         yield "repeats", told
@@ -110,15 +115,21 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
         yield "planted fault", case.identity.inject
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
-    for name, limit in case.measured.limits.items():
-        unit = case.identity.metrics[name].unit if name in case.identity.metrics else ""
-        yield "limit", f"{name} {number(limit['value'])} {unit}, by {limit['measured_by']}"
+    yield from _reference_lines(case, disturbed=disturbed)
+    if separate := measured_separately(case):
+        yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
     for item in case.verdict.expectations:
-        value = "not measured" if item["value"] is None else number(item["value"])
+        unit = _unit_of(case, item["metric"])
+        value = "not measured"
+        if item["value"] is not None:
+            value = format_value(item["value"], unit, item["metric"])
         why = f" ({item['reason']})" if item.get("reason") else ""
         share = share_of(item["value"], item["limit"])
-        part = "" if share is None else f", {number(share)} of that"
-        yield "expected", f"{signed(item['status'])}: {wanted(item)}, it is {value}{part}{why}"
+        part = "" if share is None else f", {format_percent(share)} of that"
+        yield (
+            "expected",
+            f"{signed(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
+        )
     for sentence in set(failed_checks(case)) - {case.verdict.reason}:
         yield "check", signed("failed") + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]
@@ -128,6 +139,39 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
         yield of.title, of.words
     if beyond := without_bars(case):
         yield "bars", beyond
+
+
+def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
+    """The references, and the efficiency of what was measured beside each of them."""
+    is_beaten = False
+    for name, limit in case.measured.limits.items():
+        info, summary = case.identity.metrics.get(name), case.summary(name)
+        better = info.better if info is not None else "lower"
+        value = summary.p50 if summary is not None else None
+        efficiency = efficiency_of(value, limit["value"], better)
+        reference = "unknown"
+        if limit["value"] is not None:
+            reference = format_value(limit["value"], _unit_of(case, name), name)
+        suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
+        more = suffix if efficiency is not None else ""
+        metric = metric_name(name, _unit_of(case, name))
+        yield "reference", f"{metric} {reference}{more}, by {limit['measured_by']}"
+        is_beaten = is_beaten or (efficiency or 0.0) > 1
+    if is_beaten:
+        yield "", ABOVE_REFERENCE
+
+
+def _bound(item: Mapping[str, Any], unit: str) -> str:
+    """Return what an expectation asks for: ``time_ms.p95 max 5.00 ms``."""
+    known = "" if item["limit"] is None else format_value(item["limit"], unit, item["metric"])
+    bound = " = ".join(part for part in (known, item.get("expression")) if part)
+    return f"{item['metric']} {item['op']} {bound}"
+
+
+def _unit_of(case: CaseState, metric: str) -> str:
+    """Return the unit of a metric or of its statistic, such as ``time_ms.p95``."""
+    info = case.identity.metrics.get(metric.partition(".")[0])
+    return info.unit if info is not None else ""
 
 
 def _all_passed(case: CaseState, check: str) -> bool:
@@ -184,7 +228,7 @@ def _places(place: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _checked(result: CheckResult) -> str:
-    error = "not a number" if result.max_abs_error is None else number(result.max_abs_error)
+    error = "not a number" if result.max_abs_error is None else format_number(result.max_abs_error)
     where = f": {result.detail}" if result.detail else ""
     verdict = signed("passed" if result.passed else "failed")
-    return f"{verdict}, largest error {error} (tolerance {number(result.tolerance)}){where}"
+    return f"{verdict}, largest error {error} (tolerance {format_number(result.tolerance)}){where}"

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.engine.remaining_time import format_remaining
 from spbench.record.case_counts import case_counts
+from spbench.record.number_formatting import counted
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
@@ -68,18 +70,19 @@ class Headline(Static):
         self._shown = words
         self.update(Content.assemble(("… starting a run", "bold"), f"\n{words}"), layout=False)
 
-    def show(self, feed: Feed, paused: bool, worst: Word | None) -> None:
+    def show(self, feed: Feed, paused: bool, worst: Word | None, noisy: Word | None) -> None:
         """Show a run.
 
         Args:
             feed: The run.
             paused: Whether table and charts stand still.
-            worst: The most pressing sentence, where the page has no room for words.
+            worst: The most pressing sentence, if the page has no room for the findings.
+            noisy: A sentence on noise, likewise; it comes after the phase of the run.
         """
         if feed is not self._feed:
             self._feed, self._rate = feed, EventRate()
         self._rate.look(feed.events)
-        lines = (_first(feed, self._rate.value), _second(feed, paused, worst))
+        lines = (_first(feed, self._rate.value), _second(feed, paused, worst, noisy))
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
             self._shown = lines, width
@@ -92,21 +95,22 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     if run is None:
         why = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
-    told = case_counts(cases)
-    filled = BAR * told.ran // max(1, told.total)
+    counts = case_counts(cases)
+    filled = BAR * counts.ran // max(1, counts.total)
     bar = "█" * filled + "░" * (BAR - filled)
     ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
-        HeadlinePart(f"{bar} {told.words(ended)}", "$text-primary"),
+        HeadlinePart(f"{bar} {counts.words(ended)}", "$text-primary"),
         HeadlinePart(_duration(max(0.0, (run.finished or feed.now) - run.started))),
+        HeadlinePart(format_remaining(feed.remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
     ]
 
 
-def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
+def _second(feed: Feed, paused: bool, worst: Word | None, noisy: Word | None) -> list[HeadlinePart]:
     replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
     parts = [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
@@ -115,7 +119,7 @@ def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, colour(worst.kind), cut=True)]
     doing = "" if feed.ended else phase_words(feed.state, feed.now) or _starting(feed)
-    return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state)]
+    return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state, noisy)]
 
 
 def _starting(feed: Feed) -> str:
@@ -124,15 +128,15 @@ def _starting(feed: Feed) -> str:
     return start_words(feed.state, clock.now() if live else feed.now)
 
 
-def _launched(state: RunState) -> Iterator[HeadlinePart]:
+def _launched(state: RunState, noisy: Word | None) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
     hosts = len({rank.host for rank in state.ranks.values()})
-    where = f" on {hosts} host{'s' * (hosts != 1)}" if hosts else ""
-    yield HeadlinePart(f"job {job.number}: {job.np} ranks{where}")
-    if job.oversubscribed:
-        yield HeadlinePart("more ranks than cores: times are not the hardware's", "$text-warning")
+    where = f" on {counted(hosts, 'host')}" if hosts else ""
+    yield HeadlinePart(f"job {job.number}: {counted(job.np, 'rank')}{where}")
+    if noisy is not None:
+        yield HeadlinePart(noisy.line, colour(noisy.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from spbench.record.host_loads import HostLoads, LoadHistory
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_percent, format_rate
 from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -21,8 +21,8 @@ COLUMNS = (
         for name, title, rank in (
             ("cpu", "cpu", 0),
             ("memory", "memory", 1),
-            ("received", "received /s", 2),
-            ("sent", "sent /s", 3),
+            ("received", "received", 2),
+            ("sent", "sent", 3),
             ("gpu", "gpu", 4),
         )
     ),
@@ -69,15 +69,6 @@ def _cell(name: str, history: LoadHistory | None) -> TableCell:
         return TableCell("")
     now = history.last[-1]
     if name in _SHARES:
-        told = f"{sparkline(history.last, WIDTH, 1.0)} {now:>5.0%}"
+        told = f"{sparkline(history.last, WIDTH, 1.0)} {format_percent(now):>6}"
         return TableCell(told, "slow" if name == "cpu" and now > BUSY else "")
-    return TableCell(f"{sparkline(history.last, WIDTH, history.most)} {_bytes(now)}")
-
-
-def _bytes(value: float) -> str:
-    """Return bytes in the unit that suits them."""
-    for unit in ("B", "KB", "MB"):
-        if value < 1000:
-            return f"{number(value)} {unit}"
-        value /= 1000
-    return f"{number(value)} GB"
+    return TableCell(f"{sparkline(history.last, WIDTH, history.most)} {format_rate(now / 1e9)}")

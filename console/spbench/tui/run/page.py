@@ -61,7 +61,13 @@ class RunPage(Page):
 The run that is watched: its cases, and the ranks of the case that runs.
 Choose a case to see the ranks that it has left, f follows the running one again.
 Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
-~ marks the time of a case that still runs: it is the median rank's so far."""
+time: the slowest rank in each iteration, then the median over iterations.
+reference: measured in the same job. efficiency: reference / time.
+checks: those that passed of those made, each on each rank.
+…: of the iterations so far. ~ disturbed: ranks shared cores or other work had them (≈).
+iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
+skew: its own time, without waits for other ranks, over that of the typical rank.
+The strip above the ranks has a piece for each rank, green to red by its skew."""
     CHANGES = frozenset({"cancel", "again", "failed"})
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
@@ -152,7 +158,9 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
             self.query_one(Headline).show_start(starting_words(starting))
         else:
             self._show_headline()
-        self._find_medians()
+        self._find_times()
+        if self.presenter.show_outcome():
+            self.call_after_refresh(self.presenter.all)
         keys_for = (
             self.context.run_goes_on(),
             feed,
@@ -184,14 +192,15 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
 
     def _show_headline(self) -> None:
         body, words = self.query_one(Body), self.presenter.words
-        seen = body.has_class("-wide") or body.panel == "words"
-        worst = words[0] if words and words[0].kind != "note" and not seen else None
-        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst)
+        unseen = [] if body.shows_words else words
+        worst = next((word for word in unseen[:1] if word.kind not in ("noisy", "note")), None)
+        noisy = next((word for word in unseen if word.kind == "noisy"), None)
+        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst, noisy)
 
-    def _find_medians(self) -> None:
+    def _find_times(self) -> None:
         cases = self._selection.cases
-        if cases.behind and not any(worker.group == "medians" for worker in self.workers):
-            self.run_worker(cases.find_medians(), group="medians")
+        if cases.behind and not any(worker.group == "times" for worker in self.workers):
+            self.run_worker(cases.find_times(), group="times")
 
     def on_resize(self, event: Resize) -> None:
         """Lay the panes out for the new size."""

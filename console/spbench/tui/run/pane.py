@@ -15,7 +15,7 @@ class Pane(Vertical):
 
     def __init__(self, title: str, *children: Widget, id: str) -> None:
         super().__init__(*children, id=id, classes="pane")
-        self._said = ""
+        self._said = self._remark = ""
         self.say(title)
 
     def say(self, title: str) -> None:
@@ -23,6 +23,12 @@ class Pane(Vertical):
         if title != self._said:
             self._said = title
             self.border_title = Content(title)  # not read as markup
+
+    def say_below(self, remark: str) -> None:
+        """Change the remark in the lower line of the frame."""
+        if remark != self._remark:
+            self._remark = remark
+            self.border_subtitle = Content(remark)
 
     def frame(self, lines: bool) -> None:
         """Draw the frame's lines, or leave them out."""

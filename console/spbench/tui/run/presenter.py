@@ -9,6 +9,7 @@ from time import monotonic
 
 from textual.widget import Widget
 
+from spbench.engine.resume import FAILED
 from spbench.tui.run.body import Body
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.hosts_panel import HostLoadRows
@@ -28,6 +29,8 @@ SLOWLY = 0.5
 AFTER = 1.2
 """Seconds for which the panes are looked at after the last change: each has its own pace."""
 
+_OUTCOMES = frozenset({"slow", *FAILED})
+"""The kinds of sentences that open the findings when a run ends."""
 _Update = Callable[[], None]
 
 
@@ -52,6 +55,8 @@ class RunPresenter:
         self._until = 0.0
         self._settled = True
         self._ticked = 0.0
+        self._case = selection.case
+        self._shows_outcome = False
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
         self._of_rank: list[_Update] = [*charts, self._show_strip]
@@ -77,7 +82,12 @@ class RunPresenter:
         if self._version != self.selection.feed.version or self.selection.ranks.busy:
             self._version = self.selection.feed.version
             self._go_on(now)
-        if now <= self._until:
+        if self.selection.case is not self._case and not self.paused:
+            # The title of the ranks changes in this tick; so do charts and strip.
+            self._case = self.selection.case
+            self._asked.update(self._of_rank)
+            self._bring_up(len(self._of_rank))
+        elif now <= self._until:
             # One after another, so that no tick has to do them all.
             share = round(len(self._parts) * passed / SLOWLY)
             self._bring_up(max(1, min(share, len(self._parts))))
@@ -113,6 +123,22 @@ class RunPresenter:
             if not self.paused or part in self._asked or part == self._show_cases:
                 part()
             self._asked.discard(part)
+
+    def show_outcome(self) -> bool:
+        """Show the first failed case and the findings when the run ends; return whether it did now.
+
+        A case, a rank or a panel that the reader chose stays.
+        """
+        run, selection = self.selection.feed.state.run, self.selection
+        if self._shows_outcome or run is None or run.finished is None:
+            return False
+        self._shows_outcome = True
+        if any(word.kind in _OUTCOMES for word in selection.words.all()):
+            self._body.suggest_words()
+        failed = selection.first_failed_case()
+        if failed is not None and selection.following and selection.rank is None:
+            selection.choose(failed)
+        return True
 
     def pause(self, paused: bool) -> None:
         """Let the ranks stand still, or go on."""
@@ -174,13 +200,14 @@ class RunPresenter:
         selection.cases.short = self.cases.size.width < ROOMY
         selection.cases.look()
         self._update(self.cases)
+        self._body.query_one("#cases-pane", Pane).say_below(selection.cases.remark())
         findings = self.selection.feed.state.findings
-        told = bool(findings) or any(word.kind != "note" for word in self.words)
-        self._body.make_room(self.cases.total, self.ranks.total, told=told)
+        has_findings = bool(findings) or any(word.kind != "note" for word in self.words)
+        self._body.make_room(self.cases.total, self.ranks.total, has_findings=has_findings)
         # what the reader has just chosen is heard of after this: it must not be moved away from
         untouched = self.cases.cursor_key == self._known.get(self.cases)
-        if selection.following and untouched and selection.running is not None:
-            self.put(self.cases, selection.running.id)
+        if untouched and selection.case is not None:
+            self.put(self.cases, selection.case.id)
 
     def _show_ranks(self) -> None:
         source = self.selection.ranks
@@ -219,7 +246,7 @@ class RunPresenter:
         if counted is None or metric is None:
             pane.clear()
         else:
-            pane.show(counted, metric, self.selection.whose())
+            pane.show(counted, metric, self.selection.rank)
 
     def _show_logs(self) -> None:
         view, rank = self._body.query_one(LogView), self.selection.rank

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RECENT, RankRow
-from spbench.tui.run.cells import figure
+from spbench.tui.run.cells import time_text
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -20,13 +20,13 @@ _HOST = Column("host", "host", 9, rank=2)
 _AFTER = (
     Column("phase", "phase", 14, rank=1),
     Column("iterations", "iters", 7, "right", rank=5),
-    Column("last", "last ms", 8, "right", rank=7),
+    Column("last", "last", 8, "right", rank=7),
     Column("recent", "recent", RECENT, rank=8),
-    Column("p50", "p50 ms", 8, "right"),
-    Column("p95", "p95 ms", 8, "right", rank=6),
-    Column("p99", "p99 ms", 8, "right", rank=3),
+    Column("p50", "median", 8, "right"),
+    Column("p95", "p95", 8, "right", rank=6),
+    Column("p99", "p99", 8, "right", rank=3),
     Column("skew", "skew", 10),
-    Column("gb_s", "GB/s", 7, "right", rank=5),
+    Column("gb_s", "bandwidth", 9, "right", rank=5),
     Column("check", "check", 8),
 )
 _NUMBERS = re.compile(r"\d+")
@@ -67,11 +67,11 @@ def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[TableCell | st
         *(row.place.get(place.name, "") for place in places),
         TableCell(row.phase, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
-        figure(row.last),
+        time_text(row.last),
         TableCell(sparkline(row.recent, RECENT) if row.recent else "", "muted"),
-        *(figure(value) for value in (row.p50, row.p95, row.p99)),
+        *(time_text(value) for value in (row.p50, row.p95, row.p99)),
         _skew(row.skew),
-        figure(row.gb_s),
+        "" if row.gb_s is None else format_rate(row.gb_s),
         status_cell(row.check) if row.check else "",
     ]
 
@@ -80,8 +80,8 @@ def _skew(skew: float | None) -> TableCell | str:
     if skew is None:
         return ""
     if is_slow(skew):
-        return TableCell(f"{skew:.2f}x slow", "slow")
-    return f"{skew:.2f}x"
+        return TableCell(f"{format_factor(skew)} slow", "slow")
+    return format_factor(skew)
 
 
 def place_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
@@ -106,14 +106,14 @@ def told(row: RankRow) -> str:
     """Return a row as one line for the clipboard, figures with their names and units."""
     figures = {
         "last": row.last,
-        "p50": row.p50,
+        "median": row.p50,
         "p95": row.p95,
         "p99": row.p99,
     }
-    times = [f"{name} {number(value)} ms" for name, value in figures.items() if value is not None]
+    times = [f"{name} {format_time(value)}" for name, value in figures.items() if value is not None]
     where = (f"rank {row.rank} on {row.host}", place_words(row.place))
     parts = (*where, row.phase, f"{row.iterations} iterations")
-    skew = f"skew {row.skew:.2f}x" if row.skew is not None else ""
-    rate = f"{number(row.gb_s)} GB/s" if row.gb_s is not None else ""
+    skew = f"skew {format_factor(row.skew)}" if row.skew is not None else ""
+    rate = format_rate(row.gb_s) if row.gb_s is not None else ""
     check = f"checks {row.check}" if row.check else ""
     return ", ".join(part for part in (*parts, *times, skew, rate, check) if part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spbench.engine.resume import FAILED
 from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_rows import RunCaseRows
@@ -80,12 +81,10 @@ class RunSelection:
             return None
         return self._samples.of(case, metric, self.rank)
 
-    def whose(self) -> str:
-        """Return whose samples they are, in words."""
-        if self.rank is None:
-            return f"all {len(self.ranks.ranks())} ranks"
-        row = self.ranks.row(self.rank)
-        return f"rank {self.rank}" + (f" on {row.host}" if row else "")
+    def first_failed_case(self) -> str | None:
+        """Return the first case that failed; None if all others passed or did not run."""
+        cases = self.feed.state.cases.values()
+        return next((case.id for case in cases if case.status in FAILED), None)
 
     def next_case_with_failed(self) -> str | None:
         """Return the case after the shown one, round and round, in which a rank has failed."""

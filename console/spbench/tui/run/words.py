@@ -10,14 +10,17 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
+from spbench.record.findings import names_slow_part
 from spbench.record.judge import failed_checks
-from spbench.record.machine.cores import crowded
-from spbench.record.noise import noise_of
+from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY
+from spbench.record.sentences.enumeration import enumerate_names, name_cases
+from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.tui.feed import Feed
+from spbench.tui.run.cells import GOING_ON
 from spbench.tui.signs import signed
 
-MOST_STRAGGLERS = 12
 MUTED = "$foreground 60%"
 """In a style, unlike in a rule, `$text-muted` would be as bright as any other text."""
 _COLOURS = {
@@ -70,28 +73,93 @@ def colour(kind: str) -> str:
 
 
 class Words:
-    """Makes the sentences about a run; those about a judged case once."""
+    """Makes the sentences about a run, each once.
+
+    While the run is going on they follow from its state. After its end they are the findings that
+    were recorded, by whichever version of spbench.
+    """
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._judged: dict[str, tuple[Word, ...]] = {}
-        self._sharing: dict[int, str | None] = {}
+        self._judged: list[tuple[str, float | None]] = []
+        self._failures: dict[str, tuple[Word, ...]] = {}
+        self._lags_of: dict[tuple[str, float | None], list[Lag]] = {}
+        self._sharing_of: tuple[object, str | None] = (None, None)
+        self._noise: list[str] = []
 
     def all(self) -> list[Word]:
         """Return everything there is to say, the most pressing first."""
+        self._summarize_judged()
+        slow = [Word("slow", "", sentence) for sentence in describe_lags(self._all_lags())]
+        noisy = [Word("noisy", "", sentence) for sentence in [*self._sharing(), *self._noise]]
+        notes = list(self._notes())
+        if self._has_ended:
+            known = {word.sentence: word for word in (*slow, *noisy)}
+            recorded = [
+                known.get(finding, Word(_kind_of(finding), "", finding))
+                for finding in self._feed.state.findings
+            ]
+            slow, noisy, others = (
+                [word for word in recorded if word.kind == kind]
+                for kind in ("slow", "noisy", "note")
+            )
+            notes += others
+        return [*self._of_run(), *slow, *self._all_failures(), *noisy, *notes]
+
+    def _all_failures(self) -> list[Word]:
+        """Return why cases failed; cases with the same reason are named together."""
+        ids: dict[tuple[str, str], list[str]] = {}
+        for case in self._feed.state.cases.values():
+            for word in self._failures_of(case):
+                ids.setdefault((word.kind, word.sentence), []).append(case.id)
         return [
-            *self._of_run(),
-            *self._stragglers(),
-            *(word for case in self._feed.state.cases.values() for word in self._of_case(case)),
-            *(Word("note", "", sentence) for sentence in self._findings()),
-            *self._notes(),
+            Word(kind, enumerate_names(cases, "cases"), sentence)
+            for (kind, sentence), cases in ids.items()
         ]
 
-    def _findings(self) -> list[str]:
-        """Return the findings of the run without stragglers, which are shown with their case."""
-        cases = self._feed.state.cases.values()
-        known = {slow.finding(case.id) for case in cases for slow in case.verdict.stragglers}
-        return [finding for finding in self._feed.state.findings if finding not in known]
+    def _summarize_judged(self) -> None:
+        """Summarize the judged cases again if there are others than the last time."""
+        state = self._feed.state
+        cases = [case for case in state.cases.values() if case.status not in GOING_ON]
+        judged = [(case.id, case.verdict.finished) for case in cases]
+        if judged == self._judged:
+            return
+        known = self._lags_of.keys() & set(judged)
+        self._judged = judged
+        self._failures.clear()
+        self._lags_of = {
+            key: self._lags_of[key] if key in known else lags_of(case, case.verdict.stragglers)
+            for key, case in zip(judged, cases, strict=True)
+        }
+        self._noise = summarize_noise(state)
+
+    def _all_lags(self) -> list[Lag]:
+        """Return the stragglers of the judged cases and of the running one."""
+        case = self._feed.rows.case
+        judged = [lag for lags in self._lags_of.values() for lag in lags]
+        if self._feed.ended or case is None or case.status != "running":
+            return judged
+        return [*self._feed.stragglers.lags(), *judged]
+
+    def _sharing(self) -> list[str]:
+        """Return whether ranks share cores: those of the run, or of a job without a case yet."""
+        state = self._feed.state
+        if not state.jobs:
+            return []
+        newest = state.jobs[max(state.jobs)]
+        # With thousands of ranks it takes milliseconds to find out.
+        key = (newest.number, len(newest.cpus), len(self._judged))
+        if key != self._sharing_of[0]:
+            sharing = summarize_sharing(state) or describe_sharing(newest)
+            self._sharing_of = (key, sharing)
+        sharing = self._sharing_of[1]
+        return [sharing] if sharing else []
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the run's end was recorded, and with it the findings."""
+        run = self._feed.state.run
+        return run is not None and run.finished is not None
 
     def _of_run(self) -> Iterator[Word]:
         feed = self._feed
@@ -104,46 +172,27 @@ class Words:
         if feed.state.left_out:
             yield Word("error", "", feed.state.left_out)
 
-    def _stragglers(self) -> Iterator[Word]:
-        case = self._feed.rows.case
-        if self._feed.ended or case is None or case.status != "running":
-            return  # a judged case has its own
-        found = self._feed.stragglers.sentences()
-        for sentence in found[:MOST_STRAGGLERS]:
-            yield Word("slow", "", sentence)
-        if len(found) > MOST_STRAGGLERS:
-            yield Word("slow", "", f"and {len(found) - MOST_STRAGGLERS} ranks more")
-
-    def _of_case(self, case: CaseState) -> tuple[Word, ...]:
+    def _failures_of(self, case: CaseState) -> tuple[Word, ...]:
         if case.status == "waiting":
             return ()
         if case.status == "running":
             return _failed(case) if not all(case.measured.checked.values()) else ()
-        if case.id not in self._judged:
-            self._judged[case.id] = _judged(case)
-        return self._judged[case.id]
+        if case.id not in self._failures:
+            self._failures[case.id] = _failures(case)
+        return self._failures[case.id]
 
     def _notes(self) -> Iterator[Word]:
+        cases_of: dict[str, list[str]] = {}
+        for case in self._feed.state.cases.values():
+            # The reason of a case that failed by the fault itself names it.
+            if case.identity.inject and "planted fault" not in (case.verdict.reason or ""):
+                cases_of.setdefault(case.identity.inject, []).append(case.id)
+        if cases_of:
+            planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_of.items()]
+            yield Word("note", "", f"planted faults: {'; '.join(planted)}")
         if self._feed.elsewhere and not self._feed.ended:
             told = f"the run is running on {self._feed.elsewhere}, as far as its log shows"
             yield Word("note", "", f"{told}; it can be cancelled there")
-        run = self._feed.state.run
-        if run is not None and not self._feed.ended:  # afterwards it stands among the findings
-            for sentence in run.environment.get("other_work", ()):
-                yield Word("note", "", sentence)
-        jobs, ranks = self._feed.state.jobs, self._feed.state.ranks
-        job = jobs[max(jobs)] if jobs else None
-        if job is None:
-            return
-        if job.oversubscribed:
-            yield Word("note", "", "more ranks than cores: the times are not the hardware's")
-            return
-        if job.number not in self._sharing:
-            ready = [rank for rank in ranks.values() if rank.cpus]
-            if len(ready) == job.np:
-                self._sharing[job.number] = crowded(ready)
-        if sharing := self._sharing.get(job.number):
-            yield Word("note", "", sharing)
 
 
 def _why_unfinished(host: str | None) -> str:
@@ -155,18 +204,14 @@ def _failed(case: CaseState) -> tuple[Word, ...]:
     return tuple(Word("failed", case.id, sentence) for sentence in failed_checks(case))
 
 
-def _judged(case: CaseState) -> tuple[Word, ...]:
-    """The reason of a case that has not passed, each check that failed, and noise."""
-    why = noise_of(case)
-    stragglers = case.verdict.stragglers[:MOST_STRAGGLERS]
-    remarks = [Word("slow", case.id, straggler.sentence) for straggler in stragglers]
-    remarks += [Word("noisy", case.id, why)] if why else []
+def _failures(case: CaseState) -> tuple[Word, ...]:
+    """Return the reason of a judged case that has not passed, and each check that failed."""
     if case.status == "passed":
-        return tuple(remarks)
+        return ()
     words = _failed(case)
     if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):
         words = (Word(case.status, case.id, case.verdict.reason), *words)
-    return (*(words or (Word(case.status, case.id, "no reason was given"),)), *remarks)
+    return words or (Word(case.status, case.id, "no reason was given"),)
 
 
 class WordsPanel(VerticalScroll):
@@ -196,3 +241,7 @@ y copies it all; up and down scroll."""
         self._shown = words
         nothing = Content.assemble(("no problems found so far", MUTED))
         self._text.update(Content("\n").join(word.content() for word in words) or nothing)
+
+
+def _kind_of(finding: str) -> str:
+    return "slow" if names_slow_part(finding) else "note"

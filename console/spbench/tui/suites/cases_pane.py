@@ -14,7 +14,7 @@ from spbench.suites.case import Case
 from spbench.tui.suites.case_rows import SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.command import NO_CASE, CommandPane
-from spbench.tui.suites.reading import Reading, command_of
+from spbench.tui.suites.reading import Reading, command_of, estimate_of
 from spbench.tui.widgets.line_table import LineTable
 
 PAUSE = 0.1
@@ -73,6 +73,7 @@ class CasesPane(Vertical):
         else:
             rows = SuiteCaseRows(reading.cases, reading.spans)
             self._reading = reading
+            self._estimate(reading)
         self.cases.show(rows)
         self.follow(line)
         self._show_command()
@@ -119,6 +120,14 @@ class CasesPane(Vertical):
         case, reading = self.case, self._reading
         if case is not None and reading is not None:
             self._command(reading, case)
+
+    @work(exclusive=True, group="estimate", description="the duration of the suite")
+    async def _estimate(self, reading: Reading) -> None:
+        estimate = await asyncio.to_thread(estimate_of, reading)
+        # The console may have ended meanwhile, and another text may have been read.
+        if reading is self._reading:
+            for table in self.query(CasesTable):
+                table.show_estimate(estimate)
 
     # Textual would describe it by its arguments: to print a suite of 2,000 cases takes 0.2 s.
     @work(exclusive=True, group="command", description="the launch command of a case")

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input
 
+from spbench.engine.estimate import NO_ESTIMATE, RunEstimate
 from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
@@ -35,6 +36,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self.id = id
         self.rows = SuiteCaseRows()
         self._marked: set[str] = set()
+        self._estimate = NO_ESTIMATE
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words of id or benchmark", id="case-filter", compact=True)
@@ -60,9 +62,15 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self.table.set_rows(self.rows)
         self._entitle()
 
+    def show_estimate(self, estimate: RunEstimate) -> None:
+        """Show how long the cases take, or those that are marked."""
+        self._estimate = estimate
+        self._entitle()
+
     def forget(self) -> None:
         """Show no cases, and forget the marks: another file was opened."""
         self._marked.clear()
+        self._estimate = NO_ESTIMATE
         self.show(SuiteCaseRows())
 
     def show_filtered(self, text: str) -> None:
@@ -93,6 +101,17 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self.table.set_rows(self.rows)
         self._entitle()
 
+    def _duration(self) -> str:
+        """Return the duration of the marked cases, or of all, in a few words; nothing if unknown.
+
+        An estimate of an earlier text counts for the cases that are still the same until the next
+        one is there.
+        """
+        if not self.rows.current:
+            return ""
+        names = self.marked or [case.id for case in self.rows.cases]
+        return self._estimate.restricted_to(names).short_text
+
     def _entitle(self) -> None:
         cases, table = self.rows.cases, self.table
         title = counted(len(cases), "case") if cases else "Cases"
@@ -100,6 +119,8 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
             title = f"{table.shown:,} of {title}"
         if marked := len(self.marked):
             title += f", {marked:,} marked"
+        if duration := self._duration():
+            title += f", {duration}"
         if not self.rows.current:
             title += ", as they were before the errors" if cases else ", once the errors are fixed"
         self.border_title = Content(title)

@@ -86,7 +86,7 @@ class CaseComposer:
     ) -> None:
         document = self._pane.document
         assert document is not None  # the case is in it
-        form = CaseForm(benchmark, draft, write, document.path, verb)
+        form = CaseForm(benchmark, draft, write, document.path, verb, self._pane.estimate_suite)
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
             self._pane.editor.change(edited.text, edited.line)

@@ -40,6 +40,7 @@ from spbench.tui.suites.document import (
     new_document,
     open_document,
 )
+from spbench.tui.suites.reading import rejection_of
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
@@ -416,7 +417,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _run_all(self) -> None:
         if await self._ready():
-            self._start(self.cases_pane.cases.marked)
+            await self._start(self.cases_pane.cases.marked)
 
     def action_run_case(self) -> None:
         """Run the chosen case."""
@@ -424,7 +425,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _run_case(self) -> None:
         if await self._ready() and (case := self._chosen_case()):
-            self._start([case.id])
+            await self._start([case.id])
 
     def action_inject(self) -> None:
         """Run the chosen case with a fault."""
@@ -440,7 +441,7 @@ What starts a run at once has no letter: F5 and F6."""
         title = f"Fault to plant in {case.id}; the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._ready():
-            self._start([case.id], fault)
+            await self._start([case.id], fault)
 
     def _chosen_case(self) -> Case | None:
         """Return the chosen case; where there is none, say so."""
@@ -469,10 +470,16 @@ What starts a run at once has no letter: F5 and F6."""
             return False
         return True
 
-    def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
-        document = self.text_pane.document
+    async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
+        """Start a run; ask first if it wants more ranks or memory than this machine has."""
+        document, reading = self.text_pane.document, await self.text_pane.reading()
         assert document is not None  # else it was not ready
-        self.context.start_suite(document.path, cases, fault)
+        rejection = await asyncio.to_thread(rejection_of, reading, cases)
+        if rejection is not None:
+            question = f"Not started: {rejection}. It may stall this machine."
+            if not await self.asked(question, "Run anyway", "Cancel"):
+                return
+        self.context.start_suite(document.path, cases, fault, oversubscribe=rejection is not None)
 
     # Actions
 

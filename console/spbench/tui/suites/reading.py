@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from spbench.engine.capacity import find_rejection
 from spbench.engine.commands import JobCommand, case_command
+from spbench.engine.estimate import NO_ESTIMATE, RunEstimate, estimate_plan
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import Diagnostic, SpbenchError, UsageError
+from spbench.launch.devices import find_shortage
+from spbench.launch.jobs import only
 from spbench.record.runs.folder import working_folder
-from spbench.suites.case import Case
+from spbench.suites.case import Case, Suite
 from spbench.suites.edit.check import Examined, examine
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.suites.loader import load_text
@@ -61,6 +65,35 @@ def _spans(text: str) -> Sequence[EntryLines]:
         return Outline(text).spans
     except UsageError:
         return ()
+
+
+def rejection_of(reading: Reading, cases: Sequence[str] = ()) -> str | None:
+    """Return why this machine must not run some of the cases, or all; None if it may."""
+    plan = reading.plan
+    if plan is None:
+        return None
+    jobs = only(plan.jobs, cases) if cases else plan.jobs
+    try:
+        shortage = find_shortage([(job, plan.hosts(job)) for job in jobs], plan.request.environ)
+    except SpbenchError:  # a hostfile that is gone: the run says so
+        return None
+    if shortage is not None:
+        return shortage[0]
+    return find_rejection(replace(plan, jobs=jobs))
+
+
+def estimate_of(reading: Reading) -> RunEstimate:
+    """Return the estimated duration of the cases; an empty one if they cannot be planned."""
+    plan = reading.plan
+    return NO_ESTIMATE if plan is None else estimate_plan(plan, plan.request.home)
+
+
+def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
+    """Return the estimated duration of a suite; an empty one if it cannot be planned."""
+    try:
+        return estimate_plan(plan_suite(request, suite), request.home)
+    except SpbenchError:
+        return NO_ESTIMATE
 
 
 def command_of(reading: Reading, case: str) -> JobCommand | str:

@@ -14,13 +14,15 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
 
+from spbench.engine.estimate import RunEstimate
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
 from spbench.record.number_formatting import counted
+from spbench.suites.case import Suite
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.problems import ProblemList
-from spbench.tui.suites.reading import Reading, read
+from spbench.tui.suites.reading import Reading, estimate_suite, read
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 
 PAUSE = 0.15
@@ -209,6 +211,10 @@ class TextPane(Vertical):
             assert document is not None  # an action needs an open suite
             return await asyncio.to_thread(read, text, self._request_of(document.path))
         return self._reading
+
+    def estimate_suite(self, suite: Suite) -> RunEstimate:
+        """Return the estimated duration of a suite that would be run from here."""
+        return estimate_suite(suite, self._request_of(suite.path))
 
     def read_soon(self, pause: float = PAUSE) -> None:
         """Read the text when the keys rest, or at once where the hosts have changed."""

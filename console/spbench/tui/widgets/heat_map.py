@@ -12,8 +12,8 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
 
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.number_formatting import number
-from spbench.report.scale import amount, finite
+from spbench.record.number_formatting import format_number, format_value
+from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
@@ -189,9 +189,9 @@ class HeatMap(Chart):
         glyph, style = mark(slower, NOTABLE_LINK, ascii=self.ascii)
         chosen = self.cursor == row * len(self._columns) + column
         style += " cursor" if chosen else ""
-        figure = (
-            fit(number(value), wide - 2, "right") if value is not None and wide > _GLYPH else ""
-        )
+        figure = ""
+        if value is not None and wide > _GLYPH:
+            figure = fit(format_number(value), wide - 2, "right")
         end = ("<" if self.ascii else "◂") if chosen else " "
         return fit(figure + glyph, wide - 1, "right") + end, style
 
@@ -205,7 +205,7 @@ class HeatMap(Chart):
         return worse / better
 
     def _phrases(self) -> list[str]:
-        usual_value = amount(self._usual or 0.0, self._unit)
+        usual_value = format_value(self._usual or 0.0, self._unit)
         if self.cursor is None:
             size = f"{len(self._rows)} x {len(self._columns)}"
             return [f"{size}, median {usual_value}", "arrows read the cells out"]
@@ -214,7 +214,7 @@ class HeatMap(Chart):
         where = f"{self._rows[row]} -> {self._columns[column]}"
         if value is None:
             return [f"{where}: not measured"]
-        return [f"{where}: {amount(value, self._unit)}", self._compared(row, column, value)]
+        return [f"{where}: {format_value(value, self._unit)}", self._compared(row, column, value)]
 
     def _compared(self, row: int, column: int, value: float) -> str:
         """The value as a multiple of what is usual of its kind."""

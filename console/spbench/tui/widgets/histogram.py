@@ -8,13 +8,14 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
-from spbench.record.number_formatting import number
-from spbench.report.scale import amount
+from spbench.record.number_formatting import format_number, format_percent, format_value, scale_of
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
 
 _BLOCKS, _ASCII = " ▁▂▃▄▅▆▇█", " .#"
+MOST_BAR_LINES = 16
+"""Lines of the highest bar: higher ones show no more of a distribution."""
 
 
 class HistogramChart(Chart):
@@ -22,7 +23,7 @@ class HistogramChart(Chart):
 
     HELP: ClassVar[str] = (
         "How the samples are spread: each bar counts those between two values.\n"
-        "The axis runs from the smallest to the largest; ▲ marks p50 and the like.\n"
+        "The axis runs from the smallest to the largest; ▲ marks median, p95 and p99.\n"
         "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
     )
 
@@ -51,8 +52,10 @@ class HistogramChart(Chart):
         """
         if len(edges) != len(counts) + 1 and (edges or counts):
             raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
-        self._edges, self._counts = tuple(edges), tuple(counts)
-        self._unit, self._marks = unit, dict(marks or {})
+        scale = scale_of(edges, unit)
+        self._edges, self._counts = tuple(map(scale.convert, edges)), tuple(counts)
+        self._unit = scale.unit
+        self._marks = {name: scale.convert(value) for name, value in (marks or {}).items()}
         self.redraw()
 
     def stops(self) -> int:
@@ -74,8 +77,11 @@ class HistogramChart(Chart):
         words: list[Piece] = [(phrases(self._phrases(), width), "words")]
         if height == 1:
             return [words]
-        rows = height - (2 if height > 2 else 1)
-        return [*self._bars(width, rows), *([self._axis(width)] if height > 2 else []), words]
+        room = height - (2 if height > 2 else 1)
+        rows = min(room, MOST_BAR_LINES)
+        above: list[list[Piece]] = [[] for _ in range(room - rows)]
+        axis = [self._axis(width)] if height > 2 else []
+        return [*above, *self._bars(width, rows), *axis, words]
 
     def _bins(self, x: int, width: int) -> tuple[int, int]:
         """The bins of a column of cells: one, or a few where there are more bins than cells."""
@@ -100,7 +106,7 @@ class HistogramChart(Chart):
 
     def _axis(self, width: int) -> list[Piece]:
         """The smallest and the largest value, and marks between them where there is room."""
-        low, high = number(self._edges[0]), number(self._edges[-1])
+        low, high = format_number(self._edges[0]), self._amount(self._edges[-1])
         line, pointer = ["-" if self.ascii else "─"] * width, "^" if self.ascii else "▲"
         taken = [False] * width
         for text, at in ((low, 0), (high, width - cells(high))):
@@ -126,17 +132,20 @@ class HistogramChart(Chart):
             end = min(self.cursor + self.stride(), self.stops())
             count = sum(counts[self.cursor : end])
             yield f"{self._range(self.cursor, end)}: {count} of {total} samples"
-            yield f"{100 * count / total:.3g} %"
+            yield format_percent(count / total)
             return
         for name, value in self._marks.items():
-            yield f"{name} {amount(value, self._unit)}"
+            yield f"{name} {self._amount(value)}"
         yield f"{total} samples from {self._range(0, self.stops())}"
         most = max(range(self.stops()), key=lambda at: counts[at])
         yield f"most in {self._range(most, most + 1)}"
 
     def _range(self, start: int, end: int) -> str:
         low, high = self._edges[start], self._edges[end]
-        return f"{number(low)} to {amount(high, self._unit)}"
+        return f"{format_number(low)} to {format_number(high)} {self._unit}".rstrip()
+
+    def _amount(self, value: float) -> str:
+        return format_value(value, self._unit)
 
 
 def _write(line: list[str], taken: list[bool], text: str, at: int) -> bool:

@@ -9,8 +9,8 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.geometry import Offset
 
-from spbench.record.number_formatting import number
-from spbench.report.scale import Scale, finite, scale_of, tick_words
+from spbench.record.number_formatting import format_number
+from spbench.report.scale import Scale, finite, round_word, scale_of, tick_words
 from spbench.tui.widgets.axes import below, beside, label_width
 from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Dots, Piece
@@ -196,11 +196,13 @@ class Plot(Chart):
             log = " (log)" if self._scales[0].log else ""
             return [f"across: {x_title}{log}", "left and right read the points out"]
         spot = self._spots[self.cursor]
-        x = spot.point.x if isinstance(spot.point.x, str) else number(spot.point.x)
+        x = spot.point.x if isinstance(spot.point.x, str) else round_word(spot.point.x)
         low, high = finite(spot.point.low), finite(spot.point.high)
-        span = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
+        span = ""
+        if low is not None and high is not None:
+            span = f" ({format_number(low)} to {format_number(high)})"
         name = self._series[spot.series].name
-        return [f"{name}: {x_title} {x}", f"{y_title} {number(spot.y)}{span}"]
+        return [f"{name}: {x_title} {x}", f"{y_title} {format_number(spot.y)}{span}"]
 
     def _number(self, x: float | str) -> float:
         return float(self._categories.index(str(x)) if self._categories else x)

@@ -12,6 +12,7 @@ from textual.geometry import Offset
 from textual.message import Message
 
 from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.number_formatting import counted
 from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
@@ -177,16 +178,24 @@ class RankStrip(Chart):
         return rank in self._failed, -1.0 if ratio is None else ratio
 
     def _phrases(self, cells: Cells) -> list[str]:
-        ranks = range(len(self._ratios))
-        failed = sum(rank in self._failed for rank in ranks)
         if self.cursor is not None:
             return [self._about(cells.of(self.cursor))]
-        return [f"{len(ranks)} ranks, {self._summary(failed)}", f"{failed} failed" * bool(failed)]
+        return [f"{counted(len(self._ratios), 'rank')}, {self._summary()}"]
 
-    def _summary(self, failed: int) -> str:
+    def _summary(self) -> str:
+        """Return what is to be seen at once: failed ranks, else the slowest if it is slow."""
+        everyone = range(len(self._ratios))
+        failed = sum(rank in self._failed for rank in everyone)
+        if failed:
+            example = f"rank {self._worst(everyone)}"
+            return (
+                f"{failed} failed: {example}"
+                if failed == 1
+                else f"{failed} failed, such as {example}"
+            )
         ratios = [ratio for ratio in self._ratios if ratio is not None]
-        if failed or max(ratios, default=0.0) >= NOTABLE_RANK:
-            return f"worst: {self._about(range(len(self._ratios)))}"
+        if max(ratios, default=0.0) >= NOTABLE_RANK:
+            return f"worst: {self._about(everyone)}"
         return "none slow" if ratios else "not compared"
 
     def _about(self, ranks: range) -> str:

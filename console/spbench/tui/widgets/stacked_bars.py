@@ -38,7 +38,7 @@ class StackedBars(Chart, can_focus=False):
     _bars: Sequence[Bar] = ()
     _rest = ""
 
-    def update(self, names: Sequence[str], bars: Sequence[Bar], rest: str = "rest") -> None:
+    def update(self, names: Sequence[str], bars: Sequence[Bar], rest: str = "other") -> None:
         """Show other bars.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import format_factor
 
 _GLYPHS, _ASCII = "░▒▓█", "-+*#"
 _FAILED, _NONE = "✗", "·"
@@ -37,4 +37,4 @@ def mark(
 
 def usual(ratio: float) -> str:
     """Return a ratio in words: ``1.8x the median``."""
-    return f"{number(ratio)}x the median"
+    return f"{format_factor(ratio)} the median"

@@ -11,6 +11,8 @@ from spbench.tui.widgets.fitting import Align
 MARGIN = 2
 """Cells left of the first column: they hold the mark of the cursor."""
 _GAP = 1
+_MARK = 1
+"""Cells of the mark of columns that are left out, at the end of the heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +117,19 @@ class Layout:
 
 
 def lay_out(columns: Sequence[Column], room: int, every: bool = False) -> Layout:
-    """Place the columns in so many cells.
+    """Place the columns in so many cells, and leave one for the mark of those left out.
 
     Args:
         columns: All columns, from left to right.
         room: The width of the table in cells.
         every: Leave none out, even if they do not fit.
     """
-    shown = list(enumerate(columns))
-    while not every and _needed(shown) > room and any(column.rank for _, column in shown):
+    shown, usable = list(enumerate(columns)), room
+    while not every and _needed(shown) > usable and any(column.rank for _, column in shown):
         # Of several that are equally dispensable, the rightmost goes.
         shown.remove(max(shown, key=lambda item: (item[1].rank, item[0])))
-    spare = max(0, room - _needed(shown))
+        usable = room - _MARK
+    spare = max(0, usable - _needed(shown))
     placed, x = [], MARGIN
     for index, column in shown:
         width = column.width

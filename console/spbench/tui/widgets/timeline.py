@@ -8,12 +8,18 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
-from spbench.report.scale import Scale, amount, finite, scale_of
+from spbench.record.number_formatting import format_value
+from spbench.record.number_formatting import scale_of as unit_of
+from spbench.record.statistics import median
+from spbench.report.scale import Scale, finite, scale_of
 from spbench.tui.widgets.axes import beside, label_width
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.histogram import MOST_BAR_LINES
 
+LEAST_JOINED = 3
+"""Values from which on a line joins them: two points are not a trend."""
 _FAR = 4
 """A limit this many times the largest value away would press the line flat: words tell it."""
 
@@ -58,13 +64,22 @@ class TimeLine(Chart):
             values: The values, the oldest first; None where there is a gap.
             unit: Their unit.
             better: ``lower``, ``higher`` or ``none``: which of them are the worse ones.
-            title: What they are.
+            title: What they are; empty if the frame has it.
             limit: The worst that is allowed; None where nothing is said about it.
         """
-        self._values = [finite(value) for value in values]
-        self._unit, self._better, self._title = unit, better, title
-        self._limit = finite(limit)
+        numbers = [finite(value) for value in values]
+        known = [value for value in numbers if value is not None]
+        # The unit of most values, whatever the slowest one needs.
+        scale = unit_of([median(known)] if known else [], unit)
+        self._values = [None if value is None else scale.convert(value) for value in numbers]
+        self._unit, self._better, self._title = scale.unit, better, title
+        self._limit = None if limit is None else finite(scale.convert(limit))
         self.redraw()
+
+    @property
+    def unit(self) -> str:
+        """The unit of the numbers beside the line."""
+        return self._unit
 
     def stops(self) -> int:
         """Return the number of values."""
@@ -90,15 +105,19 @@ class TimeLine(Chart):
         words: list[Piece] = [(phrases(self._phrases(known), width), "words")]
         if height == 1:
             return [words]
-        rows = height - (2 if height > 2 else 1)
+        titled = bool(self._title) and height > 2
+        room = height - (2 if titled else 1)
+        rows = min(room, MOST_BAR_LINES)
+        above: list[list[Piece]] = [[] for _ in range(room - rows)]
         scale = self._scale(known)
         graph = self._graph(scale, self._graph_width(), rows)
         lines = beside(scale, rows, graph.lines(), self.size.width - graph.width)
-        return [*([self.title_line(self._title, width)] if height > 2 else []), *lines, words]
+        title = [self.title_line(self._title, width)] if titled else []
+        return [*title, *above, *lines, words]
 
     def _graph_width(self) -> int:
         known = [value for value in self._values if value is not None]
-        rows = max(1, self.size.height - 2)
+        rows = max(1, min(MOST_BAR_LINES, self.size.height - (2 if self._title else 1)))
         return max(1, self.size.width - label_width(self._scale(known), rows, self.size.width))
 
     def _scale(self, known: list[float]) -> Scale:
@@ -106,17 +125,18 @@ class TimeLine(Chart):
         if known and limit is not None:
             reach = max(abs(value) for value in known) * _FAR
             if abs(limit) <= reach:
-                return scale_of([*known, limit], log=False)
-        return scale_of(known, log=False)
+                return scale_of([*known, limit])
+        return scale_of(known)
 
     def _graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
+        joined = sum(value is not None for value in self._values) >= LEAST_JOINED
         before: tuple[int, int] | None = None
         for x, span in self._spans(dots.columns).items():
             style = "over" if self._is_over(span.low) or self._is_over(span.high) else "line"
             ends = (span.first, span.last, span.low, span.high)
             first, last, low, high = (scale.place(value, dots.rows) for value in ends)
-            if before is not None and not span.after_gap:
+            if joined and before is not None and not span.after_gap:
                 if x > before[0] + 1:
                     dots.join(before, (x, first), style)
                 else:
@@ -160,17 +180,22 @@ class TimeLine(Chart):
     def _phrases(self, known: list[float]) -> Iterator[str]:
         if self.cursor is not None:
             value = self._values[self.cursor]
-            what = "no value" if value is None else amount(value, self._unit)
+            what = "no value" if value is None else self._amount(value)
             yield f"{self.cursor + 1} of {self.stops()}: {what}"
             yield "over the limit" if value is not None and self._is_over(value) else ""
             return
-        yield f"last {amount(known[-1], self._unit)}"
+        yield f"last {self._amount(known[-1])}"
         if self._better == "none":
-            yield f"{amount(min(known), self._unit)} to {amount(max(known), self._unit)}"
+            yield f"{self._amount(min(known))} to {self._amount(max(known))}"
         else:
             worst = max(known) if self._better == "lower" else min(known)
-            yield f"worst {amount(worst, self._unit)}"
+            yield f"worst {self._amount(worst)}"
         if self._limit is not None:
             over = sum(map(self._is_over, known))
-            yield f"limit {amount(self._limit, self._unit)}"
+            yield f"limit {self._amount(self._limit)}"
             yield f"{over} of {len(known)} beyond it" if over else "none beyond it"
+        if self._scale(known).log:
+            yield "logarithmic axis"
+
+    def _amount(self, value: float) -> str:
+        return format_value(value, self._unit)

@@ -27,13 +27,20 @@ from spbench.tui.modal import Modal
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.form import typed_case
 from spbench.tui.suites.form.case_reader import Read, read_texts
-from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, TextRow
-from spbench.tui.suites.form.preview import Preview, Write, preview
+from spbench.tui.suites.form.field_row import (
+    ExpectRow,
+    FieldRow,
+    FormRow,
+    ReferenceRow,
+    TextRow,
+)
+from spbench.tui.suites.form.preview import Estimate, Preview, Write, preview
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
 PAUSE = 0.12
 """Seconds without a key until the preview is made again."""
 NOTHING_EXPECTED = ("", "", "")
+NO_REFERENCE = ("", "", "", "", "")
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 """From how many columns on the text stands beside the fields."""
 
@@ -100,9 +107,16 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     """
 
     def __init__(
-        self, benchmark: Benchmark, draft: CaseDraft, write: Write, path: Path, verb: str
+        self,
+        benchmark: Benchmark,
+        draft: CaseDraft,
+        write: Write,
+        path: Path,
+        verb: str,
+        estimate: Estimate,
     ) -> None:
         super().__init__()
+        self._estimate = estimate
         self._texts = typed_case.CaseTexts(benchmark, draft)
         self._write, self._path, self._verb = write, path, verb
         self._metrics = [metric.name for metric in self._known_metrics()]
@@ -153,6 +167,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         yield Static("Expectations", classes="heading")
         for expected in (*form.first.expect, NOTHING_EXPECTED):
             yield self._expect_row(expected)
+        yield Static("References with tolerances", classes="heading")
+        for reference in (*form.first.references, NO_REFERENCE):
+            yield self._reference_row(reference)
         yield Static("Launch, where it differs from the suite's", classes="heading")
         yield from self._fields(form.launch_fields, typed_case.LAUNCH)
 
@@ -161,9 +178,15 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             key = prefix + field.name
             yield FieldRow(field, key, self._texts.first.texts.get(key, ""))
 
-    def _expect_row(self, expected: tuple[str, str, str]) -> ExpectRow:
-        names = [*self._metrics, *(f"{m}.{s}" for m in self._metrics for s in STATISTICS)]
-        return ExpectRow(names, expected)
+    def _expect_row(self, expected: typed_case.Expected) -> ExpectRow:
+        return ExpectRow(self._figures(), expected)
+
+    def _reference_row(self, reference: typed_case.ReferenceTexts) -> ReferenceRow:
+        return ReferenceRow(self._figures(), reference)
+
+    def _figures(self) -> list[str]:
+        """Return the metrics, then each with its statistics."""
+        return [*self._metrics, *(f"{m}.{s}" for m in self._metrics for s in STATISTICS)]
 
     # What is typed
 
@@ -172,10 +195,17 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         """All texts as they are now."""
         fields = self.query_one("#fields")
         texts = {row.key: row.text for row in fields.query(TextRow)}
-        return typed_case.Typed(texts, [row.expected for row in self._expected()])
+        return typed_case.Typed(
+            texts,
+            [row.expected for row in self._expected()],
+            [row.reference for row in self._references()],
+        )
 
     def _expected(self) -> list[ExpectRow]:
         return [row for row in self.query(ExpectRow) if any(row.expected)]
+
+    def _references(self) -> list[ReferenceRow]:
+        return [row for row in self.query(ReferenceRow) if any(row.reference)]
 
     def on_mount(self) -> None:
         """Show what the draft would write."""
@@ -196,8 +226,13 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             row.check()
         if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.expected):
             self.query_one("#fields").mount(self._expect_row(NOTHING_EXPECTED), after=row)
+        if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
+            self.query_one("#fields").mount(self._reference_row(NO_REFERENCE), after=row)
         if row is not None:
             self._look_soon()
+
+    def _is_last_and_filled(self, row: ReferenceRow) -> bool:
+        return row is self.query(ReferenceRow).last() and any(row.reference)
 
     def on_input_submitted(self) -> None:
         """Go to the next field."""
@@ -226,7 +261,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         if read.draft is None:
             self._say_problems(read.complaints.values())
             return None
-        made = await asyncio.to_thread(preview, read.draft, self._write, self._path)
+        made = await asyncio.to_thread(preview, read.draft, self._write, self._path, self._estimate)
         if not self.is_running:  # the form was left meanwhile, and its parts go before it
             return None
         written = self.query_one("#written", SuiteEditor)
@@ -245,6 +280,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             row.complain(told.get(row.key))
         for number, expected in enumerate(self._expected()):
             expected.complain(told.get(f"{typed_case.EXPECT}{number}"))
+        for number, reference in enumerate(self._references()):
+            reference.complain(told.get(f"{typed_case.REFERENCE}{number}"))
 
     def _say_problems(self, problems: Iterable[str]) -> None:
         self._say("\n".join(f"{SIGN} {problem}" for problem in problems), wrong=True)

@@ -12,7 +12,7 @@ from typing import Any
 from spbench.errors import SpbenchError
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
-from spbench.suites.edit.fields import bound_fields
+from spbench.suites.edit.fields import bound_fields, reference_fields
 from spbench.suites.edit.typed import read_sweep, read_text
 from spbench.suites.yaml_nodes import YamlError, compose
 from spbench.tui.suites.form.typed_case import (
@@ -21,6 +21,7 @@ from spbench.tui.suites.form.typed_case import (
     EXPECT,
     IN_STEP,
     LAUNCH,
+    REFERENCE,
     CaseTexts,
     Typed,
     sweeps,
@@ -161,8 +162,16 @@ class _Reader:
                 set_here[field.name] = self._one(field, set_here.get(field.name), name)
         return set_here
 
-    def _expected(self) -> Mapping[str, Mapping[str, float | str]]:
-        read: dict[str, Mapping[str, float | str]] = {}
+    def _expected(self) -> Mapping[str, Mapping[str, Any]]:
+        first = self._form.first
+        if (self._typed.expect, self._typed.references) == (first.expect, first.references):
+            return self._form.draft.expect
+        read = self._bounds()
+        self._add_references(read)
+        return read
+
+    def _bounds(self) -> dict[str, dict[str, Any]]:
+        read: dict[str, dict[str, Any]] = {}
         for row, (metric, *typed) in enumerate(self._typed.expect):
             name, bounds = f"{EXPECT}{row}", {}
             for field, text in zip(bound_fields(metric), typed, strict=True):
@@ -177,3 +186,26 @@ class _Reader:
             elif metric:
                 read[metric] = bounds
         return read
+
+    def _add_references(self, read: dict[str, dict[str, Any]]) -> None:
+        for row, (metric, system, *typed) in enumerate(self._typed.references):
+            name = f"{REFERENCE}{row}"
+            fields = zip(reference_fields(metric), typed, strict=True)
+            entry = {
+                field.name: self._value(field, text, name) for field, text in fields if text.strip()
+            }
+            before = read.get(metric, {"systems": {}} if system else {})
+            if not metric:
+                self._complaints[name] = "name the metric that this reference is for"
+            elif "reference" not in entry:
+                self._complaints[name] = f"{metric} has no reference: give a number above 0"
+            elif len(entry) == 1:
+                self._complaints[name] = f"{metric} has no tolerance: give lower, upper or both"
+            elif system and system not in before.get("systems", (system,)):
+                before["systems"][system] = entry
+                read[metric] = before
+            elif system or before:
+                which = f"{metric} of {system}" if "systems" in before and system else metric
+                self._complaints[name] = f"duplicate {which}"
+            else:
+                read[metric] = entry

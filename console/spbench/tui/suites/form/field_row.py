@@ -13,15 +13,20 @@ from textual.widgets import Input
 
 from spbench.suites.edit.field import Field
 from spbench.tui.suites.editor import SIGN
-from spbench.tui.suites.form.typed_case import Expected, complaint_of
+from spbench.tui.suites.form.typed_case import Expected, ReferenceTexts, complaint_of
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.text_box import TextBox
 
 NAME_WIDTH, BOX_WIDTH, BOUND_WIDTH = 20, 26, 10
+SYSTEM_WIDTH, TOLERANCE_WIDTH = 12, 8
 _SWEEP = "Several values make a sweep: 64, 128 or 64..1024 *2."
 _EXPECT = (
     "expect: a metric, or a metric and a statistic as time_ms.p95, with the greatest and the "
     "least value that the case may have."
+)
+_REFERENCE = (
+    "reference: a metric with the value that is expected, on one system or on all, and how far "
+    "below (-0.1 is 10 %) and above it the case may be."
 )
 
 
@@ -176,3 +181,45 @@ class ExpectRow(FormRow):
         """Metric, greatest and least value as typed."""
         metric, most, least = (box.value.strip() for box in self.query(Input))
         return metric, most, least
+
+
+class ReferenceRow(FormRow):
+    """A metric, a system, its reference and the tolerances."""
+
+    # The first box begins at the left, so that all boxes fit into 80 columns.
+    DEFAULT_CSS = f"""
+    ReferenceRow {{ layout: horizontal; }}
+    ReferenceRow .metric, ReferenceRow.wrong .metric {{ margin: 0 0 0 1; }}
+    ReferenceRow .system, ReferenceRow.wrong .system {{
+        width: {SYSTEM_WIDTH}; margin: 0 0 0 1;
+    }}
+    ReferenceRow .value, ReferenceRow.wrong .value {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
+    ReferenceRow .tolerance, ReferenceRow.wrong .tolerance {{
+        width: {TOLERANCE_WIDTH}; margin: 0 0 0 1;
+    }}
+    ReferenceRow.wrong .metric {{ margin-bottom: 1; }}
+    """
+
+    def __init__(self, names: Sequence[str], reference: ReferenceTexts) -> None:
+        widths = (BOX_WIDTH, SYSTEM_WIDTH, BOUND_WIDTH, TOLERANCE_WIDTH, TOLERANCE_WIDTH)
+        super().__init__("", "", f"{_REFERENCE} F2 lists metrics.", sum(widths) + len(widths))
+        self._names, self._first = names, reference
+
+    def compose(self) -> ComposeResult:
+        metric, system, value, lower, upper = self._first
+        known = SuggestFromList(self._names)
+        yield Input(metric, "metric", suggester=known, compact=True, classes="metric")
+        yield Input(system, "any system", compact=True, classes="system")
+        yield Input(value, "reference", compact=True, classes="value")
+        yield Input(lower, "lower", compact=True, classes="tolerance")
+        yield Input(upper, "upper", compact=True, classes="tolerance")
+
+    def choices(self, box: Input) -> Sequence[str]:
+        """Return the metrics and their statistics for the first box."""
+        return self._names if box.has_class("metric") else ()
+
+    @property
+    def reference(self) -> ReferenceTexts:
+        """Metric, system, reference and tolerances as typed."""
+        metric, system, value, lower, upper = (box.value.strip() for box in self.query(Input))
+        return metric, system, value, lower, upper

@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spbench.engine.estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.record.number_formatting import counted
-from spbench.suites.case import Case
-from spbench.suites.edit.check import Examined, examine
+from spbench.suites.case import Case, Suite
+from spbench.suites.edit.check import examine
 from spbench.suites.edit.compose import Edited, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
 
 Write = Callable[[CaseDraft], Edited]
 """Puts a draft into the text that is edited; UsageError where it cannot."""
+Estimate = Callable[[Suite], RunEstimate]
+"""Returns the estimated duration of a suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Preview:
         lines: The entry's own lines.
         first: The number of the first of them.
         cases: What the entry expands to; empty where there are problems.
+        duration: The estimated duration of these cases in a few words; empty if it is unknown.
     """
 
     edited: Edited | None
@@ -34,20 +38,22 @@ class Preview:
     first: int = 1
     problems: Sequence[str] = ()
     cases: Sequence[Case] = ()
+    duration: str = ""
 
     @property
     def words(self) -> str:
-        """The number of cases that the entry makes, and of their ranks."""
+        """The number of cases that the entry makes, that of their ranks, and their duration."""
         ranks = {case.np for case in self.cases}
         if not ranks or self.problems:
             return ""
         known = sorted(np for np in ranks if np is not None)
         said = " or ".join(map(str, known)) if len(known) < 4 else f"{known[0]} to {known[-1]}"
-        on = "all slots" if None in ranks else f"{said} ranks"
-        return f"{counted(len(self.cases), 'case')} on {on}"
+        on = "all slots" if None in ranks else f"{said} rank{'s' * (said != '1')}"
+        duration = f", {self.duration}" if self.duration else ""
+        return f"{counted(len(self.cases), 'case')} on {on}{duration}"
 
 
-def preview(draft: CaseDraft, write: Write, path: Path) -> Preview:
+def preview(draft: CaseDraft, write: Write, path: Path, estimate: Estimate) -> Preview:
     """Return what a draft would write and expand to; ``path`` is the suite's file."""
     try:
         edited = write(draft)
@@ -60,13 +66,12 @@ def preview(draft: CaseDraft, write: Write, path: Path) -> Preview:
     whole = examine(edited.text, path)
     problems = tuple(found.message for found in whole.diagnostics if _within(span, found.line))
     # The count is the entry's own, whatever is wrong elsewhere in the file.
-    cases = _cases(examine(alone.text, path))
-    return Preview(edited, "\n".join(lines), span.top, problems, cases)
+    suite = examine(alone.text, path).suite
+    if suite is None:
+        return Preview(edited, "\n".join(lines), span.top, problems)
+    duration = estimate(suite).short_text
+    return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration)
 
 
 def _within(span: EntryLines, line: int) -> bool:
     return span.top <= line <= span.last
-
-
-def _cases(examined: Examined) -> Sequence[Case]:
-    return examined.suite.cases if examined.suite else ()

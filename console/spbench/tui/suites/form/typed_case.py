@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,11 +18,14 @@ from spbench_core.catalog.parameters import LISTS
 
 IN_STEP, EXCLUDE, COMMENT = "in step", "exclude", "comment"
 """Names of the texts that no field of the catalog or of the suite's model stands behind."""
-LAUNCH, EXPECT = "launch.", "expect."
-"""Begin the names of the texts of launch settings, and of expectations by their row."""
+LAUNCH, EXPECT, REFERENCE = "launch.", "expect.", "reference."
+"""Begin the names of the texts of launch settings, of expectations and of references by row."""
 
 Expected = tuple[str, str, str]
 """A metric or metric.statistic, its greatest and its least value, as typed."""
+ReferenceTexts = tuple[str, str, str, str, str]
+"""A metric or metric.statistic, a system, its reference and both tolerances, as typed."""
+_OF_REFERENCE = ("reference", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Typed:
 
     texts: Mapping[str, str]
     expect: Sequence[Expected] = ()
+    references: Sequence[ReferenceTexts] = ()
 
 
 def sweeps(field: Field, text: str) -> bool:
@@ -83,8 +87,9 @@ class CaseTexts:
         expect = [
             (metric, _bound(bounds.get("max")), _bound(bounds.get("min")))
             for metric, bounds in draft.expect.items()
+            if bounds.keys().isdisjoint((*_OF_REFERENCE, "systems"))
         ]
-        return Typed(texts, expect)
+        return Typed(texts, expect, [*_reference_texts(draft.expect)])
 
     def key(self, section: Mapping[str, Any], name: str) -> str | None:
         """Return under which name or alias a section has a parameter."""
@@ -112,6 +117,16 @@ def _swept_text(field: Field, values: Sequence[Any]) -> str:
         values = [value if isinstance(value, list) else [value] for value in values]
     text = sweep_text(values)
     return text if sweeps(field, text) else f"{text},"
+
+
+def _reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[ReferenceTexts]:
+    for metric, entry in expect.items():
+        by_system = dict(entry.get("systems", {}))
+        if not entry.keys().isdisjoint(_OF_REFERENCE):
+            by_system[""] = entry
+        for system, reference in by_system.items():
+            value, lower, upper = (_bound(reference.get(key)) for key in _OF_REFERENCE)
+            yield metric, system, value, lower, upper
 
 
 def _bound(value: float | str | None) -> str:
