@@ -34,10 +34,11 @@ from spbench.cli.tables import aligned
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.report.compare import compare
 from spbench.report.gate.check import check_gate
-from spbench.report.gate.words import GATE_COLUMNS, gate_remarks, gate_rows
+from spbench.report.gate.words import gate_check_lines
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
 from spbench.report.run_comparison import HEADLINE, OUTCOMES
+from spbench.report.text_tables import PIPE_WIDTH
 from spbench.suites.yaml_nodes import compose
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -176,8 +177,7 @@ def _found(home: Path, name: str, told: Sequence[Line]) -> Iterator[str]:
     run = _of(home, [line["run"] for line in told if line["suite"] == name][-1])
     check = check_gate(run, past_of(home, run, run))
     yield f"\n{name}"
-    yield from aligned([GATE_COLUMNS, *gate_rows(check)], {1, 2, 3})
-    yield from gate_remarks(check)
+    yield from gate_check_lines(check, PIPE_WIDTH)
 
 
 if __name__ == "__main__":

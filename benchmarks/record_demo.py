@@ -1,15 +1,17 @@
-"""Records the run that `spbench tui --demo` plays, on four hosts of two ranks each.
+"""Records the run that `spbench tui --demo` plays: two ranks on two cores, four simulated hosts.
 
     python -m benchmarks.record_demo
 
-The hosts are network namespaces of this machine, as the tests make them (root, sshd, iproute2); the
-link of one is slowed, and one case has a planted fault. Their names and this machine's folders are
-written as node01 to node04, /demo and /opt/spbench. All times are those of ranks that share
-this machine's cores: the demo shows the console, not the speed of anything.
+The hosts are network namespaces of this machine, as the tests make them (root, sshd, iproute2).
+Their names and this machine's folders are written as sim01 to sim04, /demo and /opt/spbench.
+Each case has two ranks on two cores. Only the links are measured with four ranks, of which two
+are busy at a time. One host has a slow link, one case a rank that is made slow, and
+one case a planted wrong value. Run it on an idle machine: a recording with noise is rejected.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,38 +26,42 @@ REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests")]
 
 DEMO = REPOSITORY / "console" / "spbench" / "demo"
-HOSTS, SLOTS, SLOW = 4, 2, 2
+HOSTS, SLOW_LINK = 4, 2
 KEPT = ("suite.yaml", "run.json", "events.jsonl")
+FAULTS = ("slow=2.5@stencil", "corrupt-halo@damaged")
 SUITE = """\
 schema: spbench.suite/1
 name: demo
-description: Four hosts, one with a slow link, and a case with a planted fault
+description: Four simulated hosts on one machine, with a slow link, a slow rank and a wrong value
 launch: {bind: none, threads: 1}
 cases:
   - name: memory
     benchmark: memory.copy
-    params: {iterations: 20}
-    np: 8
+    params: {iterations: 100}
+    np: 2
   - name: links
     benchmark: link.pingpong
-    params: {sizes: [8, 4KiB, 64KiB], iterations: 5, warmup: 1}
-    np: 8
+    params: {sizes: [8, 4KiB, 64KiB], iterations: 20, warmup: 5}
+    np: 4
   - name: exchange
     benchmark: halo.exchange
-    params: {image_size: 256, halo_len: 3, in_channels: 3, iterations: 40}
+    params: {image_size: 512, halo_len: 3, in_channels: 3, iterations: 300}
     matrix:
-      grid: [8x1, 2x4]
+      grid: [2x1, 1x2]
   - name: conv
     benchmark: halo.compute
-    params: {image_size: 128, in_channels: 8, out_channels: 8, grid: 2x4, iterations: 20}
+    params: {image_size: 512, in_channels: 8, out_channels: 8, grid: 2x1, iterations: 60}
     matrix:
       overlap: [off, on]
+  - name: stencil
+    benchmark: halo.compute
+    params: {image_size: 512, in_channels: 8, out_channels: 8, grid: 1x2, iterations: 60}
   - name: damaged
     benchmark: halo.exchange
-    params: {image_size: 65x96, halo_len: 1, grid: 2x4, iterations: 20}
+    params: {image_size: 65x96, halo_len: 1, grid: 1x2, iterations: 100}
   - name: fused
     benchmark: halo.fused
-    params: {image_size: 128, num_layers: 4, fused_layers: 4, grid: 2x4, iterations: 20}
+    params: {image_size: 256, num_layers: 4, fused_layers: 4, grid: 1x2, iterations: 40}
 """
 
 
@@ -65,31 +71,40 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="sp") as name,
         started_hosts(Path(name), HOSTS) as made,
-        made.slowed(made.hosts[SLOW], "40mbit", "64kb"),
+        made.slowed(made.hosts[SLOW_LINK], "40mbit", "64kb"),
     ):
         folder = Path(name)
         (folder / "demo.yaml").write_text(SUITE)
-        (folder / "demo.hosts").write_text(made.aliases(SLOTS, HOSTS))
+        (folder / "demo.hosts").write_text(made.aliases(1, HOSTS))
         path = f"{Path(sys.executable).parent}:{made.bin}:{os.environ['PATH']}"
         words = ["run", "demo.yaml", "--headless", "--hostfile", "demo.hosts", "--home", "home"]
+        faults = [word for fault in FAULTS for word in ("--inject", fault)]
         ended = subprocess.run(
-            [sys.executable, "-m", "spbench", *words, "--inject", "corrupt-halo@damaged"],
+            [sys.executable, "-m", "spbench", *words, *faults],
             cwd=folder,
             env=os.environ | {"PATH": path},
             check=False,
         )
         if ended.returncode != 1:
-            sys.exit(f"record_demo: exit {ended.returncode}, where 1 was due (the planted fault)")
+            sys.exit(f"record_demo: exit {ended.returncode}, expected 1 (the planted faults)")
         (run,) = (folder / "home" / "runs").iterdir()
+        if noisy := noisy_ids(run):
+            sys.exit(f"record_demo: other work disturbed {', '.join(noisy)}; run it again")
         DEMO.mkdir(exist_ok=True)
         for kept in KEPT:
             (DEMO / kept).write_text(renamed((run / kept).read_text(), made, folder))
 
 
+def noisy_ids(run: Path) -> list[str]:
+    """Return the ids of the cases of a run that other work has disturbed."""
+    report = json.loads((run / "report.json").read_text())
+    return [case["id"] for case in report["cases"] if case["noisy"] and case["np"] <= 2]
+
+
 def renamed(text: str, made: NetHosts, folder: Path) -> str:
     """Return what was recorded with plain names for the made hosts and for folders."""
     for number, host in enumerate(made.hosts, 1):
-        text = text.replace(host.name, f"node{number:02d}")
+        text = text.replace(host.name, f"sim{number:02d}")
     return text.replace(str(folder), "/demo").replace(str(REPOSITORY), "/opt/spbench")
 
 

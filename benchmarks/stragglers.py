@@ -175,7 +175,7 @@ def judge_case(case: dict[str, Any], setting: Setting) -> str:
     if not named:
         return "none"
     right = not setting.quiet and named == [setting.ranks - 1] and case["stragglers"][0]["cause"]
-    noticed = str(case["reason"]).startswith("fault noticed")
+    noticed = str(case["reason"]).startswith("planted fault noticed")
     return "right" if right and noticed else "wrong"
 
 
