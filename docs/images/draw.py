@@ -1,70 +1,107 @@
-"""Draws run.svg, the live view of a recorded run, and report.png, the page of the demo's run.
+"""Draws the pictures of README and docs from the recorded run of ``spbench tui --demo``.
 
-spbench run suites/halo.yaml && python docs/images/draw.py
+    python docs/images/draw.py
+
+It writes run.svg (the printed lines of the run), console.svg (the Run page of the console) and
+report.png (the HTML report; needs Chromium).
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
-import os
 import re
 import subprocess
 import tempfile
-from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
 
 from spbench.cli.lines import Lines
-from spbench.cli.live import LiveView, styled
-from spbench.record.runs.folder import RunFolder, find_run, home_of
+from spbench.cli.live import styled
 from spbench.record.runs.follow import RecordedEvents
+from spbench.record.runs.playback import demo_run
 from spbench.record.state import RunState
 from spbench.report.formats.page.document import html_page
 from spbench.report.recorded import load_run
+from spbench.tui.app import ConsoleApp
+from spbench.tui.context import Opening
+from spbench.tui.run.page import RunPage
 
 HERE = Path(__file__).parent
-WIDTH = 144
-
-
+LINES_WIDTH = 104
+CONSOLE_SIZE = (132, 40)
 PAGE_SIZE = "1180,1240"
+SETTLING_S = 60.0
+SLOW_CASE = "stencil"
+"""The case with a slow rank."""
 
 
 def main() -> None:
-    """Draw both."""
-    draw_run()
+    """Draw all pictures."""
+    draw_lines()
+    asyncio.run(draw_console())
     draw_page()
 
 
-def draw_run() -> None:
-    """Replay the newest run, and save its lines with the last frame below them."""
-    folder = find_run(home_of(None, os.environ), "last")
+def draw_lines() -> None:
+    """Save the lines that ``spbench run`` printed of the demo's run."""
     state = RunState()
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    lines = Lines(state, lambda line: console.print(styled(line)), 0, WIDTH)
-    view = LiveView(state, Console(file=io.StringIO(), width=WIDTH), verbosity=0)
-    for event in RecordedEvents(folder.events):
+    console = Console(record=True, width=LINES_WIDTH, file=io.StringIO(), force_terminal=True)
+    lines = Lines(state, lambda line: console.print(styled(line)), 0, LINES_WIDTH)
+    for event in RecordedEvents(demo_run().events):
         state.apply(event)
         lines(event)
-        view(event)
-    view.close()
-    console.print(view.frame())
-    lines.finish(f"report: {folder.report}")
-    svg = console.export_svg(title="spbench run suites/halo.yaml")
-    # A picture of ours asks no other host for its fonts.
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    (HERE / "run.svg").write_text(svg)
+    lines.finish("report: .spbench/runs/demo/report.json")
+    title = "spbench run demo.yaml --hostfile demo.hosts"
+    save_svg("run.svg", console.export_svg(title=title))
+
+
+async def draw_console() -> None:
+    """Save the Run page of the console at the end of the demo's run."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        home = Path(folder)
+        environ = {"PWD": folder, "SPBENCH_CONFIG": str(home / "console.yaml")}
+        opening = Opening(home=home, environ=environ, folder=home, recorded=demo_run(), speed=None)
+        app = ConsoleApp(opening)
+        async with app.run_test(size=CONSOLE_SIZE) as pilot:
+            async with asyncio.timeout(SETTLING_S):
+                while "played" not in screen_text(app):
+                    await pilot.pause(0.1)
+                assert isinstance(app.screen, RunPage)
+                show_case(app.screen, SLOW_CASE)
+                await pilot.pause(2.0)
+            save_svg("console.svg", app.export_screenshot(title="spbench tui --demo"))
+
+
+def show_case(page: RunPage, case_id: str) -> None:
+    """Choose a case on the Run page, as a click on its row does."""
+    page._selection.choose(case_id)
+    page.presenter.put(page.presenter.cases, case_id)
+    page._show_case()
+    page.presenter.all()
+
+
+def screen_text(app: ConsoleApp) -> str:
+    """Return the text that the console shows."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def save_svg(name: str, svg: str) -> None:
+    """Save a picture that asks no other host for its fonts."""
+    text = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    (HERE / name).write_text(text, encoding="utf-8")
 
 
 def draw_page() -> None:
-    """Save the upper part of the page of the run that the package brings, as Chromium shows it."""
-    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        page = Path(place) / "page.html"
-        demo = RunFolder(Path(str(files("spbench") / "demo")))
-        page.write_text(html_page(load_run(demo)), encoding="utf-8")
-        words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    """Save the upper part of the report of the demo's run, as Chromium shows it."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
+        page = Path(folder) / "page.html"
+        page.write_text(html_page(load_run(demo_run())), encoding="utf-8")
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         picture = [f"--window-size={PAGE_SIZE}", f"--screenshot={HERE / 'report.png'}"]
-        subprocess.run(["chromium", *words, *picture, page.as_uri()], check=True, timeout=60)
+        subprocess.run(["chromium", *options, *picture, page.as_uri()], check=True, timeout=60)
 
 
 if __name__ == "__main__":
