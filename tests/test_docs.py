@@ -116,7 +116,7 @@ def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
     ]
     # Those that open the console are run by tests/tui/test_terminal.py.
     measuring = [line for line in found if not line.startswith("spbench")]
-    assert len(measuring) == 32
+    assert len(measuring) == 33
     for line in measuring:
         words = [*shlex.split(line), "--help"]
         done = subprocess.run(

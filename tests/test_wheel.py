@@ -163,7 +163,7 @@ def test_the_demo_plays_from_the_wheel_alone(installed: Path, tmp_path: Path) ->
     words = [str(installed / "spbench"), "tui", "--demo", "--home", str(tmp_path)]
     terminal = Tmux(tmp_path, 120, 40, words)
     try:
-        terminal.wait_for("node01")
+        terminal.wait_for("sim01")
         terminal.press("q")
         terminal.wait_for("left with 0")
     finally:

@@ -122,9 +122,9 @@ def test_the_commands_of_the_docs_submit_a_job_and_make_its_run(on: OnSlurm) -> 
     on.spbench(*shlex.split(submit)[1:], *on.sets, "--set", "launch.batch.nodes=2")
     SubmittedJob(on, "", folder).ended()
     said = on.spbench(*shlex.split(collect)[1:])
-    assert "job 1: srun, srun " in said
-    assert "passed: " in said.splitlines()[-1]
-    assert "passed    link" in on.spbench("results", "show")
+    assert "\nsrun, srun " in said
+    assert "passed: " in said.splitlines()[-2]
+    assert re.search(r"^✓ passed .*\blink\b", on.spbench("results", "show"), re.MULTILINE)
 
 
 def test_slurm_refuses_what_it_does_not_know_in_its_own_words(on: OnSlurm) -> None:

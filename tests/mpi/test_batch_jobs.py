@@ -26,7 +26,7 @@ class BatchRun:
 
     def __init__(self, tmp_path: Path, suite: str, *words: str) -> None:
         self.folder, self.home = tmp_path / "job", tmp_path / "home"
-        where = ("--out", str(self.folder), "--home", str(self.home))
+        where = ("--output", str(self.folder), "--home", str(self.home))
         self.spbench("script", suite, "--scheduler", "pbs", *where, *words)
 
     def spbench(self, *words: str, code: int = 0) -> str:

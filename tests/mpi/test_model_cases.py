@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from torch.backends.cpu import get_cpu_capability
 
 from running import answers_of
 from spbench_core.catalog import BENCHMARKS
@@ -417,6 +418,15 @@ def each_of(cases):
     return [pytest.param(name, marks=long) if name in AGAIN else name for name in cases]
 
 
+def is_unsafe(name):
+    """Whether torch 2.13 destroys its heap in a case, as it does without spbench.
+
+    In channels last and with AVX2 only, its backward pass of a 1x1 convolution with stride 2 and
+    fewer than 8 input channels writes out of bounds.
+    """
+    return name == "sequential, channels last" and get_cpu_capability() == "AVX2"
+
+
 @pytest.fixture(scope="module")
 def said(request, tmp_path_factory):
     """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
@@ -424,7 +434,7 @@ def said(request, tmp_path_factory):
     tests = [test for test in request.session.items if test.path == request.path]
     asked = ALWAYS | {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
     cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
-    cases = {name: one for name, one in cases.items() if name in asked}
+    cases = {name: one for name, one in cases.items() if name in asked and not is_unsafe(name)}
     for name, (one, _) in AT_FULL_SIZE.items():
         if name in asked:
             cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
@@ -453,6 +463,8 @@ def values_of(ranks, metric):
 
 @pytest.mark.parametrize("name", each_of(RIGHT))
 def test_every_rank_equals_the_model_on_one_process(said, name):
+    if is_unsafe(name):
+        pytest.skip("torch 2.13 writes out of bounds in channels last on a CPU with AVX2 only")
     ranks = said[name][: RIGHT[name]["ranks"]]
     failed = [
         (rank, event["name"], event["max_abs_error"], event["tolerance"], event["detail"])

@@ -67,7 +67,7 @@ def test_its_check_is_seen_to_fail(installed: dict[str, str], tmp_path: Path) ->
 def test_it_is_listed_described_and_in_the_schema(installed: dict[str, str]) -> None:
     assert "example.sum" in spbench("benchmarks", **installed).stdout
     described = spbench("benchmarks", "example.sum", **installed).stdout
-    assert "of the plug-in spbench-example 1.2" in described
+    assert "from the plug-in spbench-example 1.2" in described
     schema = json.loads(spbench("schema", **installed).stdout)
     assert "count" in schema["$defs"]["example.sum.params"]["properties"]
     launcher = schema["$defs"]["LaunchSettings"]["properties"]["launcher"]

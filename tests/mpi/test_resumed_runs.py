@@ -115,7 +115,7 @@ def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -
     [error] = ended.report["errors"]
     assert error == f"case flake is flaky: it passed at try 2, after: {before['reason']}"
     assert "✓ flaky" in ended.stdout
-    assert "again, since they did not pass: flake" in ended.stdout
+    assert "retrying cases that did not pass: flake" in ended.stdout
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sqlite3
 import subprocess
@@ -55,6 +56,17 @@ def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: Ended) -> No
         assert case["metrics"]["time_ms"]["n"] == len(case["samples"]["time_ms"][0])
         if case["benchmark"] == "halo.exchange":
             assert case["limits"]["time_ms"]["measured_by"]
+
+
+def test_the_lines_in_a_pipe_fit_and_each_row_has_a_time_with_its_unit(halo: Ended) -> None:
+    lines = [line for line in halo.stdout.splitlines() if not line.startswith("report: ")]
+    assert max(map(len, lines)) <= 120
+    rows = [line for line in lines if re.match(r"\[ *\d+/12\] ✓ passed", line)]
+    assert len(rows) == len(halo.report["cases"])
+    for row in rows:
+        assert re.search(r"  \d{1,3}(\.\d+)? (ns|us|ms|s)  ", row), row
+    assert not re.search(r"\d[eE][+-]\d", halo.stdout)
+    assert sum(line.startswith("next: ") for line in lines[-2:]) == 1
 
 
 def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: Ended) -> None:
@@ -181,8 +193,7 @@ def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ended = run(str(suite), "--baseline", str(path), "--html", str(page), home=home)
     assert ended.code == ended.report["run"]["exit_code"] == 1
-    assert "worse: a: time_ms is" in ended.stdout
-    assert "times that of baseline main (95 %: " in ended.stdout
+    assert re.search(r"^▼ worse  a .* [num]s .*x  .* to ", ended.stdout, re.MULTILINE)
     jsonschema.validate(ended.report, report_schema())
     [pair] = ended.report["comparison"]["cases"]
     assert pair["rows"][0]["outcome"] == "worse"
@@ -203,12 +214,13 @@ def test_a_run_of_which_nothing_is_judged_is_no_silent_pass(tmp_path: Path) -> N
     ended = run(str(suite), "--baseline", "main", "-q", home=home)
     assert ended.code == ended.report["run"]["exit_code"] == 6
     assert ended.report["run"]["verdict"] == "failed"
-    assert "unjudged: a: 1 and 1 launches of a noisy case" in ended.stdout
-    assert ended.stdout.endswith("against baseline main: 0 of 1 case judged, 1 unjudged\n")
+    assert "Not judged, too few launches (1 in a, 1 in b, 4 per side needed): a." in ended.stdout
+    assert "With fewer launches, noisy cases are never judged." in ended.stdout
+    assert ended.stdout.endswith("against baseline main: 0 of 1 case judged, 1 not judged\n")
     words = ("--baseline", "main", "--fail-on", "never", "-q")
     never = run(str(suite), *words, home=home)
     assert never.code == 0
-    assert never.stdout.endswith("against baseline main: 0 of 1 case judged, 1 unjudged\n")
+    assert never.stdout.endswith("against baseline main: 0 of 1 case judged, 1 not judged\n")
 
 
 def test_command_prints_what_was_run(mixed: Ended) -> None:

@@ -51,7 +51,7 @@ def test_work_that_ranks_share_pays_and_work_that_they_do_not_share_does_not(
     assert found["shared"]["rows"][1]["efficiency"] > 0.7
     assert found["alone"]["pays_to"] == 1
     assert found["alone"]["rows"][1]["efficiency"] < 0.7
-    assert "alone: it pays to 1 rank: from 1 to 2 an added rank brings" in ended.stdout
+    assert "alone: it pays to 1 rank: from 1 to 2 ranks, an added rank brings" in ended.stdout
 
 
 @pytest.mark.long

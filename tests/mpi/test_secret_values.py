@@ -105,7 +105,7 @@ def test_printed_lines_run_with_credentials_of_the_environment(suite: Path) -> N
 
 def test_a_batch_job_with_credentials_is_its_owners_alone(suite: Path, tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    words = ("script", str(suite), "--scheduler", "pbs", "--out", str(folder), *OVERRIDE)
+    words = ("script", str(suite), "--scheduler", "pbs", "--output", str(folder), *OVERRIDE)
     subprocess.run([SPBENCH, *words], env=os.environ | ENVIRON, capture_output=True, check=True)
     # The launches need the values; nothing else has them.
     assert files_with(VALUE, folder) == {"job.sh", "jobs/2/cases.json"}

@@ -262,7 +262,7 @@ CONSOLE = (
     Fault("too few open files", surroundings.wrapped("ulimit -n 40"), 3, ("open files", "40"), TWO),
     Fault("400 strangers and a wrong token", surroundings.strangers, 0, (), TWO),
     Fault("the home is removed during the run", surroundings.home_removed, 4, ("home",)),
-    Fault("the home is read-only", surroundings.on_disk("ro"), 4, ("Read-only",)),
+    Fault("the home is read-only", surroundings.on_disk("ro"), 3, ("Read-only",)),
     Fault("the disk is full", surroundings.on_disk("size=16k"), 4, ("No space left",)),
     Fault("the report cannot be written", surroundings.report_in_the_way, 4, ("cannot write",)),
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
+from spbench.engine.estimate import RunEstimate
 from tui.suites_driving import written
 
 ARTEFACTS = ROOT / "test-artefacts"
@@ -35,6 +36,19 @@ def failures_end_the_test(monkeypatch):
     from spbench.tui.app import ConsoleApp
 
     monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", False)
+
+
+@pytest.fixture(autouse=True)
+def duration(monkeypatch):
+    """No estimates, which depend on the machine, unless a test puts one into ``cases``."""
+    cases = {}
+
+    def estimate(plan, home):
+        names = [case.id for job in plan.jobs for case in job.cases]
+        return RunEstimate({name: cases[name] for name in names if name in cases})
+
+    monkeypatch.setattr("spbench.tui.suites.reading.estimate_plan", estimate)
+    return cases
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from spbench.record.findings import findings
 from spbench.record.runs.playback import demo_run
 from tui.suites_driving import SUITE
 from unit import events as make
@@ -93,22 +94,22 @@ def with_noise(folder: Path) -> Path:
     """A recorded run on three hosts, of which one has other work on it."""
     hosts = ("node01", "node02", NOISY)
     loads = {"node01": 0.31, "node02": 0.32, NOISY: 0.99}
+    events = [
+        *make.started(hosts=hosts),
+        *(
+            make.rank_event("heartbeat", rank, load={"cpu": loads[host], "memory": 0.25})
+            for rank, host in enumerate(hosts)
+        ),
+        *(make.rank_event("samples", rank, values=[1.0, 2.0]) for rank in range(3)),
+        *(
+            make.rank_event("case_end", rank, disturbed={"waited": 0.5} if rank == 2 else {})
+            for rank in range(3)
+        ),
+        make.judged(),
+    ]
     make.recorded(
         folder / "home",
-        [
-            *make.started(hosts=hosts),
-            *(
-                make.rank_event("heartbeat", rank, load={"cpu": loads[host], "memory": 0.25})
-                for rank, host in enumerate(hosts)
-            ),
-            *(make.rank_event("samples", rank, values=[1.0, 2.0]) for rank in range(3)),
-            *(
-                make.rank_event("case_end", rank, disturbed={"waited": 0.5} if rank == 2 else {})
-                for rank in range(3)
-            ),
-            make.judged(),
-            make.run_end(),
-        ],
+        [*events, make.run_end(findings=findings(make.state_of(events)))],
         verdict="passed",
         finished=1010.0,
         console={"pid": 1, "host": socket.gethostname(), "started": 5.0},
@@ -191,7 +192,7 @@ JOBS = (
     ),
     Job(
         "find the failed rank",
-        ((("3",), "demo"), (("o",), "7/8 passed"), (("n",), "rank 7")),
+        ((("3",), "demo"), (("o",), "7/9 passed"), (("n",), "rank 1, ")),
         with_demo,
     ),
     Job("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), with_demo),
@@ -239,7 +240,7 @@ JOBS = (
     ),
     Job(
         "find the noisy host",
-        ((("3",), "made-up"), (("o",), f"rank 2 on {NOISY} waited 50%")),
+        ((("3",), "made-up"), (("o",), f"on {NOISY} waited 50 %")),
         with_noise,
     ),
     Job("recover unsaved text", ((("enter",), "# Unsaved."),), with_unsaved),

@@ -12,7 +12,7 @@ from spbench.tui.widgets.axes import below
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.fitting import cells
 from spbench.tui.widgets.heat_map import HeatMap
-from spbench.tui.widgets.histogram import HistogramChart
+from spbench.tui.widgets.histogram import MOST_BAR_LINES, HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import RankStrip, cells_for
@@ -62,7 +62,7 @@ async def test_ranks_are_told_apart_without_colour():
         await pilot.pause()
         assert lines(strip)[:2] == [
             "░░░▒▒▒▓▓▓███···✗✗✗",
-            "6 ranks, worst: rank 5, failed, 1x the median, 1 failed",
+            "6 ranks, 1 failed: rank 5",
         ]
 
 
@@ -97,10 +97,10 @@ async def test_a_cell_of_many_ranks_stands_for_the_worst_of_them():
         assert drawn[3000 // each] == "✗"
         assert drawn.count("░") == math.ceil(4096 / each) - 3
         await pilot.hover(RankStrip, offset=(2000 // each, 0))
-        assert str(strip.tooltip).startswith("rank 2001, 3x the median, of ranks ")
+        assert str(strip.tooltip).startswith("rank 2001, 3.00x the median, of ranks ")
         await pilot.click(RankStrip, offset=(2000 // each, 0))
         assert app.heard == [2001]
-        assert words(strip).startswith("rank 2001, 3x the median")
+        assert words(strip).startswith("rank 2001, 3.00x the median")
 
 
 async def test_the_selected_rank_stays_selected_at_another_size():
@@ -132,7 +132,10 @@ async def test_before_any_time_no_rank_is_called_the_worst():
         assert words(strip) == "2 ranks, not compared"
         strip.update([None, None], {1}, None)
         await pilot.pause()
-        assert words(strip) == "2 ranks, worst: rank 1, failed, not compared, 1 failed"
+        assert words(strip) == "2 ranks, 1 failed: rank 1"
+        strip.update([1.0, 2.0, 1.0], {0, 1}, None)
+        await pilot.pause()
+        assert words(strip) == "3 ranks, 2 failed, such as rank 1"
 
 
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
@@ -158,32 +161,34 @@ def test_steps_rise_with_the_ratio_and_two_is_notable():
 
 async def test_bars_are_as_high_as_the_counts():
     chart = HistogramChart()
-    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5, "p95": 2.9})
+    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"median": 2.5, "p95": 2.9})
     async with Shown(chart).run_test(size=(40, 4)) as pilot:
         await pilot.pause()
         upper, lower, axis, said = lines(chart)
         assert upper == " " * 20 + "█" * 10
         assert lower == " " * 10 + "▂" * 10 + "█" * 10 + "▁" * 10
         assert axis.startswith("0─")
-        assert axis.endswith("─4")
-        assert axis.index("▲p50") in range(20, 30)
-        assert said == "p50 2.5 ms, p95 2.9 ms"
+        assert axis.endswith("─4.00 ms")
+        assert axis.index("▲median") in range(20, 30)
+        assert said == "median 2.50 ms, p95 2.90 ms"
 
 
 async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
     chart = HistogramChart()
-    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5})
+    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"median": 2.5})
     app = Shown(chart)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("right", "right", "right")
-        assert words(chart) == "2 to 3 ms: 16 of 19 samples, 84.2 %"
+        assert words(chart) == "2.00 to 3.00 ms: 16 of 19 samples, 84 %"
         assert "◆" in lines(chart)[-2][40:60]
         await pilot.press("end")
-        assert words(chart).startswith("3 to 4 ms: 1 of 19")
+        assert words(chart).startswith("3.00 to 4.00 ms: 1 of 19")
         await pilot.click(HistogramChart, offset=(25, 3))
-        assert words(chart).startswith("1 to 2 ms: 2 of 19")
+        assert words(chart).startswith("1.00 to 2.00 ms: 2 of 19")
         await pilot.press("escape")
-        assert words(chart) == "p50 2.5 ms, 19 samples from 0 to 4 ms, most in 2 to 3 ms"
+        assert words(chart) == (
+            "median 2.50 ms, 19 samples from 0 to 4.00 ms, most in 2.00 to 3.00 ms"
+        )
         assert app.heard == []
         await pilot.press("escape")
         assert app.heard == ["left"]
@@ -196,6 +201,16 @@ async def test_a_single_sample_among_thousands_is_seen():
         await pilot.pause()
         assert lines(chart)[57] == "#" * 20 + " " * 160 + "." * 20
         assert chart.render_line(58).text.isascii()
+
+
+async def test_bars_are_not_higher_than_they_need_to_be():
+    chart = HistogramChart()
+    chart.update([0, 1, 2, 3], [1, 9, 1], "ms")
+    async with Shown(chart).run_test(size=(80, 60)) as pilot:
+        await pilot.pause()
+        bars = [line for line in lines(chart) if "█" in line]
+        assert len(bars) == MOST_BAR_LINES
+        assert lines(chart)[-3] == bars[-1]
 
 
 async def test_a_title_without_figures_says_so():
@@ -228,7 +243,7 @@ async def test_a_time_line_rises_and_tells_last_worst_and_limit():
         await pilot.pause()
         title, *graph, said = lines(chart)
         assert title == "time_ms"
-        assert said == "last 8 ms, worst 8 ms, limit 4 ms, 1 of 4 beyond it"
+        assert said == "last 8.00 ms, worst 8.00 ms, limit 4.00 ms, 1 of 4 beyond it"
         assert graph[0].startswith("8┤")
         assert graph[0].endswith(("⢀", "⠈", "⠁", "⠐", "⢸", "⡀"))
         assert sum("╌" * 10 in line for line in graph) == 1
@@ -245,7 +260,26 @@ async def test_a_spike_is_seen_however_many_values_there_are():
         await pilot.pause()
         assert lines(chart)[1].count("*") == 1
         assert "".join(lines(chart)[1:-1]).isprintable()
-        assert words(chart) == "last 1 ms, worst 9 ms"
+        assert words(chart) == "last 1.00 ms, worst 9.00 ms"
+
+
+@pytest.mark.parametrize(("values", "joined"), [([1.0, 3.0], False), ([1.0, 2.0, 3.0], True)])
+async def test_two_values_are_not_drawn_as_a_trend(values, joined):
+    chart = TimeLine(ascii=True)
+    chart.update(values, "ms", "lower", "")
+    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        dots = "".join(lines(chart)[:-1]).count("*")
+        assert (dots > 10) if joined else (dots == 2)
+
+
+async def test_one_slow_value_does_not_decide_the_unit():
+    chart = TimeLine()
+    chart.update([0.012] * 20 + [8.0], "ms", "lower", "")
+    async with Shown(chart).run_test(size=(120, 10)) as pilot:
+        await pilot.pause()
+        assert chart.unit == "us"
+        assert words(chart) == "last 8.00 ms, worst 8.00 ms, logarithmic axis"
 
 
 async def test_the_worst_of_a_rate_is_its_least():
@@ -253,9 +287,11 @@ async def test_the_worst_of_a_rate_is_its_least():
     chart.update([11.0, 12.0, 4.0, 11.5], "GB/s", "higher", "bandwidth", limit=5)
     async with Shown(chart).run_test(size=(80, 10)) as pilot:
         await pilot.pause()
-        assert words(chart) == "last 11.5 GB/s, worst 4 GB/s, limit 5 GB/s, 1 of 4 beyond it"
+        assert words(chart) == (
+            "last 11.5 GB/s, worst 4.00 GB/s, limit 5.00 GB/s, 1 of 4 beyond it"
+        )
         await pilot.press("right", "right", "right")
-        assert words(chart) == "3 of 4: 4 GB/s, over the limit"
+        assert words(chart) == "3 of 4: 4.00 GB/s, over the limit"
         assert any("◆" in line for line in lines(chart))
         await pilot.click(TimeLine, offset=(79, 4))
         assert words(chart) == "4 of 4: 11.5 GB/s"
@@ -286,11 +322,11 @@ async def test_points_are_read_out_one_by_one_and_by_series():
         assert lines(chart)[0] == "time_ms p50  ● main  ▲ branch"
         assert "".join(lines(chart)[1:]).count("●") == 3
         await pilot.press("right")
-        assert words(chart) == "main: ranks 1, time_ms p50 64 (60 to 70)"
+        assert words(chart) == "main: ranks 1, time_ms p50 64.0 (60.0 to 70.0)"
         await pilot.press("right", "down")
-        assert words(chart) == "branch: ranks 2, time_ms p50 40"
+        assert words(chart) == "branch: ranks 2, time_ms p50 40.0"
         await pilot.press("down", "end")
-        assert words(chart) == "branch: ranks 4, time_ms p50 20"
+        assert words(chart) == "branch: ranks 4, time_ms p50 20.0"
         await pilot.press("up", "home", "left")
         assert words(chart).startswith("main: ranks 1,")
 
@@ -304,7 +340,7 @@ async def test_a_click_reads_the_nearest_point_out():
             (y, line) for y, line in enumerate(lines(chart)[1:], 1) if line.endswith("▲")
         )
         await pilot.click(Plot, offset=(len(line) - 3, y))
-        assert words(chart) == "branch: ranks 4, time_ms p50 20"
+        assert words(chart) == "branch: ranks 4, time_ms p50 20.0"
 
 
 async def test_a_wide_range_is_drawn_in_powers_unless_told_otherwise():
@@ -330,7 +366,7 @@ async def test_categories_stand_in_the_order_they_come():
         assert lines(chart)[-2].split() == ["vertical", "square", "horizontal"]
         assert all(line.isascii() or "┤" in line or "│" in line for line in lines(chart))
         await pilot.press("right", "right")
-        assert words(chart) == "halo: slice_method square, time_ms 2"
+        assert words(chart) == "halo: slice_method square, time_ms 2.00"
 
 
 # Heat maps
@@ -346,19 +382,19 @@ async def test_a_link_is_named_with_its_figure_and_the_usual():
         await pilot.pause()
         assert [line.split() for line in lines(chart)[:4]] == [
             ["1", "2", "3"],
-            ["node01", "·", "11░", "12░"],
-            ["node02", "11░", "·", "2█"],
-            ["node03", "12░", "11.5░", "·"],
+            ["node01", "·", "11.0░", "12.0░"],
+            ["node02", "11.0░", "·", "2.00█"],
+            ["node03", "12.0░", "11.5░", "·"],
         ]
         assert words(chart).startswith("3 x 3, median 11.5 GB/s")
         await pilot.press("right", "right", "right", "down")
-        assert words(chart) == "node02 -> node03: 2 GB/s, 0.174x the median"
-        assert "2█◂" in lines(chart)[2]
+        assert words(chart) == "node02 -> node03: 2.00 GB/s, 0.174x the median"
+        assert "2.00█◂" in lines(chart)[2]
         await pilot.press("left", "up", "down", "down")
-        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1x the median"
+        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1.00x the median"
         await pilot.press("down", "home")
         assert words(chart) == "node01 -> node01: not measured"
-        await pilot.click(HeatMap, offset=(lines(chart)[2].index("2█"), 2))
+        await pilot.click(HeatMap, offset=(lines(chart)[2].index("2.00█"), 2))
         assert words(chart).startswith("node02 -> node03")
         await pilot.press("escape")
         assert words(chart).startswith("3 x 3")
@@ -369,9 +405,9 @@ async def test_slowness_by_kind_beats_the_usual_of_all():
     chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])
     async with Shown(chart).run_test(size=(80, 24)) as pilot:
         await pilot.press("home")
-        assert words(chart) == "a -> a: 4 us, 1x the median"
-        assert lines(chart)[1].split() == ["a", "4░◂", "1░"]
-        assert lines(chart)[2].split() == ["b", "1▓", "4░"]
+        assert words(chart) == "a -> a: 4.00 us, 1.00x the median"
+        assert lines(chart)[1].split() == ["a", "4.00░◂", "1.00░"]
+        assert lines(chart)[2].split() == ["b", "1.00▓", "4.00░"]
 
 
 async def test_a_map_that_is_larger_than_the_widget_scrolls():

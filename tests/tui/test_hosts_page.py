@@ -326,14 +326,14 @@ async def test_the_slowest_link_stands_out_on_the_map_and_in_words(folder, surve
         assert "█" not in row_of(app, "│ 0 node01")
         worst = str(page.query_one("#worst").render())
         assert worst == (
-            "Slowest: rank 1 on node01 to rank 2 on node02, 5.2 us, "
-            "2.6x worse than the median between hosts."
+            "Slowest: rank 1 on node01 to rank 2 on node02, 5.20 us, "
+            "2.60x worse than the median between hosts."
         )
         await pilot.press("h")
         await until(pilot, lambda: heat_map.stops() == 4)
         assert "between hosts, the worst pair" in str(page.query_one("#measured").render())
         heat_map.move_to(1)
-        await until(pilot, lambda: "node01 -> node02: 5.2 us, 2.6x the median" in shown(app))
+        await until(pilot, lambda: "node01 -> node02: 5.20 us, 2.60x the median" in shown(app))
         await pilot.press("m")
         await until(pilot, lambda: "bandwidth_gb_s in GB/s, 1 MiB (m: 2 of 2)" in shown(app))
         await pilot.press("h")

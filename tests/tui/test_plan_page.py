@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,8 +10,10 @@ from textual.widgets import Input
 
 from spbench.errors import MissingError, SpbenchError
 from spbench.planner.errors import PlannerError
+from spbench.planner.output.plan_words import STAGE_LEGEND
 from spbench.planner.request import planned
 from spbench.planner.worker_process import planned_apart
+from spbench.record.number_formatting import format_time
 from spbench.suites.loader import load_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
@@ -87,8 +90,8 @@ async def test_enter_plans_the_files_that_are_near(folder, size):
         await until(pilot, lambda: "stem to stack" in shown(app))
         stages = page.planned.plan.stages
         assert len(stages) == 2
-        assert f"step {1000 * page.planned.plan.step_s:.4g} ms" in shown(app)
-        assert " of 16 GB" in shown(app)
+        assert f"step {format_time(1000 * page.planned.plan.step_s)}" in shown(app)
+        assert " of 16.0 GB" in shown(app)
         bars, of_devices = memory_bars(page.planned)
         assert of_devices
         assert sum(bars[0].parts) == pytest.approx(stages[0].memory_bytes / 16e9)
@@ -102,6 +105,32 @@ async def test_enter_plans_the_files_that_are_near(folder, size):
             await pilot.press("pagedown")
             await pilot.pause()
         assert seen == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_hints_and_the_legend_of_the_stages_are_shown_whole(folder, size):
+    app = console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        await plan(pilot)
+        await until(pilot, lambda: STAGE_LEGEND in shown(app))
+        for id in ("profile", "cluster"):
+            field(app, id).value = ""
+        hints = [field(app, id).placeholder for id in ("profile", "cluster")]
+        await until(pilot, lambda: all(hint in shown(app) for hint in hints))
+        assert "measured at batch from file" in shown(app)
+
+
+async def test_an_overlapped_all_reduce_is_told_below_the_stages(folder):
+    app = console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await plan(pilot)
+        assert not page.query_one("#stage-notes").display
+        made = page.planned.plan
+        first, *others = made.stages
+        stages = (replace(first, all_reduce_s=4.0, overlapped_s=3.0), *others)
+        page.sheet.show(replace(page.planned, plan=replace(made, stages=stages)))
+        note = "stage 0: 3.00 s of 4.00 s of all-reduce overlap the last backward pass"
+        await until(pilot, lambda: note in shown(app))
 
 
 async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_went(folder):
@@ -162,7 +191,7 @@ async def test_what_is_wrong_is_one_sentence_on_the_page(folder):
             ("profile", "gone.json", "No such file"),
             ("profile", "five.json", ""),
             ("cluster", "4,2", "must be rising device numbers"),
-            ("cluster", "nowhere", "nowhere is no machines"),
+            ("cluster", "nowhere", "nowhere is neither machines"),
         ):
             field(app, id).value = text
             if words:
@@ -235,6 +264,11 @@ def run_of(path, home):
     )
 
 
+def step_rows(app):
+    """The lines of the screen that show the measured step of `run_of`."""
+    return [line for line in shown(app).splitlines() if " step " in line and "2.00 s" in line]
+
+
 async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
     app = console(folder, page="plan")
     asked = []
@@ -248,10 +282,12 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         assert asked == [(str(page.suite),)]
         await until(pilot, lambda: "runs; its figures stand here" in shown(app))
         app.context.watch_run(run_of(page.suite, folder / "home"), show=False)
-        await until(pilot, lambda: "measured ms" in shown(app))
-        row = next(line for line in shown(app).splitlines() if " step " in line and "2000" in line)
+        await until(pilot, lambda: "other times of a step" in shown(app))
+        # The table is drawn a moment after the line below it.
+        await until(pilot, lambda: step_rows(app))
+        [row] = step_rows(app)
         error = (1000 * page.planned.plan.step_s - 2000) / 2000
-        assert f"{error:+.1%}" in row
+        assert f"{100 * error:+.1f} %" in row
 
 
 async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypatch):

@@ -70,7 +70,7 @@ async def test_a_run_becomes_a_baseline_and_others_are_compared_with_it(tmp_path
         await asked(pilot, "b", Chooser)
         await pilot.press("enter")
         await compared(pilot, "main", "20010102")
-        await until(pilot, lambda: "2x" in row_of(app, "time_ms  "))
+        await until(pilot, lambda: "2.00x" in row_of(app, "? not judged "))
         await pilot.press("up")
         await compared(pilot, "main", "20010103")
         await pilot.press("c")

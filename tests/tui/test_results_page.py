@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from spbench.engine import background
+from spbench.record.findings import findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import UNFINISHED, known_runs
 from spbench.report.export import export_text
@@ -30,6 +31,7 @@ from unit.events import (
     recorded,
     run_end,
     started,
+    state_of,
 )
 
 MIDDLE = (120, 40)
@@ -155,7 +157,9 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
     async with app.run_test(size=size) as pilot:
         page = await ready(pilot)
         assert [run.id[:8] for run in page._pane.shown] == ["20010103", "20010102", "20010101"]
-        await until(pilot, lambda: "✗ failed, 6 cases, 5 passed in 1:05 on login" in shown(app))
+        await until(
+            pilot, lambda: "✗ failed, 6 cases, 5 passed in 1 min 05 s on login" in shown(app)
+        )
         await until(pilot, lambda: "5/6" in row_of(app, "2001-01-03"))
         await until(pilot, lambda: "✗ failed" in row_of(app, "2001-01-03"))
         await until(pilot, lambda: "✓ passed" in row_of(app, "2001-01-02"))
@@ -168,15 +172,14 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
         await until(pilot, lambda: "mpirun -n 2" in shown(app))
         await pilot.press("escape", "shift+tab", "end", "space", "up", "c")
         await compared(pilot, "20010101", "20010102")
-        await until(pilot, lambda: "2x" in row_of(app, "time_ms  "))
-        await until(pilot, lambda: "? not enough" in row_of(app, "time_ms  "))
-        await until(pilot, lambda: "b against a: 0 of 6 cases judged, 6 unjudged." in shown(app))
+        await until(pilot, lambda: "2.00x" in row_of(app, "? not judged "))
+        await until(pilot, lambda: "0 of 6 cases judged, 6 not judged." in shown(app))
         await until(pilot, lambda: " a 2001-01-01" in shown(app))
         chart = page._views.plot.chart
         await pilot.press("m")
         await until(pilot, lambda: chart.stops() == 3)
         words = words_of(app, "#plot-words")
-        assert "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2 ms" in words
+        assert "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2.00 ms" in words
         await pilot.press("p")
         await until(pilot, lambda: chart.stops() == 6)
         await until(pilot, lambda: "of made over width (p: 1 of 2)" in shown(app))
@@ -191,7 +194,70 @@ async def compared(pilot, a, b):
         return found is not None and (found.a.id[:8], found.b.id[:8]) == (a, b)
 
     await until(pilot, there)
-    await until(pilot, lambda: "b against a" in shown(pilot.app))
+    await until(pilot, lambda: "judged" in words_of(pilot.app, "#remarks"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_comparison_has_one_row_for_each_case_and_uncut_outcomes(tmp_path, home, size):
+    app = opened(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await ready(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await compared(pilot, "20010101", "20010102")
+        await until(pilot, lambda: row_of(app, "? not judged "))
+        assert "outcome" in row_of(app, "b/a")
+        assert len(page._views.compare.rows.keys()) == 6
+        assert "»" not in row_of(app, "b/a")
+        await pilot.press("A")
+        await until(pilot, lambda: len(page._views.compare.rows.keys()) > 6)
+        await until(pilot, lambda: " time " in row_of(app, "? not judged "))
+        await pilot.press("A")
+        await until(pilot, lambda: len(page._views.compare.rows.keys()) == 6)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_short_rows_keep_all_columns_but_ranks_and_no_title_is_cut(tmp_path, home, size):
+    app = opened(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await until(pilot, lambda: "time reference efficiency checks" in shown(app))
+        await until(pilot, lambda: "1.02 ms    510 us       50 %    2/2" in shown(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_comparison_shows_whole_ids_and_why_a_case_is_not_judged(tmp_path, home, size):
+    app = opened(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await ready(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await compared(pilot, "20010101", "20010102")
+        await until(pilot, lambda: row_of(app, "? not judged "))
+        assert "…" not in shown(app).partition("outcome")[2]
+        reason = "time of made[width=1,mode=a]: too few launches (1 in a, 1 in b, 5 per side"
+        assert reason in words_of(app, "#remarks")
+        await until(pilot, lambda: "too few launches" in shown(app))
+        await pilot.press("tab", "tab")
+        notes = page.query_one("#notes")
+        assert app.focused is notes
+        if size[1] == 24:
+            await until(pilot, lambda: notes.size.height > 3)
+        await pilot.press("end")
+        await until(pilot, lambda: "only if its ratio is beyond" in shown(app))
+
+
+async def test_a_comparison_warns_of_a_planted_fault(tmp_path, home):
+    fault = "slow@made[width=1,mode=a]"
+    run = home / "runs" / "20010101-083000-made-up" / "run.json"
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"request": {"inject": [fault]}}))
+    app = opened(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await compared(pilot, "20010101", "20010102")
+        warning = "warning: run a was made with the planted fault slow (case made[width=1,mode=a])"
+        await until(pilot, lambda: warning in words_of(app, "#both"))
+        await until(pilot, lambda: "warning: run a was made with" in shown(app))
+        await until(pilot, lambda: shown(app).count("? not judged ") >= 2)
 
 
 async def test_without_runs_the_page_says_where_it_looked(tmp_path):
@@ -285,7 +351,7 @@ async def test_runs_in_view_tell_how_many_passed_before_they_are_visited(tmp_pat
         await ready(pilot)
         await until(pilot, lambda: "6/6" in row_of(app, " 2001-01-01"))
         await until(pilot, lambda: "5/6" in row_of(app, " 2001-01-03"))
-        assert "1:05" in row_of(app, " 2001-01-01")
+        assert "1 min 05 s" in row_of(app, " 2001-01-01")
         assert "login" in row_of(app, " 2001-01-01").split("││")[0]
         assert "took" in row_of(app, "started UTC")
 
@@ -300,18 +366,18 @@ async def test_the_chosen_format_is_told_by_a_sign(tmp_path, home):
         await until(pilot, lambda: "○" in row_of(app, " HTML,") and "●" in row_of(app, " JSON,"))
 
 
-async def test_a_case_tells_percentiles_limits_checks_and_expectations(tmp_path, home):
+async def test_a_case_tells_percentiles_references_checks_and_expectations(tmp_path, home):
     app = opened(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:
         await ready(pilot)
         await pilot.press("tab", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await until(pilot, lambda: "one process alone" in shown(app))
-        figures = row_of(app, "time_ms ").split()
-        assert figures[figures.index("ms") :][:8] == ["ms", "2", *["2.04"] * 5, "lower"]
+        figures = row_of(app, "lower").split()
+        assert figures[figures.index("time") + 1 :][:12] == ["2", *["2.04", "ms"] * 5, "lower"]
         await until(pilot, lambda: "1.02 ms" in row_of(app, "one process alone"))
         await until(pilot, lambda: "✗ failed" in row_of(app, "sum  "))
-        await until(pilot, lambda: "max 5" in row_of(app, "time_ms.p50"))
+        await until(pilot, lambda: "max 5.00 ms" in row_of(app, "time p50"))
         await until(pilot, lambda: "width" in shown(app))
         await until(pilot, lambda: "Launched by Open MPI" in shown(app))
 
@@ -326,7 +392,7 @@ async def test_a_case_opens_from_what_was_loaded_and_reads_no_file(tmp_path, hom
         page._views.cases.run.summary.folder.events.unlink()
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
-        await until(pilot, lambda: "max 5" in row_of(app, "time_ms.p50"))
+        await until(pilot, lambda: "max 5.00 ms" in row_of(app, "time p50"))
         await until(pilot, lambda: "Launched by Open MPI" in shown(app))
 
 
@@ -342,9 +408,9 @@ async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, ho
         await pilot.press("space", "c")
         assert page._pane.marked is None
         await compared(pilot, "20010103", "20010105")
-        note = page._views.compare.rows.note(("made[width=2,mode=a]", "time_ms"))
-        assert "check sum failed in a" in note
-        await pilot.press("tab", "down", "down", "down", "enter")
+        reason = "Not judged, no valid result (check sum failed in a): made[width=2,mode=a]."
+        assert reason in " ".join(words_of(app, "#remarks").split())
+        await pilot.press("tab", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
         assert app.screen._case.id == "made[width=2,mode=a]"
         await pilot.press("escape", "shift+tab", "end")
@@ -364,7 +430,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
 
         await pilot.press("down", "m")
         await until(pilot, lambda: [y for _, _, y in points()] == [1.0, 2.0, 1.02])
-        await until(pilot, lambda: "time_ms (m: 1 of 3) of made[width=1,mode=a]" in shown(app))
+        await until(pilot, lambda: "time (m: 1 of 3) of made[width=1,mode=a]" in shown(app))
         await pilot.press("n", "m")
         await until(pilot, lambda: [y for _, _, y in points()] == [20.0, 40.0, 20.4])
         await until(pilot, lambda: "warps (m: 2 of 3) of made[width=2,mode=a]" in shown(app))
@@ -372,7 +438,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         app.focused.value = "since:2001-01-02"
         await until(pilot, lambda: [y for _, _, y in points()] == [20.0, 10.2])
         await pilot.press("escape", "p", "m", "m")
-        await until(pilot, lambda: "time_ms (m: 1 of 3) of made over width" in shown(app))
+        await until(pilot, lambda: "time (m: 1 of 3) of made over width" in shown(app))
         await until(pilot, lambda: points()[:2] == [(0, 1.0, 1.02), (0, 2.0, 2.04)])
         await until(
             pilot, lambda: "mode=b: 1 1.02 ms, 2 2.04 ms, 4 4.08 ms" in words_of(app, "#plot-words")
@@ -381,7 +447,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         await until(pilot, lambda: "over mode (p: 2 of 2)" in shown(app))
         assert {x for _, x, _ in points()} == {"a", "b"}
         await pilot.press("tab", "right", "right")
-        await until(pilot, lambda: "mode b, time_ms in ms 1.02 (" in shown(app))
+        await until(pilot, lambda: "mode b, time in ms 1.02 (" in shown(app))
 
 
 async def test_what_cannot_be_plotted_or_read_is_told(tmp_path):
@@ -509,7 +575,7 @@ async def test_a_file_that_is_there_is_replaced_only_after_a_yes(tmp_path, home)
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(answer)
             await until(pilot, lambda: app.screen is page)
-        await until(pilot, lambda: r"| made\[width=1,mode=a\] | time_ms" in there.read_text())
+        await until(pilot, lambda: r"| made\[width=1,mode=a\] | time |" in there.read_text())
 
 
 async def test_readonly_exports_nothing(tmp_path, home):
@@ -628,3 +694,31 @@ def test_counts_of_run_json_stand_in_the_list_however_large_the_report_is(home):
     library = Library(home)
     library.summaries()
     assert library.passed(folder.id) == "3/4"
+
+
+async def test_findings_are_all_shown_once_and_a_case_has_its_own_reasons(tmp_path):
+    slow = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
+    case = case_of(1, "a") | {"measures": "rank"}
+    events = [
+        *started(case),
+        *(
+            rank_event("case_end", rank, case=case["id"], disturbed={"stolen": 0.5})
+            for rank in (0, 1)
+        ),
+        judged(case["id"], "failed", "no tile", stragglers=[slow]),
+    ]
+    found = findings(state_of(events))
+    assert len(found) == 2
+    recorded(tmp_path / "home", [*events, job_end(), run_end("failed", 1, findings=found)])
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await ready(pilot)
+        for sentence in found:
+            assert words_of(app, "#run-words").count(sentence) == 1
+        # The last words of the last one: none is cut off.
+        await until(pilot, lambda: "on a dedicated machine" in " ".join(shown(app).split()))
+        assert words_of(app, "#case-words") == f"{case['id']}\nno tile"
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        await until(pilot, lambda: "rank 1 on node01 is 3.00x slower" in shown(app))
+        assert "≈ noisy: the hypervisor of node01 gave 50 %" in shown(app)

@@ -82,7 +82,7 @@ async def suites_narrow(pilot):
 async def run(pilot):
     await until(pilot, lambda: pilot.app.context.feed is not None and pilot.app.context.feed.ended)
     await until(pilot, lambda: "✗ failed" in shown(pilot.app) and "8/8" in shown(pilot.app))
-    await until(pilot, lambda: "Slowest link" in shown(pilot.app))
+    await until(pilot, lambda: "link from rank" in shown(pilot.app))
 
 
 async def results(pilot):
@@ -102,7 +102,7 @@ async def plan(pilot):
     await until(pilot, lambda: page.form.query_one("#cluster").value.endswith("two-cores.yaml"))
     page.form.put("micro", "2")
     await pilot.press("enter")
-    await until(pilot, lambda: page.planned is not None and "times as fast" in shown(pilot.app))
+    await until(pilot, lambda: page.planned is not None and "x as fast as" in shown(pilot.app))
 
 
 READY = {"suites": suites, "run": run, "results": results, "hosts": hosts, "plan": plan}

@@ -19,9 +19,9 @@ def test_a_row_has_sparkline_and_figure_of_each_quantity():
     rows = HostLoadRows(loads)
     host, used, memory, received, sent, gpu = rows.cells("node01")
     assert host == "node01"
-    assert used.text.endswith("▁█   97%")
+    assert used.text.endswith("▁█   97 %")
     assert used.style == "slow"
-    assert memory.text.endswith("50%")
-    assert received.text.endswith("1.5 MB")
+    assert memory.text.endswith("50 %")
+    assert received.text.endswith("1.50 MB/s")
     assert (sent.text, gpu.text) == ("", "")
     assert rows.sort_value("node01", "cpu") == 0.97

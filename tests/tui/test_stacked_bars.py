@@ -46,13 +46,13 @@ async def test_parts_are_told_apart_by_letters_and_large_ones_by_figures():
         "all     rrrrrrr 50 % rrrrrrrss 25 % sshhhh······",
         "rank 1  rrrr····································",
         "over    rrrrrrrrrrr 300 % rrrrrrrrrrrrs 100 % ss",
-        "r run  s send  h hollow  · rest",
+        "r run  s send  h hollow  · other",
     ]
 
 
 async def test_where_there_is_little_room_the_legend_takes_more_lines():
     chart = made(NAMES, *ROWS[:1], ascii=True)
-    assert await lines(chart, 20) == ["all  r 50 % rssshh..", "r run  s send", "h hollow  . rest"]
+    assert await lines(chart, 20) == ["all  r 50 % rssshh..", "r run  s send", "h hollow  . other"]
 
 
 async def test_a_colour_that_comes_again_is_hollow():

@@ -33,12 +33,13 @@ def form_of(draft):
     return CaseTexts(BENCHMARKS[draft.benchmark], draft)
 
 
-def changed(draft, expect=None, **texts):
+def changed(draft, expect=None, references=None, **texts):
     """The texts of a form, of which these are typed anew, as it reads them."""
     form = form_of(draft)
     texts = {name.replace("__", " "): text for name, text in texts.items()}
     expect = form.first.expect if expect is None else expect
-    return read_texts(form, Typed({**form.first.texts, **texts}, expect))
+    references = form.first.references if references is None else references
+    return read_texts(form, Typed({**form.first.texts, **texts}, expect, references))
 
 
 def drafted(draft, **texts):
@@ -136,6 +137,64 @@ def test_an_expectation_that_cannot_be_judged_is_refused(row, sentence):
     read = changed(FULL, expect=[("skew", "1", ""), row])
     assert read.draft is None
     assert sentence in read.complaints["expect.1"]
+
+
+BIG = {"reference": 0.35, "lower": -0.1, "upper": 0.05}
+VM = {"reference": 2, "upper": 0.5}
+WITH_REFERENCES = replace(
+    FULL,
+    expect={
+        "time_ms": {"systems": {"big": BIG, "vm": VM}},
+        "skew": {"max": 3},
+        "time_ms.p95": BIG,
+    },
+)
+ROWS = [
+    ("time_ms", "big", "0.35", "-0.1", "0.05"),
+    ("time_ms", "vm", "2", "", "0.5"),
+    ("time_ms.p95", "", "0.35", "-0.1", "0.05"),
+]
+
+
+def test_references_are_rows_and_stay_in_their_order_if_nothing_is_typed():
+    assert form_of(WITH_REFERENCES).first.references == ROWS
+    assert form_of(WITH_REFERENCES).first.expect == [("skew", "3", "")]
+    assert list(drafted(WITH_REFERENCES).expect) == ["time_ms", "skew", "time_ms.p95"]
+    assert drafted(WITH_REFERENCES) == WITH_REFERENCES
+
+
+def test_references_of_systems_are_typed_and_removed():
+    rows = [*ROWS[:2], ("time_ms", "laptop", "3", "", "1"), ("skew.max", "", "2", "-0.5", "")]
+    read = changed(WITH_REFERENCES, references=rows)
+    assert read.complaints == {}
+    assert read.draft.expect == {
+        "skew": {"max": 3},
+        "time_ms": {"systems": {"big": BIG, "vm": VM, "laptop": {"reference": 3, "upper": 1}}},
+        "skew.max": {"reference": 2, "lower": -0.5},
+    }
+    assert changed(WITH_REFERENCES, references=[]).draft.expect == {"skew": {"max": 3}}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("", "", "1", "", "1"), "name the metric that this reference is for"),
+        (("time_ms.p99", "vm", "", "", "1"), "time_ms.p99 has no reference: give a number above"),
+        (("time_ms.p99", "", "1", "", ""), "time_ms.p99 has no tolerance: give lower, upper"),
+        (("time_ms.p99", "", "0", "", "1"), "reference must be above 0, not 0"),
+        (("time_ms.p99", "", "1", "0.1", ""), "lower must be at most 0, not 0.1 (such as -0.1)"),
+        (("time_ms.p99", "", "1", "", "x"), "upper must be a number, not 'x'"),
+        (("time_ms", "big", "1", "", "1"), "duplicate time_ms of big"),
+        (("time_ms", "", "1", "", "1"), "duplicate time_ms"),
+        (("time_ms.p95", "big", "1", "", "1"), "duplicate time_ms.p95"),
+        (("skew", "", "1", "", "1"), "duplicate skew"),
+        (("skew", "vm", "1", "", "1"), "duplicate skew"),
+    ],
+)
+def test_a_reference_that_cannot_be_judged_is_refused(row, message):
+    read = changed(WITH_REFERENCES, references=[*ROWS, row])
+    assert read.draft is None
+    assert message in read.complaints["reference.3"]
 
 
 @pytest.mark.parametrize(

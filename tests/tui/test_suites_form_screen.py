@@ -12,7 +12,7 @@ from textual.widgets import Input
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, TextRow
+from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, ReferenceRow, TextRow
 from spbench.tui.suites.form.preview import preview
 from spbench.tui.suites.form.typed_case import COMMENT
 from spbench.tui.suites.page import SuitesPage
@@ -78,6 +78,33 @@ async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cur
         await pilot.press("ctrl+z") if app.focused is editor(app) else editor(app).undo()
         await ready(pilot, 3)
         assert editor(app).text == SUITE
+
+
+NARROW = SIZES[0]
+
+
+async def test_references_of_systems_are_written_below_their_metric(suite):
+    app = opened(suite)
+    async with app.run_test(size=NARROW) as pilot:
+        form = await exchange_form(pilot)
+        for number, texts in enumerate(
+            [("time_ms.p50", "big", "0.35", "-0.1", "0.05"), ("time_ms.p50", "vm", "2", "", "0.5")]
+        ):
+            await until(pilot, lambda number=number: len(form.query(ReferenceRow)) > number)
+            row = form.query(ReferenceRow)[number]
+            row.scroll_visible(animate=False)
+            for box, text in zip(row.query(Input), texts, strict=True):
+                box.value = text
+                assert box.region.right <= NARROW[0] - 3
+        await until(pilot, lambda: len(form.query(ReferenceRow)) == 3)
+        await pilot.press("ctrl+s")
+        await ready(pilot, 4)
+        assert (
+            "    expect:\n"
+            "      time_ms.p50:\n"
+            "        systems: {big: {reference: 0.35, lower: -0.1, upper: 0.05}, "
+            "vm: {reference: 2, upper: 0.5}}\n"
+        ) in editor(app).text
 
 
 async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(suite):

@@ -89,7 +89,7 @@ def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeyp
 @pytest.mark.long
 def test_the_demo_plays_without_mpi_and_needs_no_colour(tmux, tmp_path):
     terminal = tmux([SPBENCH, "tui", "--demo", "--home", tmp_path], 80, 24, NO_COLOR="1")
-    terminal.wait_for("node01")
+    terminal.wait_for("sim01")
     terminal.press("+", "+")  # from 1x to 5x: it is played for 24 s else
     terminal.wait_for("✓ passed")
     coloured = [word for word in terminal.screen("-e").split("\x1b[") if word.startswith("38;")]
@@ -106,7 +106,7 @@ def test_a_recorded_run_is_replayed_at_full_speed_to_its_verdict(tmux, tmp_path)
     home = ("--home", tmp_path / "home")
     terminal = tmux([SPBENCH, "replay", "last", "--speed", "max", *home], 200, 60)
     screen = terminal.wait_for("largest error")
-    assert "failed 7/8" in screen
+    assert "failed 7/9" in screen
     assert "damaged" in screen
     terminal.press("q")
     terminal.wait_for("left with 0")

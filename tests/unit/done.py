@@ -14,7 +14,11 @@ class Done(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """The one line on stderr of a command that was refused."""
-        assert self.err.count("\n") == 1
+        """The one line on stderr of a command that was refused.
+
+        After an error of the command line come only its usage and where its help is.
+        """
+        error, *more = self.err.splitlines()
+        assert [line.partition(": ")[0] for line in more] in ([], ["usage", "help"])
         assert "Traceback" not in self.err
-        return self.err.rstrip("\n")
+        return error

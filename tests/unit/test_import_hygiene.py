@@ -117,6 +117,14 @@ def test_the_console_in_a_terminal_imports_neither_torch_nor_mpi(tmp_path):
     assert not found & {"torch", "mpi4py", "numpy"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["run"], ["plan"], ["results"], ["tui"]], ids=" ".join)
+def test_a_help_page_imports_no_library_but_typer(words):
+    modules = modules_after(COMMAND, *words, "--help")
+    assert not packages(modules) & (HEAVY | {"rich", "yaml", "ClusterShell"})
+    assert not modules & {"spbench.engine.plan", "spbench.suites.loader", "spbench_core.catalog"}
+
+
 def test_the_version_needs_nothing_but_the_standard_library():
     modules = modules_after(COMMAND, "--version")
     assert not packages(modules) & {"typer", "pydantic", "yaml", "rich"}

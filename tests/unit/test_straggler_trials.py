@@ -6,7 +6,7 @@ from benchmarks.rates import upper_bound
 from benchmarks.stragglers import Setting, judge_case
 
 
-def reported(*ranks, reason="fault noticed: rank 1", cause=True):
+def reported(*ranks, reason="planted fault noticed: rank 1", cause=True):
     return {"stragglers": [{"rank": rank, "cause": cause} for rank in ranks], "reason": reason}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spbench.batch.collect import QUIET, collect
 from spbench.batch.plan_file import BatchPlan, read_plan
-from spbench.errors import FailedRunError, MissingError, UsageError
+from spbench.errors import MissingError, UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.recorded import load_run
@@ -153,6 +153,24 @@ def test_the_run_of_a_whole_job_is_like_a_live_one_and_twice_the_same(batch):
     counts = {"passed": 3}
     assert folder.read_json("run.json")["counts"] == counts == batch.state.counts()
     assert len(list((batch.home / "runs").iterdir())) == 1
+
+
+def test_references_are_those_of_the_system_that_the_job_was_written_for(batch):
+    plan = json.loads((batch.path / "plan.json").read_text())
+    reference = {"value": 1.0, "unit": "ms", "lower": None, "upper": 0.1, "system": "vm"}
+    plan["system"] = "vm"
+    plan["cases"][0]["expect"] = [
+        {"metric": "time_ms", "op": "max", "limit": 1.1, "reference": reference}
+    ]
+    (batch.path / "plan.json").write_text(json.dumps(plan))
+    batch.launch("1/1", "abc")
+    batch.both("1/1", "a", "b", "c")
+    batch.ended()
+    assert batch.collect() == {"a": "failed", "b": "passed", "c": "passed"}
+    assert batch.reason("a") == (
+        "time_ms is 1.50 ms, 50 % above its reference 1.00 ms (allowed: up to +10 %)"
+    )
+    assert batch.folder.read_json("run.json")["system"] == "vm"
 
 
 def test_a_run_is_not_collected_in_a_folder_of_a_known_name(batch, tmp_path):
@@ -424,7 +442,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 def test_a_home_that_cannot_be_written_is_told(batch):
     batch.ended()
     batch.home.write_text("")
-    with pytest.raises(FailedRunError, match="cannot write"):
+    with pytest.raises(MissingError, match="cannot write"):
         batch.collect()
 
 

@@ -13,6 +13,7 @@ from spbench.batch.plan_file import read_plan
 from spbench.cli.app import run_command_line
 from spbench.errors import UsageError
 from spbench.launch.mpi_probe import MpiLibrary
+from spbench.suites import site_file
 from spbench_core.events.batch_files import cases_in, words_of
 
 SUITE = """
@@ -38,7 +39,7 @@ def write(tmp_path, monkeypatch, capsys):
         suite = tmp_path / "suite.yaml"
         suite.write_text(SUITE.format(launch=launch))
         folder = tmp_path / out
-        given = ("--out", str(folder), "--home", str(tmp_path / "home"))
+        given = ("--output", str(folder), "--home", str(tmp_path / "home"))
         code = run_command_line(["script", str(suite), *given, *words])
         return code, folder, capsys.readouterr().err
 
@@ -63,6 +64,41 @@ def test_a_site_file_of_another_user_puts_no_line_into_the_script(write, tmp_pat
     code, folder, said = write("batch: {nodes: 2}", *PBS, out="second")
     assert (code, lines_of(folder, "touch planted")) == (0, [])
     assert said.startswith(f"spbench: warning: {path} was skipped: it is world-writable; run chmod")
+
+
+EXPECTING = """
+schema: spbench.suite/1
+name: expecting
+cases:
+  - name: two
+    benchmark: link.pingpong
+    np: 2
+    expect:
+      time_ms:
+        systems: {big: {reference: 10, upper: 0.5}, vm: {reference: 40, upper: 0.5}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "system", "limit"),
+    [
+        ([], "login", None),
+        (["--site", "vm.yaml"], "vm", 60.0),
+        (["--site", "vm.yaml", "--system", "big"], "big", 15.0),
+    ],
+)
+@pytest.mark.usefixtures("write")
+def test_the_plan_has_the_system_and_its_references(words, system, limit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(site_file, "user_site", lambda: tmp_path / "none.yaml")
+    monkeypatch.setattr("socket.gethostname", lambda: "login2.example.org")
+    (tmp_path / "suite.yaml").write_text(EXPECTING)
+    (tmp_path / "vm.yaml").write_text("schema: spbench.site/1\nname: vm\n")
+    out = ["--out", "job", "--home", "home", "--scheduler", "pbs"]
+    assert run_command_line(["script", "suite.yaml", *out, *words]) == 0
+    plan = read_plan(tmp_path / "job")
+    (expectation,) = plan.cases[0]["expect"]
+    assert (plan.system, expectation["limit"]) == (system, limit)
 
 
 def test_all_that_a_job_needs_lies_in_its_folder(write):
@@ -100,7 +136,7 @@ def test_rejects_a_folder_with_huge_files(write):
 @pytest.mark.usefixtures("write")
 def test_a_shipped_suite_is_written_under_its_name(tmp_path):
     folder = tmp_path / "shipped"
-    given = ("--scheduler", "slurm", "--out", str(folder), "--home", str(tmp_path / "home"))
+    given = ("--scheduler", "slurm", "--output", str(folder), "--home", str(tmp_path / "home"))
     assert run_command_line(["script", "shipped:smoke", *given]) == 0
     assert read_plan(folder).file == "shipped:smoke"
     assert (folder / "suite.yaml").read_text() == (SUITES / "smoke.yaml").read_text()
@@ -184,7 +220,7 @@ def test_where_the_scheduler_is_not_installed_submit_says_where_the_script_lies(
 ):
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE.format(launch=""))
-    words = ["submit", str(suite), *PBS, "--out", str(tmp_path / "job")]
+    words = ["submit", str(suite), *PBS, "--output", str(tmp_path / "job")]
     assert run_command_line(words) == 3
     assert f"qsub is not installed here: submit {tmp_path}/job/job.sh" in capsys.readouterr().err
     qsub = tmp_path / "bin/qsub"
@@ -205,5 +241,5 @@ def test_bsub_gets_the_script_on_its_stdin(write, tmp_path, monkeypatch, capsys)
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE.format(launch=""))
     words = ["submit", str(suite), "--scheduler", "lsf", "-k", "two"]
-    assert run_command_line([*words, "--out", str(tmp_path / "job")]) == 0
+    assert run_command_line([*words, "--output", str(tmp_path / "job")]) == 0
     assert capsys.readouterr().out.startswith("1 ")

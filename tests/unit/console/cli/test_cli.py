@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from typer.main import get_command
 from places import HOSTFILES, ROOT, SUITES
 from spbench import __version__
 from spbench.cli.app import app
+from spbench.cli.benchmarks import default_texts
 from spbench.cli.run import seconds
-from spbench.errors import UsageError
+from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 from unit.done import Done
@@ -76,21 +78,32 @@ def test_help_goes_to_stdout(spbench, words):
 
 
 def test_help_names_the_exit_codes(spbench):
-    told = " ".join(spbench("--help").out.split())
-    assert "3 the environment lacks something; 4 a case ended in error or timeout" in told
+    lines = [
+        line.split() for line in spbench("--help").out.partition("Exit codes:")[2].splitlines()
+    ]
+    codes = {int(word.rstrip(",")) for words in lines for word in words[:2] if word[:1].isdigit()}
+    assert codes == set(ExitCode)
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["rnu"], "rnu"),
+        (["rnu"], "unknown command rnu (did you mean run?)"),
         (["--verbos"], "--verbos"),
-        (["run"], "suite"),
-        (["run", HALO, "--headles"], "--headles"),
-        (["run", HALO, "more.yaml"], "more.yaml"),
-        (["validate"], "suites"),
-        (["results", "lst"], "lst"),
-        (["doctor", "--ranks", "many"], "--ranks"),
+        (["run"], "name a suite"),
+        (["run", HALO, "--headles"], "unknown option --headles (did you mean --headless?)"),
+        (["run", HALO, "more.yaml"], "unexpected more.yaml"),
+        (["run", HALO, "--set"], "--set needs a value"),
+        (["validate"], "missing argument SUITE"),
+        (["results", "lst"], "unknown command lst (did you mean list?)"),
+        (["doctor", "--np", "many"], "--np: must be a valid integer"),
+        (["run", HALO, "--retries", "101"], "--retries: must be less than or equal to 100"),
+        (
+            ["compare", "a", "b", "--fail-on", "no"],
+            "--fail-on: 'no' is not one of 'worse', 'any', 'never'",
+        ),
+        (["plan", "p.json"], "missing option --global-batch-size"),
+        (["results", "--"], "missing command"),
         (["schema", "reports"], "reports"),
         (["benchmarks", "halo.exchang"], "did you mean halo.exchange?"),
         (["completion", "tcsh"], "tcsh"),
@@ -185,10 +198,11 @@ def test_editors_are_told_where_the_schema_is(spbench):
 
 
 def test_benchmarks_are_listed_with_what_they_do(spbench):
-    lines = spbench("benchmarks").out.splitlines()
+    out = spbench("benchmarks").out
+    lines = [line for line in out.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == list(BENCHMARKS)
-    for entry, line in zip(BENCHMARKS.values(), lines, strict=True):
-        assert line.endswith(entry.summary)
+    for entry in BENCHMARKS.values():
+        assert entry.summary in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -200,6 +214,50 @@ def test_a_benchmark_is_described(spbench, name):
             assert f"  {part.name} " in told
     for word in (*entry.checks, *entry.faults, *COMMON_FAULTS):
         assert word in told
+    assert "default: left out" not in told
+    assert "likewise" not in told
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_description_fits_the_terminal(spbench, monkeypatch, name, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in (["benchmarks"], ["benchmarks", name]):
+        assert max(map(len, spbench(*words).out.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name", "default"),
+    [
+        ("halo.exchange", "num_spatial_parts", "4"),
+        ("halo.exchange", "grid", "2x2"),
+        ("halo.exchange", "device_ids", "all"),
+        ("halo.compute", "halo_len", "1"),
+        ("model.resnet", "num_spatial_parts", "4"),
+        ("model.resnet", "slice_method", "square"),
+        ("model.resnet", "memory_format", "contiguous"),
+        ("model.resnet", "halo_D2", "auto"),
+        ("kvstore.push_pull", "sharding", "hash"),
+        ("allreduce.sweep", "max_bytes", "1MiB"),
+        ("allreduce.sweep", "in_place", "off"),
+        ("model.resnet", "depth", "110"),
+        ("model.resnet", "learning_rate", "0.001"),
+        ("model.resnet", "baseline", "on"),
+        ("model.network", "weights", "drawn"),
+        ("program.run", "env", ""),
+        ("model.network", "network", ""),
+    ],
+)
+def test_the_default_of_a_parameter_is_its_value_in_a_case(benchmark, name, default):
+    assert default_texts(BENCHMARKS[benchmark])[name] == default
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_default_is_a_value_and_no_prose(spbench, name):
+    text = " ".join(spbench("benchmarks", name).out.split())
+    assert "(default" not in text
+    assert ", default)" not in text
+    assert not re.search(r"; else \w+ \[default", text)
 
 
 # Completion
@@ -286,6 +344,18 @@ def test_a_dry_run_has_no_report(spbench, tmp_path):
     assert json.loads(path.read_text())["run"]["exit_code"] == 2
 
 
+def test_a_dry_run_of_too_many_ranks_says_that_the_run_would_be_rejected(spbench, monkeypatch):
+    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
+    words = ("run", str(SUITES / "links.yaml"), "-k", "pair", "--set", "np=10")
+    done = spbench(*words, "--dry-run")
+    assert done.status == 0
+    assert "case pair wants 10 ranks, and this machine has 2 cores" in done.err
+    assert spbench(*words, "--dry-run", "--oversubscribe").err == ""
+    refused = spbench(*words)
+    assert refused.status == 3
+    assert refused.refusal.endswith("or add --oversubscribe")
+
+
 def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
     done = spbench("run", HALO, "-k", "nothing", "--json", "-")
     assert json.loads(done.out)["run"]["verdict"] == "skipped"
@@ -344,7 +414,11 @@ def test_an_assumed_library_is_shown_and_not_run(spbench, home):
     shown = spbench("command", HALO, *words)
     assert (shown.status, shown.err) == (0, "")
     assert "mpirun_rsh of MVAPICH2 2.3.7 (assumed, not run)" in shown.out
-    assert spbench("run", HALO, "--dry-run", *words).out == shown.out
+    printed = spbench("run", HALO, "--dry-run", *words).out.splitlines()
+    [duration] = [line for line in printed if line.startswith("# duration: ")]
+    assert duration.endswith("(estimated from the work, within a factor of 5)")
+    assert sum(": about " in line for line in printed) == 12 + 1, "one for each case, and the sum"
+    assert [line for line in printed if ": about " not in line] == shown.out.splitlines()
     refused = spbench("run", HALO, *words)
     assert refused.status == 2
     assert "--assume mvapich2-2.3.7 shows launch lines of an MPI library" in refused.err
@@ -416,15 +490,15 @@ def unfinished(home):
 
 def test_runs_are_listed_with_their_verdicts(spbench, home):
     first = recorded(home, whole_run(), verdict="passed")
-    second = recorded(
-        home, [run_start()], console={"pid": 1, "host": socket.gethostname(), "started": 1e9}
-    )
+    host = socket.gethostname()
+    second = recorded(home, [run_start()], console={"pid": 1, "host": host, "started": 1e9})
     lines = {
         line.split()[0]: line.split()[1:] for line in spbench("results", "list").out.splitlines()
     }
     assert lines == {
-        first.id: ["1970-01-01T00:16:40Z", "passed", "made-up"],
-        second.id: ["2001-09-09T01:46:40Z", "unfinished", "made-up"],
+        "run": ["started", "status", "passed", "took", "suite", "host", "note"],
+        first.id: ["1970-01-01T00:16:40Z", "passed", "made-up", host],
+        second.id: ["2001-09-09T01:46:40Z", "unfinished", "made-up", host],
     }
 
 
@@ -437,8 +511,9 @@ def test_a_run_is_shown_as_its_events_tell(spbench, home):
     folder = recorded(home, whole_run(), verdict="passed")
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("✓ passed    a ")
-    assert "2 ms" in done.out
+    assert done.out.startswith("status       case  ")
+    assert "\n✓ passed     a " in done.out
+    assert "2.00 ms" in done.out
     assert "All alike." in done.out
     assert "passed: 1 passed in" in done.out
     assert done.out.endswith(f"no report was written; events: {folder.events}\n")
@@ -459,7 +534,7 @@ def test_an_unfinished_run_is_shown_as_far_as_it_went(spbench, home):
     folder = unfinished(home)
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
-    assert "✗ error     a" in done.out
+    assert "✗ error      a" in done.out
     assert "rank 0 on node01: no" in done.out
     assert f"unfinished: the console ended before the run did; events: {folder.events}" in done.out
 
@@ -507,7 +582,7 @@ def test_one_damaged_folder_does_not_break_the_list(spbench, home, text):
     done = spbench("results", "list")
     assert (done.status, done.err) == (0, "")
     lines = {line.split()[0]: line for line in done.out.splitlines()}
-    assert lines.keys() == {good.id, bad.id}
+    assert lines.keys() == {"run", good.id, bad.id}
     assert "passed" in lines[good.id]
 
 

@@ -27,7 +27,7 @@ def test_a_baseline_is_set_listed_shown_and_removed(spbench, home, main):
     assert json.loads(path.read_text())["runs"] == [main.id]
     assert spbench("baseline", "list").out.startswith("main ")
     shown = spbench("baseline", "show", "main").out
-    assert "a: halo.exchange, 2 ranks\n  time_ms" in shown
+    assert "a: halo.exchange, 2 ranks\n  time  " in shown
     assert spbench("baseline", "remove", "main").out == f"removed {path}\n"
     assert spbench("baseline", "list").out == ""
 
@@ -84,8 +84,8 @@ def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
     done = spbench("baseline", "set", "main")
     assert done.status == 0
     assert done.err == (
-        "spbench: warning: 1 launch of a; a comparison of 1 case needs 4 per side: "
-        "set `repeat: 4` in the suite\n"
+        "spbench: warning: too few launches to judge cases (1 per case, 4 needed): a; "
+        "repeat the run with `--set repeat=4`\n"
     )
 
 
@@ -100,6 +100,33 @@ def test_formats_show_a_run_that_fails_its_baseline_as_failed(spbench, main, kin
     assert ("0 of 1 case judged" in shown) == (kind != "annotations")
     if kind == "junit":
         assert f'name="verdict" value="{status}"' in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("html", "not judged"), ("md", "not judged"), ("junit", "unjudged")]
+)
+def test_reports_for_people_call_a_case_not_judged(spbench, main, kind, word):
+    shown = spbench("report", "--format", kind, "--baseline", "main").out
+    assert f"against baseline main: 0 of 1 case judged, 1 {word}" in shown
+    assert ("unjudged" in shown.replace("--max-unjudged", "")) == (word == "unjudged")
+
+
+def test_show_names_metrics_for_people_and_marks_noisy_efficiencies(spbench, home, main):
+    path = home / "baselines" / "main.json"
+    baseline = json.loads(path.read_text())
+    (case,) = baseline["cases"]
+    figures = {"better": "higher", "n": 1, "min": 0.1, "max": 0.9}
+    case["metrics"] = {
+        "bandwidth_gb_s": {"unit": "GB/s", "value": 0.163, "launches": [0.163], **figures},
+        "exchange_efficiency": {"unit": "1", "value": 0.7, "launches": [0.7, 0.69], **figures},
+    }
+    for noisy, sign in ((None, ""), ("load", "~")):
+        path.write_text(json.dumps(baseline | {"cases": [case | {"noisy": noisy}]}))
+        _, *rows = spbench("baseline", "show", "main").out.partition("a: ")[2].splitlines()
+        assert [" ".join(row.split()) for row in rows] == [
+            "lowest bandwidth 163 MB/s launches 163 MB/s",
+            f"exchange efficiency {sign}70 % launches {sign}70 %, {sign}69 %",
+        ]
 
 
 def test_runs_that_a_baseline_was_made_of_stay(spbench, home, main):

@@ -125,7 +125,7 @@ def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypa
 
 
 def test_json_without_hosts(doctor):
-    status, out, _ = doctor("--json", "--ranks", "100000")
+    status, out, _ = doctor("--json", "--np", "100000")
     told = json.loads(out)
     assert (told["hosts"], told["differences"]) == ([], [])
     missing = [finding for finding in told["machine"] if finding["status"] == "missing"]
@@ -157,7 +157,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, TOLD)
     monkeypatch.setattr("spbench.launch.doctor.mpi_library", lambda *_: found)
-    _, out, _ = doctor("--ranks", "1")
+    _, out, _ = doctor("--np", "1")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert [line for line in lines if "✓ ok GPU" in line] == [
         "✓ ok GPU 0 NVIDIA A100, PCI 0000:0a:00.0, NUMA node 0",
@@ -189,7 +189,7 @@ def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
     ("words", "sentence"),
     [
         (["--hosts", "a", "--hostfile", "b"], "--hostfile and --hosts both name hosts"),
-        (["--hosts", "a", "--ranks", "2"], "--ranks is about this machine"),
+        (["--hosts", "a", "--np", "2"], "--np is for this machine"),
         (["--hostfile", "/nowhere/hosts"], "/nowhere/hosts: error: cannot read the hostfile"),
         (["--hosts", "no[de"], "no[de"),
     ],

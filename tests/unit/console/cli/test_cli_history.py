@@ -1,6 +1,7 @@
 """`spbench results history`: a metric over runs on the same machines, and its steps."""
 
 import json
+import re
 
 import pytest
 
@@ -33,9 +34,10 @@ def test_a_step_is_told_at_its_run(spbench, past):
     done = spbench("results", "history", "a")
     assert (done.status, done.err) == (0, "")
     head, *lines, last = done.out.splitlines()
-    assert head == "a: time_ms in ms, better: lower"
+    assert head == "a: time_ms, better: lower"
     assert len(lines) == len(SLOWER)
-    assert [line.endswith("1.2 times, worse") for line in lines].index(True) == 7
+    assert all(re.search(r" [\d.]+ [um]?s  ", line) for line in lines)
+    assert [line.endswith("1.20x, worse") for line in lines].index(True) == 7
     assert last.startswith("1 step in 14 runs (chance below 1%) on node01 (")
     assert lines[0].index("●") < lines[-1].index("●")
 

@@ -8,6 +8,7 @@ import pytest
 
 from spbench.cli.app import run_command_line
 from spbench_core.networks.registry import NETWORKS, parameters, total_mb
+from unit.done import Done
 
 
 @pytest.fixture
@@ -86,4 +87,4 @@ def test_wrong_input_is_one_line_on_stderr_and_exit_code_2(networks, words, told
     assert (status, out) == (2, "")
     assert err.startswith("spbench: error: ")
     assert told in err
-    assert err.count("\n") == 1
+    assert Done(status, out, err).refusal

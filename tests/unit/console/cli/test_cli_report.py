@@ -24,6 +24,32 @@ def test_a_report_goes_to_a_file_as_to_stdout(spbench, home, tmp_path, kind):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("x.html", "html"),
+        ("x.HTM", "html"),
+        ("x.csv", "csv"),
+        ("x.xml", "junit"),
+        ("x.prom", "openmetrics"),
+        ("x.json", "md"),
+        ("x", "md"),
+    ],
+)
+def test_takes_the_format_from_the_suffix_of_the_output(spbench, home, tmp_path, name, kind):
+    recorded(home, whole_run())
+    path = tmp_path / name
+    assert spbench("report", "last", "-o", str(path)) == (0, "", "")
+    assert path.read_text() == spbench("report", "last", "--format", kind).out
+
+
+def test_an_explicit_format_wins_over_the_suffix(spbench, home, tmp_path):
+    recorded(home, whole_run())
+    path = tmp_path / "x.html"
+    assert spbench("report", "--format", "csv", "-o", str(path)) == (0, "", "")
+    assert path.read_text() == spbench("report", "--format", "csv").out
+
+
 def test_a_report_is_made_of_a_reports_file_too(spbench, home, tmp_path):
     folder = recorded(home, whole_run())
     copy = tmp_path / "copy.json"

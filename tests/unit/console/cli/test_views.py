@@ -5,9 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from spbench.cli.lines import Lines, case_line
+from spbench.cli.case_table import CaseTable
+from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView
 from spbench.cli.records.replay import replay_lines
+from spbench.record.efficiency import OF_REPEATS
+from spbench.record.findings import findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
@@ -21,6 +24,7 @@ from unit.events import (
     run_end,
     run_start,
     started,
+    state_of,
     told_by_a_stranger,
     whole_run,
 )
@@ -59,33 +63,24 @@ def test_the_table_leaves_out_columns_only_where_they_do_not_fit(width, wide):
     assert ("p95" in heading) == wide
     assert heading.split()[-1] == "check"
     assert "…" not in "".join(frame)
-    assert len(frame) == len(state.ranks) + 2
+    assert len(frame) == len(state.ranks) + 3
 
 
-@pytest.mark.parametrize("room", [30, 60, 80, 120])
-def test_a_case_is_one_line_that_fits(room):
-    state, _, _ = live_at(120)
-    for case in state.cases.values():
-        short, whole = case_line(case, 10, room), case_line(case, 10)
-        assert whole.startswith(short)
-        assert len(short) <= max(room, len(f"x {case.status:<9} {case.id:<10}"))
-
-
-def phases_printed(columns=None):
+def phases_printed(verbosity, columns=None):
     state, printed = RunState(), []
-    lines = Lines(state, printed.append, 0, columns)
+    lines = Lines(state, printed.append, verbosity, columns)
     for event in in_phases():
         state.apply(event)
         lines({"job": 1, **event})
     return printed
 
 
-def test_a_case_in_phases_has_its_shares_in_a_line_of_their_own():
-    *_, line, told = phases_printed()
-    assert told == " " * 8 + "of a step: spin 60 %, send 10 %, idle 20 %, rest 10 %"
-    assert "spin" not in line
-    narrow = phases_printed(40)[-2:]
-    assert " ".join(" ".join(narrow).split()) == told.strip()
+def test_shares_of_a_step_are_printed_if_asked_for():
+    share = "of a step, all ranks together: spin 60 %, send 10 %, idle 20 %, other 10 %"
+    assert phases_printed(1)[-1].strip() == share
+    assert not any("spin" in line for line in phases_printed(0))
+    narrow = phases_printed(1, 40)[-3:]
+    assert " ".join(" ".join(narrow).split()) == share
     assert max(map(len, narrow)) <= 40
 
 
@@ -115,9 +110,18 @@ def test_lines_on_a_pipe_tell_all():
         state.apply(event)
         lines(event)
     lines.finish("report: x")
+    table = CaseTable(state.cases, state.jobs)
     for case in state.cases.values():
-        assert any(case_line(case).split("  ")[-1] in line for line in printed)
-    assert "report: x" in printed[-1]
+        assert table.lines(case, 1)[-1] in printed
+    assert printed[-1] == "report: x"
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_the_values_of_repeated_cases_are_explained(repeat):
+    state = state_of(started(described("a", repeat=repeat)))
+    table = CaseTable(state.cases, state.jobs)
+    table.lines(state.cases["a"], 1)
+    assert (f"{OF_REPEATS}." in table.legend()) == (repeat > 1)
 
 
 def test_a_quiet_run_says_only_its_verdict():
@@ -139,10 +143,10 @@ def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
     for event in [*started(described("a")), *steps]:
         state.apply(event)
         lines({"job": 1, **event})
-    assert [line for line in printed if "check" in line] == [
-        "        a: check 1 %, 99 s yet",
-        "        a: check 11 %, 89 s yet",
-        "        a: check 21 %, 79 s yet",
+    assert [line for line in printed if "check " in line] == [
+        "        a: check 1 %, 99 s left",
+        "        a: check 11 %, 89 s left",
+        "        a: check 21 %, 79 s left",
     ]
 
 
@@ -163,12 +167,14 @@ def lagging(seconds, case="a", slow=(3,), start=1001.0):
 
 
 def printed_of(events, verbosity=0):
+    """The printed notes on stragglers, unwrapped."""
     state, printed = RunState(), []
     lines = Lines(state, printed.append, verbosity)
     for event in events:
         state.apply(event)
         lines({"job": 1, **event})
-    return [line for line in printed if "median" in line]
+    text = "\n".join(printed).replace("\n    ", " ")
+    return [line for line in text.splitlines() if "median" in line]
 
 
 HOSTS = ("node01", "node01", "node02", "node02")
@@ -177,7 +183,10 @@ TWO_CASES = started(described("a", 4), described("b", 4), hosts=HOSTS)
 
 def test_a_rank_that_lags_for_five_seconds_is_told_once():
     assert printed_of([*TWO_CASES, *lagging(4)]) == []
-    told = ["  note: rank 3 on node02 is 2.0x the median for 5 s in a"]
+    told = [
+        "  note: rank 3 on node02 is 2.00x slower than the median rank in a for 5.0 s; "
+        "check its host with: spbench doctor --hosts node02"
+    ]
     assert printed_of([*TWO_CASES, *lagging(6)]) == told
     assert printed_of([*TWO_CASES, *lagging(60)]) == told
 
@@ -185,7 +194,7 @@ def test_a_rank_that_lags_for_five_seconds_is_told_once():
 def test_a_straggler_is_told_again_in_the_next_case():
     second = [rank_event("case_start", rank, case="b") for rank in range(4)]
     told = printed_of([*TWO_CASES, *lagging(8), *second, *lagging(8, "b", start=1100.0)])
-    assert [line.split()[-1] for line in told] == ["a", "b"]
+    assert [line.split(" in ")[1][0] for line in told] == ["a", "b"]
 
 
 def test_a_host_that_lags_is_told_in_place_of_its_ranks():
@@ -197,7 +206,10 @@ def test_a_host_that_lags_is_told_in_place_of_its_ranks():
         for rank in (4, 5)
     ]
     every = sorted([*lagging(7, slow=(1, 2)), *alike], key=lambda event: event["time"])
-    assert printed_of([*events, *every]) == ["  note: host node02 is 2.0x the median for 5 s in a"]
+    assert printed_of([*events, *every]) == [
+        "  note: host node02 is 2.00x slower than the median rank in a for 5.0 s; "
+        "check its host with: spbench doctor --hosts node02"
+    ]
 
 
 def test_a_quiet_run_says_nothing_of_stragglers():
@@ -225,8 +237,8 @@ def test_of_many_ranks_the_slowest_are_shown():
 def test_a_table_shows_figures_and_verdicts():
     _, _, frame = live_at(120)
     first, second = (" ".join(line.split()) for line in frame[-2:])
-    assert first == "0 node01 0,0 ended 3 3 2 2.9 2.98 1.00x ✓ passed"
-    assert second == "1 node01 0,1 ended 3 4 2 3.8 3.96 1.00x ✓ passed"
+    assert first == "0 node01 0,0 ended 3 3.00 ms 2.00 ms 2.90 ms 2.98 ms 1.00x ✓ passed"
+    assert second == "1 node01 0,1 ended 3 4.00 ms 2.00 ms 3.80 ms 3.96 ms 1.00x ✓ passed"
 
 
 # Replay
@@ -248,7 +260,7 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
         lines(event)
     lines.finish(folder.report_line)
     assert replayed(folder, verbosity=verbosity) == printed
-    assert printed[-1].startswith("passed: 1 passed in")
+    assert printed[-2].startswith("passed: 1 passed in")
 
 
 def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
@@ -333,4 +345,74 @@ def test_the_last_line_counts_expectations_that_the_run_left_open():
         state.apply(event)
         lines(event)
     lines.finish("report: x")
-    assert "passed, 1 expectation not judged in" in printed[-1]
+    assert "passed, 1 expectation not judged in" in printed[-2]
+
+
+# What is printed once
+
+
+def printed_lines(events, verbosity=0, **options):
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, verbosity, **options)
+    for event in events:
+        state.apply(event)
+        lines({"job": 1, **event})
+    lines.finish("report: x")
+    return printed
+
+
+def sharing_run():
+    """A run of four ranks on the same two cores."""
+    events = [
+        *started(described("a", 4), hosts=("node01",) * 4),
+        *(rank_event("samples", rank, values=[1.0]) for rank in range(4)),
+        *(rank_event("case_end", rank) for rank in range(4)),
+        judged("a"),
+    ]
+    state = RunState()
+    for event in events:
+        state.apply({"job": 1, **event})
+    return [*events, run_end(findings=findings(state))]
+
+
+def test_shared_cores_are_reported_once_above_the_table():
+    printed = printed_lines(sharing_run())
+    sharing = [index for index, line in enumerate(printed) if "4 ranks share 2 cores" in line]
+    header = next(index for index, line in enumerate(printed) if line.lstrip().startswith("status"))
+    assert len(sharing) == 1
+    assert printed[sharing[0]].startswith("warning: ")
+    assert sharing[0] < header
+
+
+def test_a_quiet_run_prints_shared_cores_among_its_findings():
+    printed = printed_lines(sharing_run(), verbosity=-1)
+    assert sum("4 ranks share 2 cores" in line for line in printed) == 1
+
+
+def test_other_work_is_reported_once():
+    events = sharing_run()
+    events[0]["environment"] = {"host": "login", "other_work": ["load 9.5 on 2 cores"]}
+    busy = "the machine was busy when the run started (load 9.5 on 2 cores): times may be inflated"
+    events[-1]["findings"].append(busy)
+    printed = printed_lines(events)
+    assert [line for line in printed if "load 9.5" in line] == [
+        "warning: the machine is busy (load 9.5 on 2 cores): times may be inflated"
+    ]
+
+
+def test_an_expectation_that_all_cases_leave_open_is_reported_once():
+    left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
+    left_open |= {"status": "skipped", "reason": "no reference for system vm"}
+    events = [
+        *started(described("a"), described("b")),
+        judged("a", expectations=[left_open]),
+        judged("b", expectations=[left_open]),
+        run_end(),
+    ]
+    printed = printed_lines(events)
+    assert sum("no reference for system vm" in line for line in printed) == 1
+
+
+def test_the_next_step_is_the_last_line_unless_the_run_is_quiet():
+    assert printed_lines(sharing_run(), next_step="spbench tui")[-1] == "next: spbench tui"
+    assert printed_lines(sharing_run(), verbosity=-1, next_step="spbench tui")[-1] == "report: x"

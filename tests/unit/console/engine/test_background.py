@@ -236,7 +236,13 @@ ASKED: dict[str, Any] = {
     "cases": ("small[slice_method=square]",),
     "inject": "slow@small",
     "chosen": LaunchChoice(
-        Path("my hosts"), "node[01-02]:4", "node02", "hydra", "login.ib,10.0.0.1", "5000-5010"
+        Path("my hosts"),
+        "node[01-02]:4",
+        "node02",
+        "hydra",
+        "login.ib,10.0.0.1",
+        "5000-5010",
+        oversubscribe=True,
     ),
     "overrides": ("halo_len=2", "launch.timeout=3"),
 }
@@ -249,7 +255,7 @@ def requested(monkeypatch):
     def read(*words):
         seen = []
 
-        def plan(request):
+        def plan(request, warn):
             seen.append(request)
             raise UsageError("enough")
 

@@ -62,7 +62,8 @@ def test_a_run_of_more_ranks_than_open_files_is_refused_before_its_launch(tmp_pa
         "schema: spbench.suite/1\nname: many\ncases:\n"
         "  - {name: a, benchmark: link.pingpong, np: 300}\n"
     )
-    line = 'ulimit -n 200; exec "$0" -m spbench run "$1" --headless --hosts localhost:300'
+    options = "--headless --oversubscribe --hosts localhost:300"
+    line = f'ulimit -n 200; exec "$0" -m spbench run "$1" {options}'
     done = subprocess.run(
         ["bash", "-c", line, sys.executable, str(suite), "--home", str(tmp_path)],
         env=os.environ | {"SPBENCH_HOME": str(tmp_path)},

@@ -171,6 +171,24 @@ def test_hosts_are_those_of_before_unless_others_are_chosen(cut_short, request_,
     assert plan_resumed(now, "last").request.chosen == now.chosen
 
 
+def test_a_run_with_too_many_ranks_is_allowed_again_or_now(cut_short, request_, tmp_path):
+    chosen = LaunchChoice(hosts="localhost:8", oversubscribe=True)
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
+    cut_short(*began(), request=asked.noted())
+    again = plan_resumed(request_, "last")
+    assert again.request.chosen == chosen
+    assert {job.settings.oversubscribe for job in again.jobs} == {"force"}
+
+
+def test_the_permission_alone_keeps_the_hosts_of_before(cut_short, request_, tmp_path):
+    chosen = LaunchChoice(hosts="localhost:8")
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
+    cut_short(*began(), request=asked.noted())
+    now = Request(**vars_of(request_) | {"chosen": LaunchChoice(oversubscribe=True)})
+    expected = LaunchChoice(hosts="localhost:8", oversubscribe=True)
+    assert plan_resumed(now, "last").request.chosen == expected
+
+
 def vars_of(request):
     return {name: getattr(request, name) for name in Request.__dataclass_fields__}
 

@@ -65,7 +65,7 @@ def test_fewer_than_six_launches_have_no_interval_and_one_more_comes(after):
 
 
 def test_a_narrow_interval_ends_the_repeats(after):
-    told = "it ran 6 times: the 95 % interval of its median is 4 % wide, and 10 % was asked for"
+    told = "it ran 6 times: the 95 % interval of its median is 4.0 % wide, and 10 % was asked for"
     assert after(launches([1.0, 1.02, 0.99, 1.0, 1.03, 1.0])) == ([], told, "passed")
 
 

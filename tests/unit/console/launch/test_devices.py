@@ -67,14 +67,14 @@ def test_an_allocation_that_does_not_say_its_size_is_left_to_the_launcher(
 
 def test_ranks_per_host_counts_for_each_host() -> None:
     found = available_devices(job(1, ranks_per_host=3), parse_hosts("a:8,b:8"), {})
-    assert found == (6, "slots of --hosts")
+    assert found == (6, "--hosts has 6 slots")
 
 
 def test_more_ranks_than_devices_are_refused_with_both_numbers() -> None:
     with pytest.raises(MissingError) as refused:
         check_devices([(job(2), None), (job(32), None)], {})
     assert str(refused.value).startswith(
-        "case plan wants 32 devices, one for each rank, and 2 are available (cores of this machine)"
+        "case plan is for 32 devices, one for each rank, and this machine has 2 cores: "
     )
 
 

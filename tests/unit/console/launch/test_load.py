@@ -33,7 +33,7 @@ def test_an_idle_machine_tells_its_load(proc):
 
 def test_others_that_compute_are_noted(proc):
     (finding,) = other_work(proc("13.80 9 8 15/400 99"))
-    assert (finding.status, finding.text) == ("note", "load 13.8 on 2 cores: others compute here")
+    assert (finding.status, finding.text) == ("note", "load 13.8 on 2 cores from other work")
     assert finding.mend is not None
 
 
@@ -54,7 +54,7 @@ def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
     assert other_runs(home) == [11, 12]
     *_, (status, subject, text) = told(home)
     assert (status, subject) == ("note", "other runs")
-    assert text == "2 other runs of spbench on this machine (process 11, 12)"
+    assert text == "2 other runs of spbench: process 11, 12"
 
 
 @pytest.mark.parametrize("content", ["", "a b c d", "1.0 2 3"])
@@ -83,7 +83,5 @@ def test_a_run_is_no_other_run_than_what_started_it(proc):
 
 
 def test_what_a_run_notes_of_other_work_is_without_what_to_do(proc):
-    assert other_work_now(proc("13.80 9 8 15/400 99")) == [
-        "load 13.8 on 2 cores: others compute here"
-    ]
+    assert other_work_now(proc("13.80 9 8 15/400 99")) == ["load 13.8 on 2 cores from other work"]
     assert other_work_now(proc()) == []

@@ -5,14 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
+from places import DOCS
 from spbench.cli.app import run_command_line
+from spbench.cli.plan_tables import _cut_stages, plan_lines, verified_lines
+from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.yaml_file import load_cluster
 from spbench.planner.output.plan_json import plan_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
+from spbench.planner.output.plan_words import describe_memory
+from spbench.planner.output.verification import Compared, Verified
+from spbench.planner.planning import plan as plan_of
 from spbench.planner.process_pool import usual_jobs
+from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
 from unit.console.planner.made_up import chain, shared
 
@@ -51,10 +62,154 @@ def test_a_table_has_stages_and_other_ways_to_train(plan):
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("made-up on two, mode best: 2 stages")
-    assert lines[5].split()[:5] == ["0", "n0", "to", "n1", "0-1"]
-    assert lines[6].split()[:5] == ["1", "n2", "to", "n3", "2-3"]
+    assert lines[3].startswith("links: ")
+    assert lines[4] == "device memory: 1.00 GB"
+    assert lines[7].split()[:5] == ["0", "n0", "to", "n1", "0-1"]
+    assert lines[8].split()[:5] == ["1", "n2", "to", "n3", "2-3"]
     assert lines[-1].split()[:2] == ["this", "plan"]
     assert sum(line.startswith("DP") for line in lines) == 3
+
+
+def test_times_and_sizes_of_a_table_have_units(plan):
+    out = plan("--micro-batch-size", "2")[1]
+    head, stages, ways = out.split("\n\n")
+    assert re.search(r"^step [\d.]+ m?s, [\d.]+x as fast as one device \([\d.]+ m?s\)$", head, re.M)
+    [heading, *rows] = stages.splitlines()[:3]
+    assert heading.split()[4:] == ["forward", "backward", "send", "all-reduce", "memory"]
+    for row in rows:
+        assert len(re.findall(r" [\d.]+ (?:ns|us|ms|s)(?= )", row)) == 4
+        assert re.search(r" [\d.]+ [kMG]?B$", row)
+    assert "states: the numbers of the layers" in stages
+    assert "e+" not in out
+    assert re.search(r"^this plan +[\d.]+ m?s +[\d.]+x$", ways, re.M)
+
+
+EXAMPLE = [
+    str(DOCS / "examples" / "resnet-20.json"),
+    "--cluster",
+    str(DOCS / "examples" / "two-cores.yaml"),
+]
+PIPELINE = ["plan", *EXAMPLE, "--micro-batch-size", "1"]
+
+
+@pytest.fixture
+def in_terminal(monkeypatch, capsys):
+    """Return the lines of a command in a terminal of a width; None: in a pipe."""
+
+    def run(width: int | None, words: Sequence[str]) -> list[str]:
+        if width is not None:
+            monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            monkeypatch.setenv("COLUMNS", str(width))
+        assert run_command_line(words) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+def test_tables_fit_the_terminal(in_terminal, width):
+    lines = in_terminal(width, [*PIPELINE, "--global-batch-size", "8"])
+    assert max(map(len, lines)) <= (width or 120)
+    start = next(at for at, line in enumerate(lines) if line.startswith("stage "))
+    heading, *rows = lines[start : start + 5]
+    assert len({len(row) for row in (heading, *rows)}) == 1  # no row goes on below itself
+    assert all(row.endswith(" MB") for row in rows)
+    left_out = {60: {"states", "send", "all-reduce"}, 80: {"states"}}.get(width or 120, set())
+    assert {"states", "send", "all-reduce"} - set(heading.split()) == left_out
+    assert any(line.startswith("states: ") for line in lines) == ("states" not in left_out)
+    assert ("stack1_block2 to stack2_block1" in rows[1]) == (width in (120, None))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+def test_batch_sizes_take_one_row_each_in_any_terminal(in_terminal, width):
+    lines = in_terminal(width, [*PIPELINE, "--jobs", "1", "--global-batch-size", "8,16"])
+    assert max(map(len, lines)) <= (width or 120)
+    assert [line.split()[0] for line in lines[:3]] == ["batch", "8", "16"]
+
+
+def test_stages_of_a_batch_size_are_left_out_whole():
+    stages = ["0-5@0", "6-8@1", "9-11@2", "12-14@3"]
+    assert _cut_stages(stages, 40) == "0-5@0 6-8@1 9-11@2 12-14@3"
+    assert _cut_stages(stages, 25) == "0-5@0 6-8@1 … 12-14@3"
+    assert _cut_stages(stages, 17) == "0-5@0 … 12-14@3"
+    assert _cut_stages(["0-5@0,2,4,6,8,10,12"], 12) == "0-5@0,…10,12"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_long_list_of_devices_fits_too(width):
+    profile = load_profile(DOCS / "examples" / "resnet-20.json")
+    made = plan_of(profile, cluster_from_ends([2]), 16)
+    [stage] = made.stages
+    scattered = replace(made, stages=(replace(stage, devices=tuple(range(0, 400, 2))),))
+    assert max(map(len, plan_lines(scattered, cluster_from_ends([400]), width))) <= width
+
+
+def test_an_all_reduce_is_called_overlapped_only_if_it_is(in_terminal):
+    lines = in_terminal(None, ["plan", *EXAMPLE, "--global-batch-size", "16"])
+    [note] = [line for line in lines if " of all-reduce overlap " in line]
+    assert re.fullmatch(r"stage 0: [\d.]+ ms of [\d.]+ ms of all-reduce overlap .*", note)
+    lines = in_terminal(None, [*PIPELINE, "--global-batch-size", "8"])
+    assert not [line for line in lines if " of all-reduce overlap " in line]
+
+
+def test_a_plan_with_more_devices_than_samples_says_that_it_cannot_be_run():
+    profile = load_profile(DOCS / "examples" / "unet.json")
+    cluster = cluster_from_ends([8, 16, 24, 32])
+    made = plan_of(profile, cluster, 32, micro_batch_size=1)
+    [note] = [line for line in plan_lines(made, cluster, 120) if "cannot be run" in line]
+    assert re.fullmatch(r"cannot be run: the \d+ devices of stage \d+ share .* or more", note)
+    fits = plan_of(profile, cluster_from_ends([2]), 32)
+    assert not [
+        line for line in plan_lines(fits, cluster_from_ends([2]), 120) if "cannot be run" in line
+    ]
+
+
+def test_links_that_are_faster_in_all_reduces_say_so():
+    cluster = cluster_from_ends([8, 16])
+    profile = load_profile(DOCS / "examples" / "resnet-50.json")
+    plan_of_64 = plan_of(profile, cluster, 64)
+    [links] = [line for line in plan_lines(plan_of_64, cluster, 120) if line.startswith("links: ")]
+    assert links == (
+        "links: 25.0 GB/s within machines, 1.00 GB/s (3.00 GB/s in all-reduces) between machines"
+    )
+
+
+def test_stages_that_recompute_are_named_once_below_the_table():
+    profile = load_profile(DOCS / "examples" / "resnet-20.json")
+    made = plan_of(profile, cluster_from_ends([2]), 8, micro_batch_size=1)
+    stages = tuple(replace(stage, recompute=True) for stage in made.stages)
+    lines = list(plan_lines(replace(made, stages=stages), cluster_from_ends([2]), 80))
+    [note] = [line for line in lines if "recomputed" in line]
+    last = len(stages) - 1
+    assert note == f"stages 0-{last}: activations are recomputed in the backward pass"
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_measured_times_fit_the_terminal(width):
+    profile = load_profile(DOCS / "examples" / "resnet-20.json")
+    cluster = load_cluster(DOCS / "examples" / "two-cores.yaml")
+    made = plan_of(profile, cluster, 8, micro_batch_size=1)
+    compared = tuple(Compared(300.0, 320.0) for _ in made.together)
+    elsewhere = dict.fromkeys(("allreduce", "optimizer", "bubble", "another"), 12.0)
+    lines = list(verified_lines(made, Verified(compared[0], compared, elsewhere), width))
+    assert max(map(len, lines)) <= width
+    assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
+
+
+def test_the_memory_of_all_kinds_of_devices_is_described():
+    def machine(*sizes):
+        kinds = tuple(DeviceKind("core", size) for size in sizes)
+        return Cluster("mixed", (Machine("here", kinds, Link("bus", 1e9)),))
+
+    assert describe_memory(machine(16e9, 8e9, 16e9)) == "device memory: 8.00 GB or 16.0 GB"
+    assert describe_memory(machine(8e9, None)) == "device memory: 8.00 GB or unknown"
+    assert describe_memory(machine(None)) == "device memory: unknown"
+
+
+def test_format_table_is_now_text(plan):
+    old, new = plan("--format", "table"), plan("--format", "text")
+    assert old[:2] == new[:2]
+    assert old[2] == "warning: --format table is now --format text\n"
 
 
 @pytest.mark.parametrize("mode", ["best", "hpgo"])
@@ -113,8 +268,10 @@ def test_the_command_counts_its_processes_likewise(plan, monkeypatch):
 def test_a_batch_without_a_plan_is_told_and_the_others_are_planned(plan):
     status, out, err = plan("--micro-batch-size", "8", batch="12,16")
     assert status == 2
-    assert [line.split()[0] for line in out.splitlines()] == ["batch", "12", "16"]
-    assert out.splitlines()[1].endswith("no plan")
+    *rows, legend = out.splitlines()
+    assert [row.split()[0] for row in rows] == ["batch", "12", "16"]
+    assert rows[1].endswith("no plan")
+    assert legend.startswith("0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31")
     assert err == "spbench: error: micro-batches of 8 do not divide the global batch of 12\n"
 
 
@@ -132,7 +289,7 @@ def test_timelines(plan, tmp_path):
     _, svg, _ = plan(*words, "svg")
     assert svg.startswith("<svg")
     target = tmp_path / "trace.json"
-    assert plan(*words, "trace", "--out", str(target)) == (0, "", "")
+    assert plan(*words, "trace", "--output", str(target)) == (0, "", "")
     assert json.loads(target.read_text())["traceEvents"]
 
 
@@ -151,8 +308,12 @@ def test_torchgraph_text_and_clusters_by_name(capsys):
     ("words", "sentence"),
     [
         (["--machines", "2", "--cluster", "dapple-a"], "by one of --machines, --cluster"),
-        (["--machines", "2,x"], "write where each machine's devices end"),
-        (["--machines", "٣"], "write where each machine's devices end"),
+        (["--machines", "2,y"], "write machines times devices: 4x8"),
+        (["--machines", "٣"], "write machines times devices"),
+        (["--machines", "2x8x2"], "write each part as machines times devices"),
+        (["--machines", "2x8,4"], "write each part as machines times devices"),
+        (["--machines", "0x8"], "at least 1 machine with 1 device"),
+        (["--machines", "1000000x1000000"], "give it at most"),
         (["--machines", "9" * 5000], "--machines has a number of over 100 digits"),
         (["--machines", "99999999999"], "has 99999999999 devices; give it at most 65536"),
         (["--machines", "4,2"], "must be rising device numbers above 0"),
@@ -164,13 +325,14 @@ def test_torchgraph_text_and_clusters_by_name(capsys):
         (["--micro-batch-size", "3"], "do not divide"),
         (["--jobs", "0"], "jobs plan nothing"),
         (["--jobs", "2"], "--jobs plans several batch sizes at once"),
-        (["--format", "table", "--timeline", "text"], "give one of them"),
+        (["--format", "text", "--timeline", "text"], "give one of them"),
         (["--hosts", "a,b"], "--hosts is for running the plan; give --verify as well"),
+        (["--oversubscribe"], "--oversubscribe is for running the plan"),
         (["--launcher", "hydra"], "--launcher is for running the plan"),
         (["-q"], "--quiet is for running the plan"),
         (["-v"], "--verbose is for running the plan"),
-        (["--out", "."], "--out .: cannot write to a folder; name a file in it"),
-        (["--out", ""], "cannot write to a folder; name a file in it"),
+        (["--output", "."], "--output .: cannot write to a folder; name a file in it"),
+        (["--output", ""], "cannot write to a folder; name a file in it"),
         (["--emit", "."], "--emit .: cannot write to a folder; name a file in it"),
         (["--peak-activation-bytes", "1e308"], "must be from 1 to 1e18 bytes"),
         (["--profile-batch-size", "4"], "was measured at batch size 8, not 4"),
@@ -233,6 +395,7 @@ def started(monkeypatch):
         jobs.append(self)
 
     monkeypatch.setattr("spbench.launch.devices.cores", lambda: 2)
+    monkeypatch.setattr("spbench.engine.capacity.cores", lambda: 2)
     monkeypatch.setattr("spbench.engine.run.Run._run_jobs", start)
     return jobs
 
@@ -244,15 +407,18 @@ def test_a_plan_for_more_devices_than_there_are_is_not_started(
     words = ("--machines", "32", "--emit", str(suite), "--verify", *home)
     status, _, err = plan(*words, batch="64")
     assert status == 3, err
-    assert "wants 32 devices, one for each rank, and 2 are available (cores of this machine)" in err
+    assert "is for 32 devices, one for each rank, and this machine has 2 cores: plan for 2" in err
     assert run_command_line(["run", str(suite), "--headless", *home]) == 3
-    assert "wants 32 devices" in capsys.readouterr().err
+    assert "is for 32 devices" in capsys.readouterr().err
     status, _, err = plan(*words, "--hosts", "localhost:4", batch="64")
     assert status == 3, err
     assert "32 ranks need 32 slots, and --hosts has 4" in err
     assert started == []
     shared = ("--set", "launch.oversubscribe=true")
-    run_command_line(["run", str(suite), "--headless", *shared, *home])
+    assert run_command_line(["run", str(suite), "--headless", *shared, *home]) == 3
+    assert "wants 32 ranks, and this machine has 2 cores" in capsys.readouterr().err
+    assert started == []
+    run_command_line(["run", str(suite), "--headless", "--oversubscribe", *home])
     assert len(started) == 1
 
 
@@ -272,7 +438,7 @@ def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, runnable):
         (["resnet", "--set", "pool3=avg"], "pool3 is no parameter of model resnet"),
         (["mine:net", "--set", "depth=20"], "depth is no parameter of model mine:net"),
         (["resnet", "--set", "depth=21"], "has no depth 21"),
-        (["resnet", "--ranks", "2"], "give --busy as well"),
+        (["resnet", "--np", "2"], "add --busy"),
     ],
 )
 def test_profiles_that_cannot_be(words, sentence, capsys):

@@ -49,10 +49,12 @@ def asked(folder, **changes):
 def test_clusters_are_named_in_four_ways(folder):
     named = {text: cluster_of_words(text, folder, folder) for text in ("2, 4", "two.yaml")}
     assert [cluster.sizes for cluster in named.values()] == [(2, 2), (2,)]
+    assert cluster_of_words("2x2", folder, folder).machines == named["2, 4"].machines
+    assert cluster_of_words("2x2,1x3", folder, folder).sizes == (2, 2, 3)
     assert cluster_of_words("dapple-b", folder, folder) is PRESETS["dapple-b"]
     for text, words in (
         ("", "say where to plan for"),
-        ("4,,2", "write where each machine's devices end"),
+        ("4,,2", "write machines times devices"),
         ("gone.yaml", "there is no such file"),
         ("dapple-d", "did you mean"),
         ("last", "no run"),

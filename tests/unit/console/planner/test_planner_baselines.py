@@ -74,7 +74,7 @@ def test_more_devices_than_states_have_no_straight_pipeline():
     by_name = found(chain([1.0, 1.0]), [4], Training(8))
     for name in ("straight pipeline", "GPipe"):
         assert by_name[name].step_s is None
-        assert by_name[name].reason == "there are 2 states for 4 devices"
+        assert by_name[name].reason == "it needs 4 stages; the model has at most 2 stages"
 
 
 def test_gpipe_by_hand():

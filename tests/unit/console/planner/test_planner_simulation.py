@@ -225,7 +225,7 @@ def test_stages_of_the_same_devices_are_measured_in_one_row():
     figures = Verified(Compared(9.0, 10.0), (Compared(4.0, 5.0), Compared(3.0, 2.0)), {})
     rows = verified_cells(plan, figures)
     assert [row[0] for row in rows] == ["0,2,4,6", "1,3,5,7", "step"]
-    assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4", "5", "-20.0%")
+    assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4.00 ms", "5.00 ms", "-20.0 %")
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_the_timeline_as_text():
     assert timeline_text(simulate(plan), 36) == [
         "stage 0 0011....aaaa22bbbb..cccc====",
         "stage 1 ..00aaaa11bbbb22cccc====....",
-        "        0                 1.4e+04 ms",
+        "        0                     14.0 s",
     ]
     assert all(len(line) == 80 for line in timeline_text(simulate(plan), 80))
     assert all(len(line) == 20 for line in timeline_text(simulate(plan), 1))

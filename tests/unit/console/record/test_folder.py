@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.errors import ExitCode, FailedRunError, UsageError
+from spbench.errors import ExitCode, FailedRunError, MissingError, UsageError
 from spbench.record.runs import event_log
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.files import read_json
@@ -154,10 +154,13 @@ def told_once(error):
 @pytest.mark.parametrize("place", ["a-file", "a-file/below", "/proc/none"])
 def test_a_home_that_cannot_be_written_is_told_in_one_sentence(tmp_path, place):
     (tmp_path / "a-file").write_text("")
-    with pytest.raises(FailedRunError) as caught:
+    with pytest.raises(MissingError) as caught:
         create(tmp_path / place, "suite")
-    assert told_once(caught.value)
-    assert place in str(caught.value)
+    message = str(caught.value)
+    assert caught.value.exit_code is ExitCode.MISSING
+    assert message.startswith(f"cannot write {tmp_path / place}")
+    assert message.endswith("; choose another folder by --home or SPBENCH_HOME")
+    assert "\n" not in message
 
 
 def test_a_full_disk_is_told_in_one_sentence(tmp_path, monkeypatch):

@@ -165,8 +165,8 @@ def test_an_expectation_is_held_or_not(name, op, value, met, missed):
 @pytest.mark.parametrize(
     ("name", "op", "limit", "reason"),
     [
-        ("time_ms.p95", "max", 10.0, "time_ms.p95 is 96, above the expected 10"),
-        ("time_ms", "min", 60.0, "time_ms is 51, below the expected 60"),
+        ("time_ms.p95", "max", 10.0, "time_ms.p95 is 96 ms, above the expected 10 ms"),
+        ("time_ms", "min", 60.0, "time_ms is 51 ms, below the expected 60 ms"),
         ("rate", "min", 3.0, "expected rate min 3, but it was not measured"),
     ],
 )
@@ -224,7 +224,7 @@ def against(limit, *later, ended=True, status=None, keep=True):
             "case(b).time_ms",
             "failed",
             50.0,
-            "time_ms is 51, above the expected 50 = case(b).time_ms",
+            "time_ms is 51 ms, above the expected 50 ms = case(b).time_ms",
         ),
         ("case(b).rate", "failed", None, "case b has not measured rate"),
         ("1 / (case(b).time_ms - 50)", "failed", None, "it divides by zero"),

@@ -2,11 +2,11 @@
 
 import pytest
 
-from spbench.record.findings import findings
+from spbench.record.machine.misplaced import misplaced
 from unit.events import described, job_start, judged, rank_event, run_start, state_of
 
 SHOWN = "launch.args: [--report-bindings]"
-LOOK = f"look at launch.args, setup lines and the container; {SHOWN} shows what openmpi does."
+LOOK = f"check launch.args, setup lines and the container ({SHOWN} shows what openmpi does)"
 
 
 def told(*ranks, near=None, **asked):
@@ -21,7 +21,8 @@ def told(*ranks, near=None, **asked):
         events.append(rank_event("ready", rank, **where, fabric="mlx5_0,mlx5_1"))
         events.append(rank_event("case_start", rank))
         events.append(rank_event("device", rank, device="cuda:0 H200", near=near))
-    return findings(state_of([*events, judged()]))
+    state = state_of([*events, judged()])
+    return misplaced(state.cases.values(), state.jobs)
 
 
 APART = (("a", [0, 1], 1, [0]), ("a", [2, 3], 1, [1]))
@@ -55,32 +56,32 @@ def test_a_binding_that_took_is_not_told(bind, ranks):
         (
             "core",
             WHOLE,
-            "Misplaced: rank 0 on a may run on CPUs 0-3, which are 4 cores, where bind: core "
-            f"asks for one core of its own (and 1 rank more): {LOOK}",
+            "rank 0 on a (and 1 more rank) may run on CPUs 0-3, which are 4 cores, but bind: core "
+            f"asks for one core of its own; {LOOK}",
         ),
         (
             "own",
             (("a", [0, 1, 2, 3], 4, [0, 1]), ("b", [0], 1, [0])),
-            "Misplaced: rank 0 on a may run on CPUs 0-3, all that its host has, where each rank "
-            f"was to have cores of its own: {LOOK}",
+            "rank 0 on a may run on CPUs 0-3, all that its host has, but each rank "
+            f"should have cores of its own; {LOOK}",
         ),
         (
             "own",
             (("a", [0], 1, [0]), ("b", [1], 1, [0]), ("b", [1], 1, [0]), ("b", [1], 1, [0])),
-            "Misplaced: rank 1 on b may run on CPUs 1, and so may another rank, where each "
-            f"rank was to have cores of its own (and 2 ranks more): {LOOK}",
+            "rank 1 on b (and 2 more ranks) may run on CPUs 1, and so may another rank, but each "
+            f"rank should have cores of its own; {LOOK}",
         ),
         (
             "numa",
             (APART[0], ("b", [1, 2], 2, [0, 1])),
-            "Misplaced: rank 1 on b may run on CPUs 1-2 of NUMA nodes 0, 1, where bind: numa asks "
-            f"for CPUs of one NUMA node: {LOOK}",
+            "rank 1 on b may run on CPUs 1-2 of NUMA nodes 0, 1, but bind: numa asks "
+            f"for CPUs of one NUMA node; {LOOK}",
         ),
         (
             "none",
             (WHOLE[0], APART[1]),
-            "Misplaced: rank 1 on a may run on CPUs 2-3 of 0-3 alone, where bind: none asks for "
-            f"all that its host's ranks have: {LOOK}",
+            "rank 1 on a may run on CPUs 2-3 of 0-3 only, but bind: none asks for "
+            f"all CPUs that ranks of its host have; {LOOK}",
         ),
     ],
 )
@@ -91,7 +92,7 @@ def test_a_binding_that_did_not_take_names_rank_and_host(bind, ranks, sentence):
 def test_the_variable_that_undoes_a_binding_is_named():
     [sentence] = told(*WHOLE, bind="core", undone_by="MV2_ENABLE_AFFINITY=0")
     assert sentence.endswith(
-        ": take MV2_ENABLE_AFFINITY=0 out of launch.env and of the environment."
+        "; remove MV2_ENABLE_AFFINITY=0 from launch.env and from the environment"
     )
 
 
@@ -103,8 +104,8 @@ def test_the_variable_that_undoes_a_binding_is_named():
         (
             [["a", 2, "mlx5_7"]],
             [
-                "Misplaced: rank 0 on a has adapters mlx5_0,mlx5_1, where the hostfile gives "
-                "mlx5_7 to a (and 1 rank more): name one that is there, or none."
+                "rank 0 on a (and 1 more rank) has adapters mlx5_0,mlx5_1, but the hostfile gives "
+                "mlx5_7 to a; name an adapter that it has, or none"
             ],
         ),
     ],
@@ -116,11 +117,26 @@ def test_hosts_and_adapters_are_those_of_the_hostfile(hosts, sentences):
 def test_ranks_of_one_line_of_the_hostfile_are_on_one_host():
     hosts = [["a", 2, None], ["b", 1, None]]
     [sentence] = told(APART[0], ("b", [0], 1, [0]), ("b", [1], 1, [0]), hosts=hosts)
-    assert sentence.startswith("Misplaced: rank 1 on b runs there, where the hostfile has it on a:")
+    assert sentence.startswith("rank 1 on b runs there, but the hostfile places it on a; ")
 
 
 def test_a_gpu_of_another_numa_node_is_told_once():
     [sentence] = told(*APART, near=False)
     assert sentence.startswith(
-        "Misplaced: rank 0 on a computes on cuda:0 H200, and its CPUs 0-1 are far, where a GPU is "
+        "rank 0 on a (and 1 more rank) computes on cuda:0 H200 with CPUs 0-1 of another NUMA node,"
     )
+
+
+def test_jobs_whose_ranks_are_alike_misplaced_have_one_sentence():
+    cases = [described(name, np=np) for name, np in (("a", 2), ("b", 3))]
+    events = [run_start(*cases)]
+    for job, (name, np) in enumerate((("a", 2), ("b", 3)), 1):
+        events.append(job_start(name, np=np, job=job, asked={"bind": "core"}))
+        for rank in range(np):
+            where = {"host": "a", "cpus": [0, 1, 2, 3], "cores": 4, "nodes": [0], "host_cpus": 4}
+            events.append(rank_event("ready", rank, **where))
+            events.append(rank_event("case_start", rank, case=name))
+        events.append(judged(name))
+    state = state_of(events)
+    [sentence] = misplaced(state.cases.values(), state.jobs)
+    assert sentence.startswith("rank 0 on a (and 2 more ranks) may run on CPUs 0-3")

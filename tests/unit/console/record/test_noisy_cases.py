@@ -3,7 +3,13 @@
 import pytest
 
 from spbench.record.findings import findings
-from spbench.record.noise import noise_of, noisy_cases
+from spbench.record.noise import (
+    Cause,
+    Disturbance,
+    noise_of,
+    summarize_disturbances,
+    summarize_noise,
+)
 from spbench.report.build import case_parts
 from spbench.report.compare import nothing_past, pair_of
 from unit import events as make
@@ -40,14 +46,16 @@ def test_ranks_that_nothing_disturbed_are_quiet():
 
 def test_a_rank_with_a_core_of_its_own_does_not_wait_for_it():
     told = noise({"waited": 0.01}, {"waited": 0.48})
-    assert told == "rank 1 on node01 waited 48% of its time for a core: other work had it"
+    assert told == (
+        "rank 1 on node01 waited 48 % of its time for a core because other work used it"
+    )
 
 
 def test_ranks_that_share_cores_wait_for_each_other():
     both = [[0, 1]] * 4
     assert noise(*[{"waited": 0.55}] * 4, cpus=both) is None
     told = noise(*[{"waited": 0.68}] * 4, cpus=both)
-    assert told.startswith("the ranks on node01 waited 18% of their time for a core, beyond")
+    assert told.startswith("ranks on node01 waited 18 % of their time for a core because")
 
 
 def test_one_of_many_that_share_may_wait_longer_than_the_others():
@@ -57,10 +65,10 @@ def test_one_of_many_that_share_may_wait_longer_than_the_others():
 @pytest.mark.parametrize(
     ("disturbed", "words"),
     [
-        ({"stolen": 0.12}, "the hypervisor of node01 gave 12% of its cores' time"),
-        ({"throttled": 0.4}, "the CPU quota of the control group stopped ranks on node01 for 40%"),
-        ({"hot": 3}, "CPUs of node01 were slowed down for their heat, 3 times"),
-        ({"slowed": 0.55}, "a CPU of node01 ran 55% below its base clock rate"),
+        ({"stolen": 0.12}, "the hypervisor of node01 gave 12 % of the time to other"),
+        ({"throttled": 0.4}, "a CPU quota stopped ranks on node01 for 40 % of"),
+        ({"hot": 3}, "heat slowed down CPUs of node01 3 times"),
+        ({"slowed": 0.55}, "CPUs of node01 ran 55 % below their base clock rate"),
     ],
 )
 def test_each_disturbance_has_its_words(disturbed, words):
@@ -73,22 +81,68 @@ def test_the_worst_repeat_counts():
         make.rank_event("case_end", 0, repeat=1, disturbed={"waited": 0.1}),
     ]
     state = ran({"waited": 0.5}, {}, more=again)
-    assert "waited 50%" in noise_of(state.cases["a"])
+    assert "waited 50 %" in noise_of(state.cases["a"])
 
 
-def test_a_run_names_its_first_noisy_case_and_what_else_ran_when_it_began():
+def test_a_run_has_one_sentence_on_noise_with_what_else_ran_when_it_began():
     state = ran({"waited": 0.5}, {})
-    state.run.environment = {"other_work": ["load 13.8 on 2 cores: others compute here"]}
-    began, noisy = noisy_cases(state)
-    assert began == "Noisy: load 13.8 on 2 cores: others compute here when the run began."
-    assert noisy.startswith("Noisy: a: rank 0 on node01 waited 50% of its time for a core")
-    assert noisy.endswith("; run it again when the machine is quiet.")
-    assert {began, noisy} <= set(findings(state))
-    assert noisy_cases(ran({}, {})) == []
+    state.run.environment = {"other_work": ["load 13.8 on 2 cores from other work"]}
+    [sentence] = summarize_noise(state)
+    assert sentence == (
+        "ranks on node01 waited 50 % of their time for a core in a because other work used it; "
+        "repeat the run on an idle machine (at its start: load 13.8 on 2 cores from other work)"
+    )
+    assert sentence in findings(state)
+    assert summarize_noise(ran({}, {})) == []
+
+
+def test_other_work_at_the_start_of_a_quiet_run_is_said_by_itself():
+    state = ran({}, {})
+    state.run.environment = {"other_work": ["load 2 on 2 cores", "another run"]}
+    assert summarize_noise(state) == [
+        "the machine was busy when the run started (load 2 on 2 cores; another run): "
+        "times may be inflated"
+    ]
+
+
+def grouped(*cases, other_work=()):
+    """The sentences on cases, each with its disturbances as cause, host and amount."""
+    disturbances = {
+        name: [Disturbance(Cause(cause), host, amount) for cause, host, amount in case]
+        for name, case in zip("abcdefghijkl", cases, strict=False)
+    }
+    return summarize_disturbances(disturbances, other_work)
+
+
+def test_noise_of_many_cases_is_one_sentence_a_cause_with_the_largest_share():
+    waited = [[("waited", "vm", share / 100)] for share in (30, 46, 12)]
+    assert grouped(*waited, []) == [
+        "ranks on vm waited up to 46 % of their time for a core in 3 of 4 cases because other "
+        "work used it; repeat the run on an idle machine"
+    ]
+    stolen = [("stolen", "vm", 0.1)]
+    [first, second] = grouped([*waited[0], *stolen], stolen)
+    assert " in a because other work used it" in first
+    assert second == (
+        "the hypervisor of vm gave up to 10 % of the time to other machines in both cases; "
+        "repeat the run on a dedicated machine"
+    )
+
+
+def test_the_host_with_the_largest_share_comes_first_and_others_are_counted():
+    hosts = [("waited", f"node{number}", number / 10) for number in (3, 4, 5, 6)]
+    [sentence] = grouped(hosts)
+    assert sentence.startswith("ranks on node6, node5 and 2 more hosts waited up to 60 % of ")
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_each_cause_ends_with_what_to_do(cause):
+    [sentence] = grouped([(cause, "vm", 0.5)])
+    assert sentence.partition("; ")[2].startswith(("repeat", "raise", "check"))
 
 
 def test_reports_and_comparisons_tell_it():
     (noisy,), (quiet,) = (case_parts(ran(of, {})) for of in ({"waited": 0.5}, {}))
     assert quiet.noisy is None
-    assert noisy.noisy.startswith("rank 0 on node01 waited 50%")
+    assert noisy.noisy.startswith("rank 0 on node01 waited 50 %")
     assert f"noisy in b: {noisy.noisy}" in pair_of(quiet, noisy, nothing_past).remarks

@@ -1,24 +1,138 @@
-"""Figures as every view writes them."""
+"""Numbers as every view writes them."""
+
+import math
 
 import pytest
 
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import (
+    format_count,
+    format_duration,
+    format_number,
+    format_percent,
+    format_size,
+    format_time,
+    format_value,
+    scale_of,
+)
+from spbench_core.catalog import BENCHMARKS
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "text"),
     [
         (0, "0"),
         (0.00123456, "0.00123"),
-        (1.0, "1"),
+        (1.2e-7, "0.000000120"),
+        (1e-13, "<0.000000000001"),
+        (0.9999, "1.00"),
+        (1.0, "1.00"),
         (12.345, "12.3"),
+        (99.96, "100"),
         (999.4, "999"),
-        (999.7, "1000"),
-        (-999.7, "-1000"),
-        (123456.7, "123457"),
-        (1.5e7, "1.50e+07"),
-        (1e-6, "1.00e-06"),
+        (-12.345, "-12.3"),
+        (123456.7, "123,457"),
+        (2.5e9, "2.50 G"),
+        (1e300, ">999 P"),
+        (-1e300, "->999 P"),
+        (math.nan, "not a number"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
     ],
 )
-def test_three_figures_without_an_exponent_where_that_is_readable(value, written):
-    assert number(value) == written
+def test_numbers_have_three_digits_and_no_exponent(value, text):
+    assert format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"),
+        (0.000295, "295 ns"),
+        (0.0282, "28.2 us"),
+        (0.9996, "1.00 ms"),
+        (1.91, "1.91 ms"),
+        (999.6, "1.00 s"),
+        (27150, "27.2 s"),
+        (1.5e6, "25.0 min"),
+    ],
+)
+def test_times_are_scaled_to_at_most_three_digits_before_the_point(ms, text):
+    assert format_time(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.31, "0.3 s"),
+        (9.96, "10 s"),
+        (45.2, "45 s"),
+        (59.7, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3720, "1 h 02 min"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds, text):
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (24, "24 B"), (3108, "3.04 KiB"), (6144, "6 KiB"), (2**20 - 1, "1 MiB")],
+)
+def test_sizes_are_in_powers_of_two(count, text):
+    assert format_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(3, "3"), (99999, "99999"), (60192808, "60.2 M")],
+)
+def test_large_counts_are_scaled(count, text):
+    assert format_count(count) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (0.0001, "<0.1 %"), (0.034, "3.4 %"), (0.418, "42 %"), (1.53, "153 %")],
+)
+def test_shares_are_percentages(share, text):
+    assert format_percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "name", "text"),
+    [
+        (0.113, "GB/s", "bandwidth_gb_s", "113 MB/s"),
+        (1234, "GFLOP/s", "gflops", "1.23 TFLOP/s"),
+        (0.5, "MB", "halo_mb", "500 kB"),
+        (7.78, "us", "latency_us", "7.78 us"),
+        (0.12, "ns/B", "beta_ns", "120 ps/B"),
+        (12.34, "1/s", "images_per_second", "12.3 images/s"),
+        (3, "1", "messages_sent", "3"),
+        (0.418, "1", "exchange_efficiency", "42 %"),
+        (0.433, "1", "speedup", "0.433x"),
+        (2.302, "1", "loss", "2.30"),
+        (5, "lines", "own", "5.00 lines"),
+    ],
+)
+def test_values_are_formatted_by_unit_and_name(value, unit, name, text):
+    assert format_value(value, unit, name) == text
+
+
+@pytest.mark.parametrize("value", [1e-7, 0.003, 1.0, 1234.0, 5.6e9])
+def test_no_metric_of_the_catalog_is_shown_with_an_exponent(value):
+    for benchmark in BENCHMARKS.values():
+        for metric in benchmark.metrics:
+            text = format_value(value, metric.unit, metric.name)
+            assert "e+" not in text
+            assert "e-" not in text
+
+
+def test_a_scale_makes_the_largest_value_readable():
+    scale = scale_of([0.003, 0.5], "ms")
+    assert (scale.unit, scale.format(0.003), scale.format(0.5)) == ("us", "3.00", "500")
+
+
+def test_a_scale_of_nothing_keeps_the_unit():
+    assert scale_of([], "ms").unit == "ms"
+    assert scale_of([], "1").unit == ""

@@ -20,11 +20,11 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
         ([rank(0, "ready")], ""),
         ([rank(0, done=9, total=9)], ""),
         ([rank(0, total=9)], "check 0 %"),
-        ([rank(0, done=3, total=9)], "check 33 %, 20 s yet"),
+        ([rank(0, done=3, total=9)], "check 33 %, 20 s left"),
         ([rank(0, "running", 1), rank(1, "running", 7)], "running, 7 lines, 10 s"),
         ([rank(0, "done"), rank(1, "waiting")], "waiting for another rank, 10 s"),
         # The last to begin gets on; the others wait in what they did before.
-        ([rank(0, done=3, total=9), rank(1, "baseline", 1, 2, 105.0)], "baseline 50 %, 5 s yet"),
+        ([rank(0, done=3, total=9), rank(1, "baseline", 1, 2, 105.0)], "baseline 50 %, 5 s left"),
     ],
 )
 def test_a_phase_is_told_with_what_is_left_of_it(ranks, words):
@@ -44,10 +44,10 @@ class Begun:
     def run(self):
         self.state.run = SimpleNamespace(started=100.0, finished=None)
 
-    def job(self):
+    def job(self, np=4):
         told = dict.fromkeys(("version", "hostfile"), "") | {"argv": (), "env": {}, "cases": ()}
         self.state.jobs[1] = JobState(
-            number=1, launcher="mpirun", np=4, started=102.0, oversubscribed=False, **told
+            number=1, launcher="mpirun", np=np, started=102.0, oversubscribed=False, **told
         )
 
     def ranks(self, *phases):
@@ -57,6 +57,15 @@ class Begun:
 
     def words(self, now=110.0):
         return start_words(self.state, now)
+
+
+def test_one_rank_has_no_plural():
+    begun = Begun()
+    begun.run()
+    begun.job(np=1)
+    assert begun.words() == "mpirun launches 1 rank, 8 s"
+    begun.ranks("ready")
+    assert begun.words() == "the rank is ready, 8 s"
 
 
 def test_each_phase_of_the_start_is_told_with_its_time():

@@ -26,7 +26,7 @@ def test_shares_are_of_all_ranks_or_of_one():
     assert list(of.parts) == ["spin", "send", "idle"]
     assert list(of.parts.values()) == pytest.approx([0.6, 0.1, 0.2])
     assert of.rest == pytest.approx(0.1)
-    assert f"{of.title}: {of.words}" == "of a step: spin 60 %, send 10 %, idle 20 %, rest 10 %"
+    assert f"{of.title}: {of.words}" == "of a step: spin 60 %, send 10 %, idle 20 %, other 10 %"
     assert [shares_of(case, "time_ms", rank).parts["idle"] for rank in range(3)] == pytest.approx(
         [0.1, 0.2, 0.3]
     )
@@ -42,7 +42,7 @@ def test_only_iterations_whose_parts_are_known_count():
     )
     (of,) = shares(case)
     assert [*of.parts.values()] == [0.5, 0.0]
-    assert of.words == "work 50 %, rest 50 %"
+    assert of.words == "work 50 %, other 50 %"
     assert shares(case, rank=1) == []
 
 
@@ -59,7 +59,9 @@ def test_slow_ranks_weigh_by_their_time():
 def test_another_whole_is_named():
     metrics = (TIME, metric("send_ms", "ms"), metric("pack_ms", "ms", part_of="send_ms"))
     case = case_with(given("send_ms", 4.0), given("pack_ms", 1.0), metrics=metrics)
-    assert [(of.title, of.words) for of in shares(case)] == [("of send_ms", "pack 25 %, rest 75 %")]
+    assert [(of.title, of.words) for of in shares(case)] == [
+        ("of send_ms", "pack 25 %, other 75 %")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,25 @@ def test_a_limit_is_no_value():
     assert case.summary("rate") is None
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([9.0, 1.0, 2.0], 2.0), ([4.0, 1.0], 1.0), ([None, 3.0], 3.0), ([None, None], None)],
+)
+def test_the_reference_is_that_of_the_launch_with_the_median(values, expected):
+    what = make.described(repeat=3)
+    references = [
+        make.rank_event(
+            "metric", name="time_ms", value=value, measured_by=f"launch with {value}", repeat=repeat
+        )
+        for repeat, value in enumerate(values)
+    ]
+    case = make.case_of([*make.started(what), *references])
+    assert case.measured.limits["time_ms"] == {
+        "value": expected,
+        "measured_by": f"launch with {expected}",
+    }
+
+
 def test_a_choice_is_kept_with_its_reason():
     case = make.case_of([*make.started(make.described()), make.rank_event("choice", 0)])
     assert case.measured.choices == {

@@ -49,6 +49,16 @@ def test_a_slow_rank_has_its_host_factor_and_beginning():
     ]
 
 
+def test_the_factor_of_a_rank_that_was_slow_throughout_is_its_skew():
+    """Half the blocks are 1.5 times as slow, the others 4 times; views show one factor."""
+    slow = [15.0, 15.0, 15.0, 40.0] * 10
+    [straggler] = stragglers_of(case_of([alike(), alike(), slow]))
+    assert straggler.ratio == pytest.approx(1.5)
+    comparison = RankComparison(case_of([alike(), alike(), slow]).identity)
+    times = {rank: RankTime(ms) for rank, ms in enumerate([10.0, 10.0, 15.0])}
+    assert comparison.compare(times).ratios[2] == pytest.approx(straggler.ratio)
+
+
 def test_the_slower_one_of_two_ranks_is_named():
     assert named([alike(ms=20.0), alike()]) == [0]
 
@@ -97,8 +107,7 @@ def test_cause_and_waiting_are_not_separated_without_waits():
         case_of([alike(), alike(), alike(ms=30.0), alike(ms=31.0)], measures="job")
     )
     assert (slow.rank, other.rank, slow.cause, other.cause) == (3, 2, False, False)
-    assert "cause and waiting cannot be separated" in slow.finding("a")
-    assert slow.sentence.endswith(", or waits for a rank that is")
+    assert slow.sentence.endswith(", or waits for a slower rank")
 
 
 def test_stages_of_a_pipeline_are_not_compared():
@@ -150,8 +159,8 @@ def test_blocks_never_span_two_repeats():
 
 
 def test_a_wrong_clock_leaves_the_time_of_day_out():
-    slow = Straggler(1, "node01", 2.0, 3.0, since=1e300)
-    assert slow.finding("a").endswith("in a, for 3 s.")
+    slow = Straggler(1, "node01", 2.0, 90.0, since=1e300)
+    assert slow.describe_span() == "for 1 min 30 s"
 
 
 # What follows from a straggler
@@ -165,7 +174,7 @@ def judged_slow(factor, inject="slow=2", **changes):
 def test_a_planted_rank_that_is_named_is_noticed():
     verdict = judged_slow(2)
     assert verdict.status == "failed"
-    assert verdict.reason == "fault noticed: rank 1 on node01 is 2.0x the median for 0.8 s"
+    assert verdict.reason == "planted fault noticed: rank 1 on node01 is slow"
 
 
 def test_a_slow_rank_that_is_not_the_planted_one_is_not_noticed():
@@ -184,8 +193,8 @@ def test_a_planted_rank_that_is_out_of_line_with_many_is_noticed(ranks_a_host):
     case = case_of(times, hosts, inject="slow=1.2")
     assert stragglers_of(case) == []
     reason = judge(case).reason
-    assert reason.startswith("fault noticed: Out of line: ")
-    assert reason.endswith("in a")
+    assert reason.startswith("planted fault noticed: ")
+    assert reason.endswith(" is slow")
 
 
 def test_a_planted_rank_that_is_compared_with_none_is_told_so():
@@ -195,10 +204,18 @@ def test_a_planted_rank_that_is_compared_with_none_is_told_so():
     )
 
 
+def test_a_planted_rank_that_was_slow_too_briefly_is_not_denied():
+    case = case_of([alike(6), alike(6, ms=1550.0)], inject="slow")
+    assert judge(case, stragglers=stragglers_of(case)).reason == (
+        "planted fault slow not confirmed: rank 1 on node01 is 155x slower than the median rank, "
+        "but too briefly to be sure; take more iterations, or expect a skew"
+    )
+
+
 def test_each_job_of_a_case_has_its_planted_rank():
     case = case_of([alike(), alike(ms=20.0), alike(), alike()], inject="slow", shares=[2, 2])
     verdict = judge(case, stragglers=stragglers_of(case))
-    assert verdict.reason.startswith("fault noticed: rank 1")
+    assert verdict.reason.startswith("planted fault noticed: rank 1")
 
 
 def test_a_rank_that_waits_for_a_straggler_is_not_noisy():
@@ -208,7 +225,9 @@ def test_a_rank_that_waits_for_a_straggler_is_not_noisy():
     ]
     case = case_of([alike(), alike(ms=20.0)], more=ends)
     case.measured.ranks[0].cpus, case.measured.ranks[1].cpus = (0,), (1,)
-    assert noise_of(case) == "rank 0 on node01 waited 90% of its time for a core: other work had it"
+    assert noise_of(case) == (
+        "rank 0 on node01 waited 90 % of its time for a core because other work used it"
+    )
     case.verdict.stragglers = tuple(stragglers_of(case))
     assert noise_of(case) is None
 

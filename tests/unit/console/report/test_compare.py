@@ -4,6 +4,7 @@ from random import Random
 import pytest
 
 from spbench.report.compare import TOLERANCE, compare
+from spbench.report.model import LaunchPart
 from unit.results import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -12,6 +13,11 @@ FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 
 def times(factor, launches=FIVE):
     return [factor * launch for launch in launches]
+
+
+def launch(*, oversubscribed):
+    nowhere = {"argv": [], "hostfile": None, "env": {}, "job": 1}
+    return LaunchPart(launcher="openmpi", version="5", oversubscribed=oversubscribed, **nowhere)
 
 
 def row_of(a, b):
@@ -197,6 +203,17 @@ def test_other_machines_are_not_compared():
     assert (row.outcome, row.reason) == ("not comparable", "cores 2 in a, 4 in b")
 
 
+def test_ranks_that_share_cores_in_one_run_only_are_not_compared():
+    sides = [
+        run(case("a", medians={"time_ms": times(factor)}, launch=launch(oversubscribed=crowded)))
+        for factor, crowded in ((1.0, False), (0.5, True))
+    ]
+    row = compare(*sides).cases[0].headline
+    assert (row.outcome, row.reason) == ("not comparable", "more ranks than cores in b only")
+    forced = compare(*sides, force=True).cases[0].headline
+    assert forced.outcome == "better"
+
+
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
@@ -300,6 +317,8 @@ def test_the_rows_of_one_outcome_can_be_taken_alone():
     sides = [run(case("a", medians={"time_ms": times(f)}), case("b")) for f in (1.0, 1.3)]
     comparison = compare(*sides)
     assert [row.outcome for row in comparison.rows] == ["worse", "not enough samples"]
+    assert [pair.id for pair in comparison.with_only("not judged").cases] == ["b"]
+    assert comparison.with_only("broken").cases == ()
     only = comparison.with_only("worse")
     assert [row.case for row in only.rows] == ["a"]
     assert only.tally == comparison.tally == "1 of 2 cases judged (1 worse), 1 unjudged"

@@ -85,9 +85,10 @@ def test_without_hosts_there_is_no_matrix_of_them():
     assert table.at(0, 1) == 1.0
 
 
-@pytest.mark.parametrize(("better", "kept"), [("lower", 4.0), ("higher", 3.0)])
-def test_of_repeats_the_worst_is_kept(better, kept):
-    assert table_of(row(0, 1, 3.0), row(0, 1, 4.0), better=better).at(0, 1) == kept
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_the_value_of_a_pair_is_the_median_of_its_repeats(better):
+    repeats = [row(0, 1, value) for value in (9.0, 3.0, 4.0)]
+    assert table_of(*repeats, better=better).at(0, 1) == 4.0
 
 
 def test_pairs_are_held_against_their_own_kind():

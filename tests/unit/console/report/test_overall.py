@@ -3,9 +3,9 @@
 import pytest
 
 from spbench.report.compare import compare
+from spbench.report.comparison_notes import comparison_notes
 from spbench.report.export import comparison_object
 from spbench.report.overall import overall
-from spbench.report.tables import comparison_remarks
 from unit.results import case, run
 
 
@@ -18,8 +18,22 @@ def test_the_mean_weighs_cases_alike_and_the_sums_by_their_time():
     together = overall(both)
     assert (together.cases, together.sum_a, together.sum_b) == (2, 101.0, 52.0)
     assert together.mean_ratio == pytest.approx(1.0)
-    assert together.sentence in comparison_remarks(both)
+    assert together.sentence == (
+        "Geometric mean of b/a over 2 cases: 1.00x. "
+        "Sum of the times: 101 ms in a, 52.0 ms in b (0.515x)."
+    )
+    assert together.sentence not in comparison_notes(both)  # no case is judged
     assert comparison_object(both)["overall"]["cases"] == 2
+
+
+def test_the_mean_of_judged_cases_is_among_the_notes():
+    sides = [
+        run(*(case(id, {"time_ms": ms}, medians={"time_ms": [ms] * 8}) for id in ("a", "b")))
+        for ms in (1.0, 2.0)
+    ]
+    both = compare(*sides)
+    sentence = overall(both).sentence
+    assert sentence in comparison_notes(both)
 
 
 def test_one_case_is_no_whole():

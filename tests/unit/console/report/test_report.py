@@ -1,3 +1,4 @@
+import html
 import json
 import math
 
@@ -5,10 +6,13 @@ import jsonschema
 import pytest
 
 from spbench.errors import ExitCode
+from spbench.record.findings import findings
+from spbench.record.number_formatting import NOISY
 from spbench.record.state import RunState
 from spbench.report.build import build_report, refused_report
 from spbench.report.document import ReportDocument
 from spbench.report.formats.junit import junit
+from spbench.report.formats.markdown import markdown
 from spbench.report.formats.page.document import html_page
 from spbench.report.model import report_schema
 from spbench.report.recorded import load_run
@@ -375,16 +379,52 @@ def test_times_are_utc(seconds, text):
 SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
-def test_a_straggler_stays_in_the_report_its_page_and_junit(tmp_path):
+def test_a_straggler_stays_in_the_report_and_junit(tmp_path):
     events = timed([[1.0], [3.0]], ["node01", "node01"])[:-1]
     folder = recorded(tmp_path, [*events, judged("a", "passed", stragglers=[SLOW]), run_end()])
     run = load_run(folder)
     (part,) = run.cases["a"].stragglers
-    assert part.sentence == "rank 1 on node01 is 3.0x the median for 6 s"
+    assert part.sentence == "rank 1 on node01 is 3.00x slower than the median rank for 6.0 s"
     assert (part.rank, part.ratio, part.duration_s, part.cause) == (1, 3.0, 6.0, True)
     assert part.since == "2001-09-09T01:46:40.000+00:00"
-    assert part.sentence in html_page(run)
     assert part.sentence in junit(run)
+
+
+def two_noisy_cases(end):
+    """A run of two cases in which rank 1 is slow and rank 0 waited for its core."""
+    cases = [described(name, checks=[]) for name in "ab"]
+    events = [run_start(*cases), job_start("a", "b")]
+    events += [rank_event("ready", rank, cpus=[rank]) for rank in (0, 1)]
+    for name in "ab":
+        events += [rank_event("case_start", rank, case=name) for rank in (0, 1)]
+        events += [
+            rank_event("samples", rank, case=name, values=[10.0 * (1 + rank)] * 10)
+            for rank in (0, 1)
+        ]
+        disturbed = {0: {"stolen": 0.5}, 1: {}}
+        events += [
+            rank_event("case_end", rank, case=name, disturbed=disturbed[rank]) for rank in (0, 1)
+        ]
+        events.append(judged(name, "passed", stragglers=[SLOW]))
+    found = findings(state_of(events))
+    return [*events, *([run_end(findings=found)] if end else [])], found
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
+@pytest.mark.parametrize("write", [html_page, markdown])
+def test_each_finding_is_said_once_in_a_page_and_in_markdown(tmp_path, write, end):
+    events, found = two_noisy_cases(end)
+    [slow, noise] = found
+    assert " in both cases" in noise
+    assert " in 2 cases: a and b; " in slow
+    text = html.unescape(write(load_run(recorded(tmp_path, events))))
+    text = text.replace("\\", "")  # of Markdown
+    assert text.count(noise) == text.count(slow) == 1
+    # Nor in other words: the cases have the sign only.
+    for part in ("hypervisor", "slower than the median rank"):
+        assert text.count(part) == 1
+    assert text.count(f"{NOISY} noisy") >= 2
+    assert text.index(slow) < text.index(f"{NOISY} noisy")
 
 
 @pytest.mark.parametrize(("field", "value"), [("rank", "1"), ("ratio", None), ("more", 1)])

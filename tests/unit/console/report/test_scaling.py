@@ -35,8 +35,8 @@ def test_strong_scaling_is_the_time_on_the_fewest_ranks_over_the_others():
     assert [row.gain for row in found.rows] == [None, pytest.approx(1.0), pytest.approx(0.25)]
     assert found.pays_to == 2
     assert found.sentence == (
-        "conv: it pays to 2 ranks: from 2 to 4 an added rank brings 0.25 of what one of the first "
-        "does, less than 0.5."
+        "conv: it pays to 2 ranks: from 2 to 4 ranks, an added rank brings 25 % of what one of the "
+        "first does, less than 50 %."
     )
 
 
@@ -62,7 +62,7 @@ def test_it_pays_unless_the_most_that_an_added_rank_can_bring_is_too_little():
     assert unsure.pays_to == 2
     sure = one(first, at(2, 90.0, 91.0, 89.0, 88.0))
     assert sure.pays_to == 1
-    assert "(at most 0.14)" in sure.sentence
+    assert "(at most 14 %)" in sure.sentence
     assert one(first, at(2, 90.0, 91.0, 89.0, 88.0), worth=0.1).pays_to == 2
 
 
@@ -110,9 +110,9 @@ def test_cases_without_the_key_are_none():
 def test_reports_have_the_table_and_the_sentences():
     recorded = run(at(1, 100.0), at(2, 50.0), at(4, 40.0))
     found = scalings(recorded)
-    assert list(scaling_rows(found))[2][2:9] == ("4", "40", "2.50", "0.62", "", "", "0.25")
+    assert list(scaling_rows(found))[2][2:9] == ("4", "40.0 ms", "2.50x", "62 %", "", "", "25 %")
     told = markdown(recorded)
-    assert "| `conv` | strong | 4 | 40 | 2.50 | 0.62 |" in told
+    assert "| `conv` | strong | 4 | 40.0 ms | 2.50x | 62 % |" in told
     assert "conv: it pays to 2 ranks" in told
     page = html_page(recorded)
     assert "Efficiency over ranks" in page

@@ -273,3 +273,15 @@ def test_any_text_is_read_or_refused_in_a_sentence(text):
     for field in (*fields, PROGRAM["argv"], PROGRAM["must"], PROGRAM["metrics"]):
         for read in (read_text, read_sweep):
             assert field.name in refusal(read, field, text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("force", "force")])
+def test_a_switch_with_a_third_word_offers_all_of_them(text, value):
+    field = LAUNCH["oversubscribe"]
+    assert (field.kind, field.choices, field.default) == (
+        "choice",
+        ("true", "false", "force"),
+        "true",
+    )
+    assert read_text(field, text) == value
+    assert text_of(field, value) == text

@@ -9,8 +9,9 @@ from spbench.errors import ExitCode, UsageError
 from spbench.report.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
 from spbench.report.compare import compare
+from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_comparison import MetricRow
-from unit.results import case, run, summary, wrong_check
+from unit.results import case, figure, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")
@@ -43,6 +44,23 @@ def launches_of(of):
     return {case.id: case.metrics["time_ms"].launches for case in of.cases}
 
 
+def test_a_baseline_keeps_the_shown_efficiency_and_that_ranks_shared_cores():
+    reference = {"time_ms": LimitPart(value=0.5, unit="ms", measured_by="ping-pong")}
+    metrics = {"time_ms": figure(1.0), "exchange_efficiency": figure(0.8, "1", "higher")}
+    crowded = LaunchPart(
+        launcher="openmpi", version="5", argv=[], hostfile=None, env={}, job=1, oversubscribed=True
+    )
+    made = baseline(case("a", metrics, limits=reference, launch=crowded))
+    [kept] = made.cases
+    assert (kept.metrics["exchange_efficiency"].value, kept.crowded) == (0.5, True)
+    part = side(made).cases["a"]
+    assert part.disturbed
+    unknown = side(baseline(case("a", metrics))).cases["a"]
+    assert (unknown.disturbed, unknown.crowded) == (False, None)
+    roomy = crowded.model_copy(update={"oversubscribed": False})
+    assert side(baseline(case("a", metrics, launch=roomy))).cases["a"].crowded is False
+
+
 def test_a_baseline_is_compared_as_its_run_is():
     first, later = launched(), launched(1.2)
     held = compare(side(baseline(first)), run(later))
@@ -73,7 +91,7 @@ def test_cases_without_results_have_no_part_in_it():
     slow = launched(name="d", status="failed", reason="an expectation")
     made, told = baseline_of("main", run(launched(), wrong, dead, slow))
     assert [case.id for case in made.cases] == ["a", "d"]
-    assert told == ["b is left out: check halo failed", "c is left out: error"]
+    assert told == ["left out, check halo failed: b", "left out, error: c"]
 
 
 def test_a_run_without_results_makes_none():
@@ -89,33 +107,48 @@ def test_a_run_that_goes_on_makes_none():
 def test_what_is_better_takes_the_place_of_what_was():
     new, told = update(baseline(launched()), launched(0.8))
     assert launches_of(new) == {"a": [0.8 * launch for launch in FIVE]}
-    assert told == ["a is better, and takes the place of what was"]
+    assert told == ["replaced, better in the run: a"]
     assert (new.run, new.runs) == ("old", ["new"])
 
 
-@pytest.mark.parametrize(("factor", "seen"), [(1.2, "is worse"), (1.0, "is the same")])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [(None, True, True), (True, None, True), (False, None, None), (False, False, False)],
+)
+def test_launches_of_two_runs_are_crowded_if_those_of_one_are(old, new, expected):
+    def launch(crowded):
+        nowhere = {"argv": [], "hostfile": None, "env": {}, "job": 1}
+        known = LaunchPart(launcher="openmpi", version="5", oversubscribed=bool(crowded), **nowhere)
+        return None if crowded is None else known
+
+    before = baseline(launched(launch=launch(old)))
+    widened, _ = update(before, launched(launch=launch(new)), widen=True)
+    assert widened.cases[0].crowded is expected
+
+
+@pytest.mark.parametrize(("factor", "seen"), [(1.2, "worse"), (1.0, "same")])
 def test_what_is_not_better_is_taken_in_by_an_explicit_word_alone(factor, seen):
     old = baseline(launched())
     same, told = update(old, launched(factor))
     assert same == old
-    assert told == [f"a stays: the run's {seen}; --widen takes its launches in"]
+    assert told == [f"kept, {seen} in the run (--widen adds its launches): a"]
     new, told = update(old, launched(factor), widen=True)
     assert launches_of(new) == {"a": [*FIVE, *(factor * launch for launch in FIVE)]}
     assert new.runs == ["old", "new"]
-    assert told == [f"a is wider: the run's {seen}, and it has those launches, too"]
+    assert told == [f"widened, {seen} in the run, launches added: a"]
 
 
 def test_no_run_is_taken_in_twice():
     once, _ = update(baseline(launched()), launched(1.0), widen=True)
     twice, told = update(once, launched(1.0), widen=True)
     assert twice == once
-    assert told == ["a stays: the run is in it"]
+    assert told == ["kept, already part of it: a"]
 
 
 def test_cases_that_are_new_are_added_and_those_that_are_missing_stay():
     new, told = update(baseline(launched()), launched(name="b"))
     assert launches_of(new).keys() == {"a", "b"}
-    assert told == ["a stays: the run has nothing to hold against it", "b is new"]
+    assert told == ["kept, no time in the run to compare: a", "added, new in the run: b"]
 
 
 def test_other_machines_do_not_update_it():
@@ -149,7 +182,12 @@ def test_a_worse_time_fails_the_run_and_its_case():
     [why] = found.failing
     assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
     tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
-    assert said == [f"worse: {why}", tally]
+    assert said == [
+        "a: baseline main, b: run later",
+        "outcome  case        a        b    b/a  95 % interval",
+        "▼ worse  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
+        tally,
+    ]
     quiet = []
     found.print_to(quiet.append, quiet=True)
     assert quiet == said
@@ -182,9 +220,13 @@ def test_other_machines_are_unjudged():
     found, said = judged(launched(1.5), machine="node02", most_unjudged=99)
     assert found.exit_code(ExitCode.PASSED) == ExitCode.UNJUDGED
     assert said == [
-        "unjudged: a, b: hosts node01 in a, node02 in b",
+        "warning: machines or libraries differ: hosts node01 in a, node02 in b",
+        "a: baseline main, b: run later",
+        "Not judged, other machines or libraries (see the warning): a, b. "
+        "Set a baseline on these machines, or use `spbench",
+        "  compare --force`.",
         "error: no case was judged against main",
-        "against baseline main: 0 of 2 cases judged, 2 unjudged",
+        "against baseline main: 0 of 2 cases judged, 2 not judged",
     ]
     assert [case.status for case in found.shown.cases.values()] == ["failed", "failed"]
 
@@ -194,12 +236,18 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
     one_launch = case("a", {"time_ms": 1.0})
     found, said = judged(one_launch, most_unjudged=most)
     assert found.exit_code(ExitCode.PASSED) == code
-    assert said[0].startswith("unjudged: a: 5 and 1 launches; within a factor of 1.5")
-    assert ("error: 1 case unjudged, and --max-unjudged allows 0" in said) == (code == 1)
+    assert said[1].startswith(
+        "Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a."
+    )
+    assert "a case is judged only if its ratio is beyond 1.50x." in said[2]
+    assert ("error: 1 case not judged, and --max-unjudged allows 0" in said) == (code == 1)
     assert found.shown.cases["a"].status == ("failed" if code else "passed")
+    assert found.page.cases["a"].status == "passed"
+    assert found.page.summary.verdict == "passed"
+    assert bool(found.page.errors) == bool(code)
     quiet = []
     found.print_to(quiet.append, quiet=True)
-    tally = "against baseline main: 1 of 2 cases judged (1 same), 1 unjudged"
+    tally = "against baseline main: 1 of 2 cases judged (1 same), 1 not judged"
     assert quiet == (said if code else [tally])
 
 
@@ -221,6 +269,7 @@ def test_a_lost_check_fails_a_run_that_passed():
     )
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.shown.cases["a"].reason == "check halo is missing"
+    assert found.page.cases["a"].reason == "check halo is missing"
     never = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(on("node01", launched()))
     assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
     assert never.shown.cases == never.run.cases
@@ -236,8 +285,8 @@ def test_few_launches_are_warned_of_with_the_repeat_to_set():
     few, enough = case("a"), [launched(name=name) for name in "bcd"]
     [warning] = launch_warnings(baseline(few, *enough))
     assert warning == (
-        "warning: 1 launch of a; a comparison of 4 cases needs 5 per side: "
-        "set `repeat: 5` in the suite"
+        "warning: too few launches to judge cases (1 per case, 5 needed): a; "
+        "repeat the run with `--set repeat=5`"
     )
     assert [*launch_warnings(baseline(*enough))] == []
 
@@ -247,8 +296,11 @@ def test_names_of_a_file_make_no_lines_of_their_own():
     said = []
     held_by = BaselineGate(HOME, side(hostile), GatePolicy(frozenset()))
     held_by.judge(on("node01", launched(2.0))).print_to(said.append)
-    assert len(said) == 2
     assert all(line.isprintable() for line in said)
+    assert [line.split(":")[0] for line in said if "::error::" in line] == [
+        "a",
+        "against baseline x?",
+    ]
 
 
 def test_a_report_has_the_comparison_and_the_verdict_that_follows():

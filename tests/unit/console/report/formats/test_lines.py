@@ -29,7 +29,7 @@ def test_each_case_is_a_message_of_syslog():
     passed, failed = (message for message in messages if message)
     assert int(passed[1]) == 16 * 8 + 6
     assert 'time_ms="2.0"' in passed[4]
-    assert passed[5] == "passed a, 2 ms"
+    assert passed[5] == "passed a, 2.00 ms"
     assert int(failed[1]) == 16 * 8 + 4
     assert failed[5] == 'failed b: it said "no]" and left'
 

@@ -18,9 +18,9 @@ def test_a_summary_begins_with_the_verdict_and_why():
     assert lines[0] == "## ✗ failed: made-up"
     assert lines[2].startswith("1 passed, 1 failed: run `20260101-000000-made-up-0000`, 1970-01-01")
     assert "- **failed** `b[n=1]`: halo: rank 1 differs" in lines
-    at = lines.index("| case | verdict | metric | value | p95 | n | limit |")
+    at = lines.index("| case | verdict | time | p95 | n | reference | efficiency |")
     assert lines[at + 2] == "| `b[n=1]` | ✗ failed |  |  |  |  |  |"
-    assert lines[at + 3] == "| `a` | ✓ passed | `time_ms` | 2 ms | 3 | 3 | 1.5 |"
+    assert lines[at + 3] == "| `a` | ✓ passed | 2.00 ms | 3.00 ms | 3 | 1.50 ms | 75 % |"
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,9 @@ def test_a_clock_that_is_ahead_is_found_by_collectives(tmp_path):
     document = traced(recorded(tmp_path, two_ranks()))
     first, second = (next(e for e in slices(document, of) if e["name"] == "a") for of in (1, 2))
     assert second["ts"] == pytest.approx(first["ts"], abs=2e6 * WAIT)
-    assert "job 1, node02: clock 5000 ms ahead, ± " in document["otherData"]["clocks"][1]
+    assert "job 1, node02: clock 5.00 s ahead, ± " in document["otherData"]["clocks"][1]
     (name,) = (e["args"]["name"] for e in document["traceEvents"] if "node02" in str(e["args"]))
-    assert name.startswith("node02, clock 5000 ms ahead, ± ")
+    assert name.startswith("node02, clock 5.00 s ahead, ± ")
 
 
 def test_without_collectives_the_order_of_events_bounds_a_clock():
@@ -154,10 +154,10 @@ def test_clocks_of_hosts_that_share_one_are_found_equal(tmp_path):
     # The demo was recorded on hosts in network namespaces of one machine, whose clock they have.
     found = spans_of(load_events(RunFolder(files("spbench") / "demo")))
     offsets = found.clocks[1].offsets()
-    assert set(offsets) == {"node01", "node02", "node03", "node04"}
+    assert set(offsets) == {"sim01", "sim02"}
     for offset in offsets.values():
         assert abs(offset.seconds) <= offset.error
-    assert sum(offset.error < 0.01 for offset in offsets.values()) == 3
+    assert sum(offset.error < 0.01 for offset in offsets.values()) == 1
 
 
 def load_events(folder):

@@ -85,6 +85,14 @@ PREDICTED = case("ring", {"time_ms": 2.0, "predicted_ms": 1.0})
 WHOLE = run(*SWEPT, LOST, LINKS, PREDICTED, verdict="failed")
 
 
+def test_launches_of_a_case_are_within_the_time_of_others():
+    times = {"started": "2026-11-28T10:00:00Z", "finished": "2026-11-28T10:00:12.5Z"}
+    alone, repeated = case("alone", **times), case("repeated", launches=[1, 3, 5], **times)
+    text = " ".join(Elements(html_page(run(alone, repeated))).words)
+    assert "made.up, 2 ranks, 12.5 s" in text
+    assert "made.up, 2 ranks, 3 launches within 12.5 s" in text
+
+
 def test_the_page_has_its_parts_with_the_verdict_first():
     page = Elements(html_page(WHOLE))
     headings = re.findall(r'<section id="(\w+)">', html_page(WHOLE))
@@ -93,9 +101,9 @@ def test_the_page_has_its_parts_with_the_verdict_first():
     assert text.index("✗ failed") < text.index("made-up") < text.index("5 passed, 1 failed")
     assert "halo: rank 1 differs" in text
     assert "at (3, 7)" in text
-    assert "Slow: ranks 0 and 3 9x" in text
-    assert "dashed: the limit, measured in the same job" in text
-    assert "-50%" in text
+    assert "Slow: ranks 0 and 3 9.00x" in text
+    assert "dashed: the reference, measured in the same job" in text
+    assert "-50 %" in text
 
 
 def test_what_did_not_pass_stands_first_and_leads_to_its_details():
@@ -202,7 +210,9 @@ def test_a_comparison_is_a_part_of_its_own():
     told = html_page(faster, compare(run(case("a")), faster))
     assert '<section id="comparison">' in told
     assert "a: 20260101-000000-made-up-0000; b: 20260101-000001-made-up-0001" in told
-    assert '<span class="not enough samples">not enough samples</span>' in told
+    assert '<span class="not-judged">? not judged</span>' in told
+    assert "0 of 1 case judged, 1 not judged." in told
+    assert told.count("too few launches") == 1
     assert '<section id="comparison">' not in html_page(faster)
 
 

@@ -1,11 +1,12 @@
 """The drawings of a page say what was measured."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
 from spbench.report.formats.page.charts.distribution import histogram, small_histogram
-from spbench.report.formats.page.charts.frame import Frame, ticks_of
+from spbench.report.formats.page.charts.frame import ticks_of
 from spbench.report.formats.page.charts.heat_map import LEVELS, heat_map
 from spbench.report.formats.page.charts.lines import (
     MOST_LINES,
@@ -34,10 +35,11 @@ def heights(drawn):
 def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
     drawn = histogram([1.0] * 6 + [2.0] * 3, "ms", None)
     tall, low = heights(drawn)
-    floor = Frame(Scale(0, 1), Scale(0, 1), height=170.0).floor
+    (axis,) = attributes(drawn, "line", "axis")
+    floor = float(axis["y1"])
     assert (floor - tall) / (floor - low) == pytest.approx(2, abs=0.02)
-    assert "median 1<" in drawn
-    assert "p95 2<" in drawn
+    assert "median 1.00 ms<" in drawn
+    assert "p95 2.00 ms<" in drawn
 
 
 def test_a_limit_is_drawn_where_it_is_near():
@@ -45,9 +47,37 @@ def test_a_limit_is_drawn_where_it_is_near():
     assert not attributes(histogram([1.0, 2.0, 3.0], "ms", 0.001), "line", "limit")
 
 
+def labels_of(drawn):
+    """The position and the text of each label above the bars of a histogram, by its first word."""
+    pattern = r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*(?:median|p95|reference|beyond)[^<]*)<'
+    return [(float(x), float(y), text) for x, y, text in re.findall(pattern, drawn)]
+
+
+def test_labels_of_close_marks_have_a_line_each_above_the_bars():
+    drawn = histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.71)
+    labels = labels_of(drawn)
+    assert sorted(text.split()[0] for _, _, text in labels) == ["median", "p95", "reference"]
+    rows = sorted(y for _, y, _ in labels)
+    assert all(below - above >= 14 for above, below in pairwise(rows))
+    assert rows[-1] < min(heights(drawn)) - 14
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"), [(0.001, "← reference 1.00 us"), (1000.0, "reference 1.00 s →")]
+)
+def test_a_reference_out_of_the_axis_is_named_at_its_edge(reference, text):
+    assert text in [label for _, _, label in labels_of(histogram([1.0, 2.0], "ms", reference))]
+
+
+def test_a_p95_out_of_the_axis_has_no_line():
+    drawn = histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", None)
+    assert len(attributes(drawn, "line", "mark")) == 1
+    assert any(text.startswith("p95 ") and text.endswith(" →") for _, _, text in labels_of(drawn))
+
+
 def test_one_slow_sample_leaves_the_others_their_width_and_is_counted():
     drawn = histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", None)
-    assert "1 beyond, up to 1000" in drawn
+    assert "1 beyond, up to 1.00 s" in drawn
     assert len(heights(drawn)) > 5
 
 
@@ -82,8 +112,8 @@ def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
     (slow,) = attributes(drawn, "rect", "slow")
     others = attributes(drawn, "rect", "bars")
     assert float(slow["height"]) == pytest.approx(2 * float(others[0]["height"]), rel=0.02)
-    assert "median 1 ms" in drawn
-    assert "2: 2 ms (1 to 4)" in drawn
+    assert "median rank 1.00 ms" in drawn
+    assert "2: 2.00 ms (1.00 ms to 4.00 ms)" in drawn
 
 
 def test_a_rank_that_waits_for_a_slow_one_is_not_marked():
@@ -174,7 +204,7 @@ def test_a_limit_is_dashed_in_the_colour_of_its_line():
     )
     assert attributes(drawn, "polyline", "limit-line s1")
     assert not attributes(drawn, "polyline", "limit-line s0")
-    assert "dashed: the limit" in drawn
+    assert "dashed: the reference" in drawn
 
 
 def test_lines_beyond_those_that_can_be_told_apart_are_counted():

@@ -1,0 +1,62 @@
+"""Columns of the Results page as wide as their cells."""
+
+from spbench.tui.results.fitted_columns import MOST_MEASURED, WIDEST, choose_columns
+from spbench.tui.widgets.table_columns import Column, lay_out
+
+COLUMNS = (
+    Column("case", "case", 12, flexible=True),
+    Column("time", "time", 8, "right"),
+    Column("interval", "interval", 14, rank=2),
+    Column("reason", "reason", 30, rank=5),
+)
+CASES = [f"small[how={how},length=4]" for how in ("vertical", "across")]
+
+
+class FewRows:
+    """Rows with the given cells behind the case."""
+
+    def __init__(self, *cells, cases=CASES):
+        self._cells, self._cases = cells, cases
+
+    def keys(self):
+        return self._cases
+
+    def cells(self, key):
+        return (key, *self._cells)
+
+
+def chosen(rows, room, cases=CASES):
+    swept, columns = choose_columns(COLUMNS, rows, cases, room)
+    return swept, {column.key: column.width for column in columns}, lay_out(columns, room)
+
+
+def test_columns_are_as_wide_as_their_cells_or_titles():
+    _, widths, _ = chosen(FewRows("12.5 ms", "1 to 2", "x" * 99), 120)
+    assert (widths["time"], widths["interval"], widths["reason"]) == (7, 8, WIDEST)
+
+
+def test_empty_columns_at_the_end_are_left_out():
+    _, widths, layout = chosen(FewRows("12.5 ms", "", ""), 120)
+    assert "interval" not in widths
+    assert layout.left_out == 0
+
+
+def test_dispensable_columns_make_room_for_whole_ids():
+    cases = [f"exchange-of-halos-{letter}" for letter in "ab"]
+    _, widths, layout = chosen(FewRows("12.5 ms", "1.20 to 1.30", "", cases=cases), 40, cases)
+    assert [place.column.key for place in layout.placed] == ["case", "time"]
+    assert widths["case"] == len(cases[0])
+    assert layout.width < 40, "the mark of the column that is left out has a cell of its own"
+
+
+def test_ids_that_never_fit_cost_no_column():
+    cases = [f"{'long' * 20}{number}" for number in (1, 2)]
+    _, widths, layout = chosen(FewRows("12.5 ms", "1 to 2", "", cases=cases), 40, cases)
+    assert widths["case"] == 12
+    assert layout.left_out == 0
+
+
+def test_long_tables_are_not_measured():
+    cases = [f"case-{number}" for number in range(MOST_MEASURED + 1)]
+    _, widths, _ = chosen(FewRows("1 s", "", "", cases=cases), 120, cases)
+    assert (widths["time"], widths["interval"]) == (8, 14)

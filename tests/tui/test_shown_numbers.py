@@ -1,0 +1,124 @@
+"""Numbers in tables and details: a unit each, no exponent, and references by their name."""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from spbench.record.rank_rows import RankRow
+from spbench.record.runs.follow import RecordedEvents
+from spbench.record.runs.playback import demo_run
+from spbench.report.model import ExpectationPart, LimitPart
+from spbench.report.recorded import load_run
+from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.results.case_screen import _sections
+from spbench.tui.results.cases_view import _COLUMNS as RECORDED_COLUMNS
+from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
+from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
+from spbench.tui.run.details import _case_lines
+from spbench.tui.run.page import RunPage
+from spbench.tui.run.rank_cells import rank_cells, rank_columns
+from unit.events import described, judged, metric, rank_event, started, state_of
+from unit.results import case, figure, run, wrong_check
+
+EXPONENT = re.compile(r"\d[eE][+-]?\d")
+AMOUNT = re.compile(
+    r"[~…]?(<0\.1|[\d,]+(\.\d+)?) (ps|ns|us|ms|s|min|h|%|[kMGTP]?B/s)|[\d.]+x( slow)?"
+)
+VALUES = [1e-9, 3.3e-7, 0.0123, 1.5, 999.7, 4.2e6, 1e12]
+
+
+def texts(cells):
+    return [cell if isinstance(cell, str) else cell.text for cell in cells]
+
+
+def assert_amounts(cells):
+    for cell in filter(None, cells):
+        assert AMOUNT.fullmatch(cell), cell
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_cells_of_cases_and_ranks_have_units(value):
+    row = CaseRow("running", "a", False, 4, 0.5, value, True, 2 * value, (12, 12))
+    columns = [column.key for column in COLUMNS]
+    cells = dict(zip(columns, texts(row.cells()), strict=True))
+    assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
+    assert cells["time"].startswith("…")
+    assert cells["efficiency"] == "200 %"
+    figures = (value, value, value, value, 1000 * value, value)
+    rank = RankRow(0, "node01", {}, "timing", 9, *figures, "passed", (value,))
+    columns = [column.key for column in rank_columns(())]
+    cells = dict(zip(columns, texts(rank_cells(rank, ())), strict=True))
+    assert_amounts(cells[key] for key in ("last", "p50", "p95", "p99", "gb_s"))
+    assert not EXPONENT.search(" ".join(cells.values()))
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_cells_and_details_of_recorded_cases_have_units(value):
+    part = case(
+        "a",
+        {"time_ms": figure(value), "rate_gb_s": figure(value, "GB/s"), "loss": figure(value, "1")},
+        limits={"time_ms": LimitPart(value=value, unit="ms", measured_by="copy")},
+        checks=[wrong_check("at 3").model_copy(update={"max_abs_error": value})],
+        expectations=[
+            ExpectationPart(metric="time_ms", op="max", limit=value, value=value, status="passed")
+        ],
+    )
+    columns = [column.key for column in RECORDED_COLUMNS]
+    cells = dict(zip(columns, texts(RecordedCaseRows(run(part)).cells("a")), strict=True))
+    assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
+    console = Console(width=300, record=True, file=StringIO())
+    for title, content in _sections(part):
+        console.print(title, content)
+    text = console.export_text()
+    assert "reference" in text
+    assert not EXPONENT.search(text)
+    assert "limit" not in text.lower()
+
+
+def test_no_column_or_help_calls_a_reference_a_limit():
+    titles = [column.title for column in (*COLUMNS, *RECORDED_COLUMNS, *rank_columns(()))]
+    text = " ".join([*titles, RunPage.HELP, CasesView.HELP]).lower()
+    assert "limit" not in text
+    assert "reference" in text
+
+
+def beaten_case():
+    metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
+    what = described(benchmark="halo.compute", metrics=metrics)
+    reference = {"name": "time_ms", "value": 3.0, "measured_by": "ping-pong"}
+    events = [
+        *started(what),
+        *(rank_event("samples", rank, values=[2.0]) for rank in (0, 1)),
+        rank_event("metric", 0, **reference),
+        rank_event("metric", 0, name="exchange_ms", value=5.0),
+        *(rank_event("check", rank, max_abs_error=1e-7, tolerance=2e-7) for rank in (0, 1)),
+        *(rank_event("case_end", rank) for rank in (0, 1)),
+        judged(),
+    ]
+    return state_of(events).cases["a"]
+
+
+def test_details_explain_a_beaten_reference_and_separate_measurements():
+    lines = list(_case_lines(beaten_case(), "passed", disturbed=True))
+    assert ("reference", "time 3.00 ms, efficiency ~150 %, by ping-pong") in lines
+    assert [text for _, text in lines if text.startswith("above 100 %")]
+    assert ("measured separately", "exchange: not parts of the time") in lines
+
+
+async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
+    feed = Feed(demo_run(), ReplaySource(RecordedEvents(demo_run().events), None))
+    rows = RunCaseRows(feed)
+    live = {}
+    async for events in feed.source.batches():
+        for event in events:
+            feed._apply(event)
+            if event["event"] == "case_end":
+                rows.look()
+                live[event["case"]] = rows._rows[event["case"]].time
+    rows.look()
+    recorded = load_run(demo_run()).cases
+    assert live == {name: part.metrics["time_ms"].value for name, part in recorded.items()}
+    shown = {name: rows._rows[name].checks for name in recorded}
+    assert shown == {name: part.check_counts for name, part in recorded.items()}

@@ -1,0 +1,22 @@
+"""A home in which no run can be recorded: part of the environment is missing."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.slow
+def test_a_run_exits_with_3_and_its_report_says_so(spbench, tmp_path):
+    pytest.importorskip("mpi4py")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: program.run, "
+        "np: 1, params: {argv: ['true']}}]\n"
+    )
+    (tmp_path / "file").write_text("")
+    home, report = tmp_path / "file" / "home", tmp_path / "report.json"
+    done = spbench("run", str(suite), "--headless", "--home", str(home), "--json", str(report))
+    assert done.status == 3
+    assert f"cannot write {home}" in done.refusal
+    assert "choose another folder by --home" in done.refusal
+    assert json.loads(report.read_text())["run"]["exit_code"] == 3

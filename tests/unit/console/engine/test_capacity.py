@@ -1,0 +1,130 @@
+"""Runs that this machine has too few cores or too little memory for are rejected before launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spbench.engine import capacity, plan
+from spbench.engine.capacity import find_rejection, reject_over_capacity
+from spbench.engine.plan import Request, RunPlan
+from spbench.errors import ExitCode, MissingError
+from spbench.launch.choice import LaunchChoice
+from spbench.record.machine import machine_files
+from spbench.record.machine.machine_files import available_memory
+
+GIB = 2**30
+SUITES = Path(__file__).parents[4] / "suites"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """A machine of two cores, and of 8 GiB unless a test says otherwise."""
+    facts: dict[str, int | None] = {"memory": 8 * GIB, "cores": 2}
+    monkeypatch.setattr(capacity, "cores", lambda: facts["cores"])
+    monkeypatch.setattr(capacity, "available_memory", lambda: facts["memory"])
+    return facts
+
+
+def planned(tmp_path: Path, text: str, **chosen: object) -> RunPlan:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(f"schema: spbench.suite/1\nname: made-up\n{text}")
+    request = Request(suite, tmp_path / "home", {}, chosen=LaunchChoice(**chosen))
+    return plan.plan(request)
+
+
+def links(tmp_path: Path, np: int, launch: str = "{}", **chosen: object) -> RunPlan:
+    text = f"launch: {launch}\ncases: [{{name: a, benchmark: link.barrier, np: {np}}}]\n"
+    return planned(tmp_path, text, **chosen)
+
+
+@pytest.mark.parametrize(("np", "rejected"), [(4, False), (8, False), (9, False), (10, True)])
+def test_five_ranks_per_core_are_rejected(tmp_path: Path, np: int, rejected: bool) -> None:
+    assert (find_rejection(links(tmp_path, np)) is not None) is rejected
+
+
+def test_the_rejection_names_ranks_and_cores_and_the_option_that_allows_it(tmp_path: Path) -> None:
+    with pytest.raises(MissingError) as rejected:
+        reject_over_capacity(links(tmp_path, 32))
+    assert rejected.value.exit_code == ExitCode.MISSING
+    sentence = str(rejected.value)
+    assert sentence.startswith(
+        "case a wants 32 ranks, and this machine has 2 cores: 16 ranks per core, more than 4; "
+    )
+    assert "--oversubscribe" in sentence
+
+
+@pytest.mark.parametrize(
+    ("launch", "chosen"),
+    [
+        ("{oversubscribe: force}", {}),
+        ("{}", {"oversubscribe": True}),
+        ("{oversubscribe: false}", {"oversubscribe": True}),
+        ("{}", {"hosts": "node[01-02]:16"}),
+    ],
+)
+def test_force_and_other_hosts_take_any_number_of_ranks(
+    tmp_path: Path, launch: str, chosen: dict[str, object]
+) -> None:
+    assert find_rejection(links(tmp_path, 32, launch, **chosen)) is None
+
+
+def test_slots_of_this_machine_do_not_make_more_cores(tmp_path: Path) -> None:
+    assert find_rejection(links(tmp_path, 32, hosts="localhost:32"))
+
+
+def matrices(tmp_path: Path, n: int, **chosen: object) -> RunPlan:
+    text = f"cases: [{{name: big, benchmark: compute.gemm, np: 2, params: {{n: {n}}}}}]\n"
+    return planned(tmp_path, text, **chosen)
+
+
+def test_more_memory_than_there_is_is_rejected_with_both_sizes(tmp_path: Path) -> None:
+    assert find_rejection(matrices(tmp_path, 4096)) is None
+    rejection = find_rejection(matrices(tmp_path, 32768))
+    assert rejection is not None
+    assert rejection.startswith(
+        "case big needs at least 24.3 GiB of memory for its 2 ranks, and this machine has 8 GiB "
+        "available"
+    )
+    assert find_rejection(matrices(tmp_path, 32768, oversubscribe=True)) is None
+
+
+def test_a_machine_that_does_not_say_its_memory_rejects_nothing(
+    tmp_path: Path, machine: dict[str, int | None]
+) -> None:
+    machine["memory"] = None
+    assert find_rejection(matrices(tmp_path, 32768)) is None
+
+
+def test_data_on_a_gpu_is_not_in_the_memory_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spbench.launch.gpu_needs.cards", lambda: [{"address": "0000:01:00.0"}])
+    assert find_rejection(matrices(tmp_path, 32768)) is None
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_no_shipped_suite_is_rejected_on_two_cores(
+    path: Path, tmp_path: Path, machine: dict[str, int | None]
+) -> None:
+    if path.stem == "real_size":
+        machine["memory"] = 20 * 10**9  # as the suite itself says
+    plan_ = plan.plan(Request(path, tmp_path, {}))
+    assert find_rejection(plan_) is None
+
+
+def test_available_memory_is_at_most_the_limit_of_the_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 16000 kB\nMemAvailable: 9000 kB\n")
+    monkeypatch.setattr(machine_files, "PROC", tmp_path)
+    limits: dict[str, int | None] = {"memory_bytes": None}
+    monkeypatch.setattr(machine_files, "cgroup_limits", lambda: limits)
+    assert available_memory() == 9000 * 1024
+    limits["memory_bytes"] = 1000
+    assert available_memory() == 1000
+    (tmp_path / "meminfo").unlink()
+    assert available_memory() == 1000
+    limits["memory_bytes"] = None
+    assert available_memory() is None

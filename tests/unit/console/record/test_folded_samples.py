@@ -1,0 +1,89 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.record.folded_samples import FoldedSamples
+from spbench.record.rank_rows import RankRows
+from spbench.record.runs.follow import RecordedEvents
+from spbench.record.runs.playback import demo_run
+from spbench.record.state import RunState
+from unit.events import TIME, described, metric, rank_event, started
+
+
+def take_samples(state, rank, *values, **fields):
+    state.apply(rank_event("samples", rank, values=list(values), **fields))
+
+
+def started_state(**changes):
+    state = RunState()
+    metrics = [TIME, metric("rate", "GB/s", "higher", "min")]
+    hosts = ["node01"] * changes.get("np", 2)
+    for event in started(described(metrics=metrics, **changes), hosts=hosts):
+        state.apply(event)
+    return state, state.cases["a"]
+
+
+def expected_values(case, name):
+    return sorted(value for values in case.folded(name) for value in values)
+
+
+def sorted_values(samples):
+    return [samples.values[index] for index in range(len(samples))]
+
+
+def test_takes_the_slowest_rank_of_each_iteration_before_the_median():
+    state, case = started_state()
+    samples = FoldedSamples(case, "time_ms")
+    take_samples(state, 0, 9.0, 1.0, 1.0)
+    samples.update()
+    assert len(samples) == 0
+    take_samples(state, 1, 2.0, 2.0, 8.0)
+    samples.update()
+    # The ranks' medians are 1 and 2: the median of the slowest rank would be 2.
+    assert samples.percentile(0.50) == case.summary("time_ms").p50 == 8.0
+    assert (samples.least, samples.greatest, samples.below(9.0)) == (2.0, 9.0, 2)
+
+
+batches = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=5),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("name", ["time_ms", "rate"])
+@given(batches=batches, shares=st.sampled_from([(), (2, 2), (1, 3)]))
+def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
+    state, case = started_state(np=4, repeat=3, shares=list(shares))
+    samples, ended = FoldedSamples(case, name), set()
+    for rank, repeat, values, ends, is_read in batches:
+        if (rank, repeat) in ended:
+            continue
+        take_samples(state, rank, *values, repeat=repeat, metric=name)
+        if ends:
+            ended.add((rank, repeat))
+            state.apply(rank_event("case_end", rank, repeat=repeat))
+        if is_read:
+            samples.update()
+            assert sorted_values(samples) == expected_values(case, name)
+    samples.update()
+    assert sorted_values(samples) == expected_values(case, name)
+
+
+def test_the_live_times_of_the_demo_end_as_the_final_ones():
+    state = RunState()
+    rows = RankRows(state)
+    live = {}
+    for event in RecordedEvents(demo_run().events):
+        state.apply(event)
+        rows.take(event)
+        if event["event"] == "case_end" and rows.case is not None:
+            live[rows.case.id] = rows.headline_time()
+    assert live
+    for name, time in live.items():
+        assert time == state.cases[name].summary("time_ms").p50

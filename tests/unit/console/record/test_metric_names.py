@@ -1,0 +1,66 @@
+import pytest
+
+from spbench.record.metric_names import (
+    SEPARATELY,
+    describe_separation,
+    figure_name,
+    folded_name,
+    metric_name,
+    separate_metrics,
+)
+from spbench_core.catalog import BENCHMARKS
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "metric", "expected"),
+    [
+        ("halo.compute", "exchange_ms", SEPARATELY),
+        ("halo.compute", "compute_ms", SEPARATELY),
+        ("halo.compute", "sequential_ms", SEPARATELY),
+        ("halo.compute", "backward_ms", SEPARATELY),
+        ("halo.compute", "bandwidth_gb_s", SEPARATELY),
+        ("halo.compute", "time_ms", ""),
+        ("halo.compute", "waited_ms", ""),
+        ("halo.exchange", "pack_ms", SEPARATELY),
+        ("halo.exchange", "bandwidth_gb_s", ""),
+        ("halo.fused", "unfused_ms", SEPARATELY),
+        ("model.resnet", "sequential_ms", SEPARATELY),
+        ("model.resnet", "forward_ms", ""),
+        ("nobody.knows", "time_ms", ""),
+    ],
+)
+def test_knows_which_metrics_are_measured_in_another_loop(benchmark, metric, expected):
+    assert describe_separation(benchmark, metric) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "expected"),
+    [
+        ("time_ms", "ms", "time"),
+        ("time_ms.p95", "ms", "time p95"),
+        ("bandwidth_gb_s.p50", "GB/s", "lowest bandwidth p50"),
+        ("time_ms.p95", "", "time_ms.p95"),
+    ],
+)
+def test_names_a_statistic_for_people(metric, unit, expected):
+    assert figure_name(metric, unit) == expected
+
+
+def test_no_part_of_a_time_is_measured_separately():
+    for entry in BENCHMARKS.values():
+        parts = {metric.name for metric in entry.metrics if metric.part_of}
+        assert not parts & separate_metrics(entry.name)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "name", "folded"),
+    [
+        ("time_ms", "ms", "time", "time"),
+        ("waited_ms", "ms", "waiting for pieces", "waiting for pieces"),
+        ("bandwidth_gb_s", "GB/s", "bandwidth", "lowest bandwidth"),
+        ("bytes_sent", "B", "bytes sent", "most bytes sent"),
+        ("a_plugins_rate", "1/s", "a plugins rate", "a plugins rate"),
+    ],
+)
+def test_names_what_the_value_over_all_ranks_is(metric, unit, name, folded):
+    assert (metric_name(metric, unit), folded_name(metric, unit)) == (name, folded)

@@ -1,0 +1,197 @@
+"""Expectations with a reference: how they are judged, worded and reported."""
+
+import jsonschema
+import pytest
+
+from spbench.record.judge import judge, not_judged, wanted
+from spbench.report.build import build_report
+from spbench.report.model import report_schema
+from spbench_core.events.fields import EventError
+from spbench_core.events.run_events import check_run_event
+from unit.events import (
+    TIME,
+    described,
+    job_end,
+    judged,
+    metric,
+    rank_event,
+    run_end,
+    run_start,
+    started,
+    state_of,
+)
+
+RATE = metric("bandwidth_gb_s", "GB/s", "higher", "min")
+EFFICIENCY = metric("exchange_efficiency", "1", "higher", "min")
+REFERENCE = {"value": 50.0, "unit": "ms", "lower": -0.1, "upper": 0.05, "system": None}
+
+
+def bound(op, limit, metric="time_ms.p50", **changes):
+    reference = REFERENCE | changes
+    return {"metric": metric, "op": op, "limit": limit, "reference": reference}
+
+
+BOTH_SIDES = [bound("max", 52.5), bound("min", 45.0)]
+UNKNOWN_SYSTEM = {
+    "metric": "time_ms.p50",
+    "op": "max",
+    "limit": None,
+    "skipped": "no reference for system vm (suite has big, laptop)",
+}
+
+
+def judgement(expect, times=(50.0,), values=(), disturbed=None):
+    """The judgement of a case of one rank, and its state."""
+    case = described(np=1, expect=expect, checks=[], metrics=[TIME, RATE, EFFICIENCY])
+    events = [*started(case, hosts=["node01"]), rank_event("samples", values=[*times])]
+    events += [rank_event("metric", name=name, value=value) for name, value in values]
+    events.append(rank_event("case_end", disturbed=disturbed or {}))
+    state = state_of(events)
+    return judge(state.cases["a"]), state.cases["a"]
+
+
+@pytest.mark.parametrize(
+    ("time", "status"),
+    [
+        (45.0, "passed"),
+        (52.5, "passed"),
+        (44.999, "failed"),
+        (52.501, "failed"),
+    ],
+)
+def test_a_result_within_both_tolerances_passes_and_the_edges_belong_to_them(time, status):
+    assert judgement(BOTH_SIDES, [time])[0].status == status
+
+
+@pytest.mark.parametrize(
+    ("expect", "time", "status"),
+    [
+        ([bound("max", 52.5, lower=None)], 0.001, "passed"),
+        ([bound("min", 45.0, upper=None)], 1e6, "passed"),
+        ([bound("max", 52.5, lower=None)], 60.0, "failed"),
+        ([bound("min", 45.0, upper=None)], 40.0, "failed"),
+    ],
+)
+def test_a_side_without_a_tolerance_has_no_bound(expect, time, status):
+    assert judgement(expect, [time])[0].status == status
+
+
+@pytest.mark.parametrize(
+    ("expect", "measured", "reason"),
+    [
+        (
+            BOTH_SIDES,
+            {"times": [58.5]},
+            "time_ms.p50 is 58.5 ms, 17 % above its reference 50.0 ms (allowed: -10 % to +5 %)",
+        ),
+        (
+            BOTH_SIDES,
+            {"times": [25.0]},
+            "time_ms.p50 is 25.0 ms, 50 % below its reference 50.0 ms (allowed: -10 % to +5 %)",
+        ),
+        (
+            [bound("max", 52.5, lower=None)],
+            {"times": [1000.0]},
+            "time_ms.p50 is 1.00 s, 20.0x its reference 50.0 ms (allowed: up to +5 %)",
+        ),
+        (
+            [bound("max", 0.42, "time_ms", value=0.4, lower=None, upper=0.05)],
+            {"times": [0.43]},
+            "time_ms is 430 us, 7.5 % above its reference 400 us (allowed: up to +5 %)",
+        ),
+        (
+            [bound("min", 11.1, "bandwidth_gb_s", value=12, unit="GB/s", lower=-0.075, upper=None)],
+            {"values": [("bandwidth_gb_s", 6.0)]},
+            "bandwidth_gb_s is 6.00 GB/s, 50 % below its reference 12.0 GB/s "
+            "(allowed: down to -7.5 %)",
+        ),
+        (
+            [bound("min", 0.9, "exchange_efficiency", value=0.9, unit="1", lower=0.0, upper=None)],
+            {"values": [("exchange_efficiency", 0.45)]},
+            "exchange_efficiency is 45 %, 50 % below its reference 90 % (allowed: down to 0 %)",
+        ),
+        (
+            [bound("max", 52.5)],
+            {"times": []},
+            "expected time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %), but it was not measured",
+        ),
+    ],
+)
+def test_the_reason_has_value_deviation_and_tolerances_with_units(expect, measured, reason):
+    verdict, _ = judgement(expect, **measured)
+    assert (verdict.status, verdict.reason) == ("failed", reason)
+
+
+def test_a_statistic_is_judged_as_such():
+    times = [50.0] * 90 + [100.0] * 10
+    assert judgement(BOTH_SIDES, times)[0].status == "passed"
+    (p95,) = judgement([bound("max", 52.5, "time_ms.p95")], times)[0].expectations
+    assert (p95["status"], p95["value"]) == ("failed", 100.0)
+
+
+@pytest.mark.parametrize(("rate", "status"), [(9.0, "failed"), (11.0, "passed"), (30.0, "failed")])
+def test_both_sides_count_if_higher_is_better(rate, status):
+    reference = {"value": 12.0, "unit": "GB/s"}
+    expect = [
+        bound("max", 12.6, "bandwidth_gb_s", **reference),
+        bound("min", 10.8, "bandwidth_gb_s", **reference),
+    ]
+    assert judgement(expect, values=[("bandwidth_gb_s", rate)])[0].status == status
+
+
+@pytest.mark.parametrize(
+    "expect", [BOTH_SIDES, [{"metric": "time_ms", "op": "max", "limit": 52.5}]]
+)
+def test_a_noisy_case_is_judged_like_by_a_bound(expect):
+    noise = {"stolen": 0.5}
+    assert judgement(expect, [58.5], disturbed=noise)[0].status == "failed"
+    assert judgement(expect, [50.0], disturbed=noise)[0].status == "passed"
+
+
+def test_a_bound_names_its_reference():
+    assert wanted(BOTH_SIDES[0]) == "time_ms.p50 max 52.5 ms (reference 50.0 ms +5 %)"
+    assert wanted(BOTH_SIDES[1]) == "time_ms.p50 min 45.0 ms (reference 50.0 ms -10 %)"
+
+
+def test_an_expectation_of_another_system_is_skipped_with_a_remark_and_fails_nothing():
+    verdict, case = judgement([UNKNOWN_SYSTEM])
+    assert verdict.status == "passed"
+    assert [item["status"] for item in verdict.expectations] == ["skipped"]
+    case.verdict.expectations = verdict.expectations
+    assert [*not_judged(case)] == [
+        "expect of time_ms.p50 skipped: no reference for system vm (suite has big, laptop)"
+    ]
+
+
+def test_a_report_has_the_reference_and_why_an_expectation_is_skipped():
+    expect = [BOTH_SIDES[0], UNKNOWN_SYSTEM]
+    verdict, _ = judgement(expect)
+    case = described(np=1, expect=expect, checks=[], metrics=[TIME])
+    events = [*started(case, hosts=["node01"]), rank_event("samples", values=[50.0])]
+    events += [rank_event("case_end"), judged(expectations=verdict.expectations)]
+    events += [job_end(), run_end()]
+    for event in events:
+        if "rank" not in event:
+            check_run_event(event)
+    report = build_report(state_of(events))
+    jsonschema.validate(report, report_schema())
+    passed, skipped = report["cases"][0]["expectations"]
+    assert (passed["limit"], passed["reference"]) == (52.5, REFERENCE)
+    assert (skipped["limit"], skipped["reference"]) == (None, None)
+    assert skipped["reason"] == UNKNOWN_SYSTEM["skipped"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limit": None},
+        {"reference": REFERENCE | {"value": 0}},
+        {"reference": REFERENCE | {"value": None}},
+        {"reference": REFERENCE | {"more": 1}},
+        {"reference": {"value": 1.0}},
+        {"skipped": 3},
+    ],
+)
+def test_a_recorded_reference_that_is_damaged_is_refused(change):
+    with pytest.raises(EventError):
+        check_run_event(run_start(described(expect=[BOTH_SIDES[0] | change])))

@@ -1,0 +1,31 @@
+"""The expectations of a case on the page of a report, if they have references."""
+
+from spbench.report.formats.page.case_details import case_details
+from spbench.report.model import ExpectationPart, ReferencePart
+from unit import results
+
+
+def test_an_expectation_names_its_reference_or_why_it_is_skipped():
+    reference = ReferencePart(value=0.35, unit="ms", lower=-0.1, upper=0.05, system="big")
+    skipped = "no reference for system vm (suite has big)"
+    case = results.case(
+        "a",
+        {"time_ms": results.figure(0.36)},
+        expectations=[
+            ExpectationPart(
+                metric="time_ms.p50",
+                op="max",
+                limit=0.3675,
+                value=0.36,
+                status="passed",
+                reference=reference,
+            ),
+            ExpectationPart(
+                metric="time_ms", op="max", limit=None, value=1, status="skipped", reason=skipped
+            ),
+        ],
+    )
+    text = str(case_details(case, 0))
+    assert "reference 350 us (allowed: -10 % to +5 %)" in text
+    assert "<td>time p50 at most</td>" in text
+    assert skipped in text

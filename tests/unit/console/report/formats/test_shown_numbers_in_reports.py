@@ -1,0 +1,97 @@
+"""Numbers in pages and Markdown: a unit each, no exponent, and references by their name."""
+
+import re
+from html import unescape
+
+import pytest
+
+from spbench.report.export import export_text
+from spbench.report.formats.markdown import markdown
+from spbench.report.formats.page.document import html_page
+from spbench.report.model import LaunchPart, LimitPart
+from unit.results import case, figure, run, wrong_check
+
+EXPONENT = re.compile(r"\d[eE][+-]?\d")
+AMOUNT = re.compile(r"~?(<0\.1|[\d,]+(\.\d+)?) (ps|ns|us|ms|s|min|h|%)")
+CROWDED = LaunchPart(
+    launcher="openmpi",
+    version="5.0",
+    argv=["mpirun"],
+    hostfile=None,
+    env={},
+    job=1,
+    oversubscribed=True,
+)
+
+
+def of_size(value, **changes):
+    return case(
+        "a",
+        {"time_ms": figure(value), "exchange_ms": figure(value), "loss": figure(value, "1")},
+        benchmark="halo.compute",
+        limits={"time_ms": LimitPart(value=1.5 * value, unit="ms", measured_by="copy")},
+        checks=[wrong_check("at 3").model_copy(update={"max_abs_error": value})],
+        samples={"time_ms": [[value, 1.1 * value, 1.2 * value]]},
+        **changes,
+    )
+
+
+def cells_of(part):
+    row = next(line for line in markdown(run(part)).splitlines() if line.startswith("| `a`"))
+    return row.strip("| ").split(" | ")
+
+
+def page_text(part):
+    body = html_page(run(part)).partition("<body>")[2]
+    return unescape(re.sub(r"<[^>]*>", " ", body))
+
+
+@pytest.mark.parametrize("value", [1e-9, 3.3e-7, 0.0123, 1.5, 999.7, 4.2e6, 1e12])
+def test_each_number_has_a_unit_and_no_exponent(value):
+    _, _, time, p95, _, reference, efficiency = cells_of(of_size(value))
+    for cell in (time, p95, reference, efficiency):
+        assert AMOUNT.fullmatch(cell), cell
+    assert efficiency == "150 %"
+    for text in (markdown(run(of_size(value))), page_text(of_size(value))):
+        assert not EXPONENT.search(text)
+        assert "limit" not in text
+        assert "measured separately" in text
+
+
+def test_the_legend_explains_names_and_signs_once():
+    for text in (markdown(run(of_size(1.0))), page_text(of_size(1.0))):
+        for start in (
+            "time: ",
+            "reference: ",
+            "efficiency: reference / time; above 100 %: ",
+            "≈: ",
+        ):
+            assert text.count(start) == 1
+
+
+@pytest.mark.parametrize(("launch", "sign"), [(CROWDED, "~"), (None, "")])
+def test_relative_metrics_of_disturbed_cases_are_marked(launch, sign):
+    metrics = {
+        "exchange_efficiency": figure(0.46, "1", "higher"),
+        "speedup": figure(3.0, "1", "higher"),
+        "exchange_ms": figure(2.0),
+    }
+    part = case("a", metrics, launch=launch)
+    exported = export_text(run(part), "md").replace("\\", "")
+    for cell in (f"{sign}46 %", f"{sign}3.00x", "2.00 ms"):
+        assert f'<td class="n">{cell}</td>' in html_page(run(part))
+        assert f"| {cell} |" in exported
+    assert cells_of(part)[2].replace("\\", "") == f"exchange efficiency {sign}46 %"
+
+
+def test_names_metrics_for_people_in_captions():
+    samples = {"bandwidth_gb_s": [[0.1, 0.2, 0.3]]}
+    part = case("a", {"bandwidth_gb_s": figure(0.2, "GB/s", "higher")}, samples=samples)
+    page = html_page(run(part))
+    assert "bandwidth of all ranks, each of 3 iterations" in page
+    assert "bandwidth_gb_s" not in page
+
+
+def test_efficiencies_of_more_ranks_than_cores_are_marked():
+    assert cells_of(of_size(1.0, launch=CROWDED))[-1].replace("\\", "") == "~150 %"
+    assert '<span class="soft">~150 %</span>' in html_page(run(of_size(1.0, launch=CROWDED)))

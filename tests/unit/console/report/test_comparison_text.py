@@ -1,0 +1,334 @@
+"""A comparison as text: it fits its width, says each thing once, and each number has a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spbench.report.compare import compare
+from spbench.report.comparison_notes import (
+    comparison_notes,
+    comparison_summary,
+    comparison_warnings,
+    name_cases,
+    table_notes,
+)
+from spbench.report.comparison_rows import OutcomeLabel, case_rows, metric_rows
+from spbench.report.comparison_text import comparison_lines, gate_lines
+from spbench.report.model import CasePart, LaunchPart, LimitPart
+from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import RunComparison
+from unit.results import case, figure, run, wrong_check
+
+FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
+SIX = [*FIVE, 1.005]
+NOISE = "the ranks on vm waited {}% of their time for a core: other work had it"
+LONG_ID = "exchange[slice_method={},halo_len=3,image_size=1024,transport=datatype]"
+METHODS = ("vertical", "horizontal", "square", "diagonal")
+CROWDED = LaunchPart(
+    launcher="openmpi", version="5", argv=[], hostfile=None, env={}, job=1, oversubscribed=True
+)
+WIDTHS = (80, 100, 120)
+
+
+def long_case(method: str, factor: float, **changes: Any) -> CasePart:
+    """Return a case with a long id, six launches, and values that are far from 1."""
+    metrics = {
+        "time_ms": figure(2.5e-5 * factor, n=6, spread=1e-6),
+        "bandwidth_gb_s": figure(12345.0 / factor, "GB/s", "higher"),
+        "bytes_sent": figure(3.0e9, "B", "none"),
+        "exchange_efficiency": figure(0.42, "1", "higher"),
+    }
+    medians = {
+        "time_ms": [2.5e-5 * factor * launch for launch in SIX],
+        "bandwidth_gb_s": [12345.0 / factor * launch for launch in SIX],
+    }
+    part: CasePart = case(
+        LONG_ID.format(method),
+        metrics,
+        medians=medians,
+        launch=CROWDED,
+        noisy=NOISE.format(round(10 * factor)),
+    )
+    return part.model_copy(update=changes)
+
+
+def runs_with_every_outcome() -> tuple[RecordedRun, RecordedRun]:
+    """Return two runs with cases that are worse, better, the same, not judged and broken."""
+    vertical, horizontal, square, diagonal = METHODS
+    a = run(
+        long_case(square, 1.0),
+        long_case(vertical, 1.0),
+        long_case(horizontal, 1.0),
+        long_case(diagonal, 1.0),
+        *(case(f"few[n={n}]") for n in range(12)),
+        case("old"),
+        id="20260101-000000-halo-exchange-with-a-long-name-0001",
+    )
+    b = run(
+        long_case(square, 1.0),
+        long_case(vertical, 123456.0),
+        long_case(horizontal, 0.5),
+        long_case(diagonal, 1.0, status="failed", checks=[wrong_check()]),
+        *(case(f"few[n={n}]", {"time_ms": 2.1}) for n in range(12)),
+        case("new"),
+        id="20260102-000000-halo-exchange-with-a-long-name-0002",
+        argv=("run", "x.yaml", "--inject", "slow@exchange"),
+    )
+    return a, b
+
+
+@pytest.fixture(name="comparison")
+def comparison_fixture() -> RunComparison:
+    return compare(*runs_with_every_outcome())
+
+
+def lines_of(comparison: RunComparison, width: int, **options: Any) -> list[str]:
+    return list(comparison_lines(comparison, width, **options))
+
+
+@pytest.mark.parametrize("all_metrics", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_longer_than_the_width(
+    comparison: RunComparison, width: int, all_metrics: bool
+) -> None:
+    lines = lines_of(comparison, width, all_metrics=all_metrics)
+    assert max(map(len, lines)) <= width
+    assert max(map(len, gate_lines(comparison, width))) <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_outcomes_come_first_and_are_never_cut(comparison: RunComparison, width: int) -> None:
+    text = "\n".join(lines_of(comparison, width))
+    for label in OutcomeLabel:
+        assert re.search(rf"^{re.escape(label)}  ", text, re.MULTILINE), label
+    metrics = lines_of(comparison, width, all_metrics=True)
+    assert {label for label in OutcomeLabel for line in metrics if line.endswith(label)} == {
+        *OutcomeLabel
+    }
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_shortened_ids_are_still_different(comparison: RunComparison, width: int) -> None:
+    rows = [row for row in lines_of(comparison, width) if re.match(r"[▼✗▲=] \w+ +\w+\[", row)]
+    ids = {re.split(r"  +", row)[1] for row in rows}
+    assert len(ids) == len(METHODS)
+
+
+def test_narrow_tables_of_metrics_have_whole_ids_in_lines_of_their_own(
+    comparison: RunComparison,
+) -> None:
+    lines = lines_of(comparison, 80, all_metrics=True)
+    assert LONG_ID.format("vertical") in lines
+    assert [line for line in lines if line.startswith("  time ") and "123,456x" in line]
+
+
+@pytest.mark.parametrize("all_metrics", [False, True])
+def test_no_sentence_is_printed_twice(comparison: RunComparison, all_metrics: bool) -> None:
+    text = " ".join(line.strip() for line in lines_of(comparison, 120, all_metrics=all_metrics))
+    sentences = [part for part in re.split(r"(?<=[a-z`)])\. ", text) if len(part) > 20]
+    assert len(sentences) == len(set(sentences))
+    assert text.count("slow (case exchange)") == 1
+    assert text.count("other work had it") == 2, "once for each run"
+    assert text.count("too few launches") == 1
+
+
+@pytest.mark.parametrize("all_metrics", [False, True])
+def test_numbers_have_units_and_no_exponents(comparison: RunComparison, all_metrics: bool) -> None:
+    units = {"ns", "us", "ms", "TB/s", "GB/s", "MB/s", "GiB", "%"}
+    rows = case_rows(comparison)
+    assert {row.a.split()[1] for row in rows if row.a} <= units
+    assert {row.b.split()[1] for row in rows if row.b} <= units
+    assert all(row.ratio.endswith("x") for row in rows)
+    text = "\n".join(lines_of(comparison, 120, all_metrics=all_metrics))
+    assert not re.search(r"\d(\.\d+)?e[+-]?\d", text)
+    assert re.search(r"~42 %", text) if all_metrics else "~" not in text
+
+
+def test_worse_and_broken_cases_come_first_and_then_better_ones(comparison: RunComparison) -> None:
+    labels = [row.label for row in case_rows(comparison)]
+    assert labels[:4] == [
+        OutcomeLabel.WORSE,
+        OutcomeLabel.BROKEN,
+        OutcomeLabel.BETTER,
+        OutcomeLabel.SAME,
+    ]
+    ids = [row.pair.id for row in case_rows(comparison)][4:]
+    assert ids == [f"few[n={n}]" for n in range(12)]
+
+
+def test_the_header_names_both_runs(comparison: RunComparison) -> None:
+    warning, a, b, empty, *_ = lines_of(comparison, 120)
+    assert warning == "warning: run b was made with the planted fault slow (case exchange)"
+    assert a.split() == ["a", comparison.a.id, "1970-01-01T00:16:40Z", "✓", "passed", "login"]
+    assert b.split()[:2] == ["b", comparison.b.id]
+    assert empty == ""
+
+
+def notes_of(a: Sequence[CasePart], b: Sequence[CasePart]) -> list[str]:
+    return comparison_notes(compare(run(*a, id="A"), run(*b, id="B")))
+
+
+def test_notes_say_why_cases_are_not_judged_and_what_to_do(comparison: RunComparison) -> None:
+    notes = comparison_notes(comparison)
+    named = ", ".join(f"few[n={n}]" for n in range(6))
+    assert (
+        f"Not judged, too few launches (1 in a, 1 in b, 6 per side needed): {named} and 6 more. "
+        "Run both sides with `--set repeat=6`."
+    ) in notes
+    broken = LONG_ID.format("diagonal")
+    assert f"Broken in b, check halo failed: {broken}." in notes
+    assert f"See `spbench results show {comparison.b.id}` for the details." in notes
+    assert "Not judged, only in a: old." in notes
+    assert comparison_summary(comparison) == (
+        "3 of 18 cases judged (1 better, 1 worse, 1 same), 14 not judged, 1 broken"
+    )
+
+
+def test_noise_is_told_once_for_each_run_with_its_worst_case(comparison: RunComparison) -> None:
+    noise = [note for note in comparison_notes(comparison) if note.startswith("Noise in")]
+    worst = LONG_ID.format("vertical")
+    assert noise[1] == f"Noise in b (4 cases), most in {worst}: {NOISE.format('1234560 ')}."
+    assert len(noise) == 2
+    assert "More ranks than cores in a (4 cases) and in b (4 cases)." in comparison_notes(
+        comparison
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "note"),
+    [
+        (
+            case("x", noisy="why"),
+            case("x"),
+            "With fewer launches, noisy cases are never judged.",
+        ),
+        (
+            case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
+            case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
+            "Not judged, the 95 % interval is wider than 0.909x to 1.10x: x. "
+            "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many "
+            "launches find a slowdown.",
+        ),
+        (
+            case("x"),
+            case("x", params={"halo_len": 3}),
+            "Not judged, other parameters or ranks (halo_len 1 in a, 3 in b): x. "
+            "Use `spbench compare --force` to compare anyway.",
+        ),
+        (
+            case("x", status="error", reason="died"),
+            case("x"),
+            "Not judged, no valid result (error in a): x. Compare runs in which these cases pass.",
+        ),
+        (
+            case("x", {"time_ms": figure(0.0)}),
+            case("x"),
+            "Not judged, no ratio of times (0 in a): x.",
+        ),
+        (case("x", {"m": 1.0}), case("x", {"m": 1.0}), "Not judged, time not measured: x."),
+        (
+            case("x", {"time_ms": 1.0}),
+            case("x", {"time_ms": 9.0}),
+            "Judged with few launches, since the ratio is large: x (beyond 3.00x).",
+        ),
+        (
+            case("x", status="failed", reason="time_ms is above 4", medians={"time_ms": FIVE}),
+            case("x", medians={"time_ms": FIVE}),
+            "Failed in a by an expectation or a planted fault, but compared: x.",
+        ),
+        (
+            case("x", params={"halo_len": 1, "seed": 1}, medians={"time_ms": FIVE}),
+            case("x", params={"halo_len": 1, "seed": 2}, medians={"time_ms": FIVE}),
+            "Other settings, seed 1 in a, 2 in b: x.",
+        ),
+    ],
+)
+def test_explains_a_case(a: CasePart, b: CasePart, note: str) -> None:
+    assert note in notes_of([a], [b])
+
+
+def test_says_that_a_difference_may_be_chance_among_many_cases() -> None:
+    launches = [1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.12, 1.14]
+    same = [case(f"same[n={n}]", medians={"time_ms": launches}) for n in range(9)]
+    slower = [1.07 * launch for launch in launches]
+    sides = [case("x", medians={"time_ms": times}) for times in (launches, slower)]
+    notes = notes_of([sides[0], *same], [sides[1], *same])
+    assert any(
+        note.startswith("Not judged, a difference that may be chance among so many cases: x. ")
+        for note in notes
+    )
+
+
+def test_the_efficiency_is_that_of_other_views() -> None:
+    """The launches' efficiencies have a median of 80 %, reference / time is 50 %."""
+    reference = {"time_ms": LimitPart(value=0.5, unit="ms", measured_by="ping-pong")}
+    efficiency = figure(0.8, "1", "higher")
+    metrics = {"time_ms": figure(1.0), "exchange_efficiency": efficiency}
+    with_reference = case("x", metrics, limits=reference)
+    cells = metric_rows(compare(run(with_reference), run(with_reference)))[1].metric_cells()
+    assert cells[:4] == ("x", "exchange efficiency", "50 %", "50 %")
+    without = case("x", metrics)
+    cells = metric_rows(compare(run(without), run(with_reference)))[1].metric_cells()
+    assert cells[:4] == ("x", "exchange efficiency", "80 %", "50 %")
+
+
+def test_the_table_says_what_its_numbers_are() -> None:
+    once = compare(run(case("x")), run(case("x")))
+    assert len(table_notes(once)) == 1
+    metrics = {"time_ms": 1.0, "wait_ms": 1.0}
+    several = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
+    notes = table_notes(compare(run(several), run(several)), all_metrics=True)
+    assert notes[1].startswith("b/a: median over all pairs of a launch of b and one of a")
+    assert notes[2] == "Measured in other loops, not parts of the time: wait."
+
+
+def test_names_versions_and_machines_in_warnings_only() -> None:
+    a = replace(run(case("x"), id="A"), environment={"fingerprint": {"hosts": ["n1"]}})
+    b = replace(run(case("x"), id="B"), environment={"fingerprint": {"hosts": ["n2"]}})
+    other_machines = compare(a, b, unlike="hosts n1 in a, n2 in b")
+    assert comparison_warnings(other_machines) == [
+        "machines or libraries differ: hosts n1 in a, n2 in b"
+    ]
+    assert comparison_notes(other_machines) == [
+        "Not judged, other machines or libraries (see the warning): x. "
+        "Use `spbench compare --force` to compare anyway."
+    ]
+    other_version = compare(run(case("x")), run(case("x", version=2)))
+    assert comparison_warnings(other_version) == [
+        "benchmark versions differ: made.up has version 1 in a, 2 in b"
+    ]
+    assert comparison_notes(other_version) == [
+        "Not judged, other benchmark versions (see the warning): x. "
+        "Run both sides with the same version of spbench."
+    ]
+
+
+def test_a_row_of_one_outcome_leaves_the_notes_as_they_are(comparison: RunComparison) -> None:
+    lines = lines_of(comparison, 120, shown=comparison.with_only("worse"))
+    labels = [line for line in lines if line.startswith(tuple(OutcomeLabel))]
+    assert len(labels) == 1
+    assert labels[0].startswith("▼ worse")
+    assert f"{comparison_summary(comparison)}." in lines
+
+
+def test_a_gate_names_only_cases_that_differ(comparison: RunComparison) -> None:
+    lines = list(gate_lines(comparison, 120))
+    labels = [line.split("  ")[0].strip() for line in lines if line[:1] in "▼▲✗=?"]
+    assert labels == ["▼ worse", "✗ broken", "▲ better"]
+
+
+def test_many_cases_are_counted_and_not_named() -> None:
+    assert name_cases(["a", "b"]) == "a, b"
+    assert name_cases([str(n) for n in range(15)]) == "0, 1, 2, 3, 4, 5 and 9 more"
+
+
+@pytest.mark.parametrize("length", range(30, 80))
+def test_no_line_of_a_hostile_name_is_a_command_of_a_ci_server(length: int) -> None:
+    name = "x" * length + " ::error::y"
+    comparison = compare(run(case(name)), run(case(name, status="error")))
+    assert not [line for line in gate_lines(comparison, 80) if line.lstrip().startswith("::")]

@@ -1,0 +1,69 @@
+"""The conditions of a run that a comparison warns of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spbench.record.runs.folder import RunFolder
+from spbench.report.compare import compare
+from spbench.report.model import LaunchPart
+from spbench.report.run_conditions import conditions_of, faults_of
+from unit.results import case, run, summary
+
+CROWDED = LaunchPart(
+    launcher="openmpi",
+    version="5",
+    argv=[],
+    hostfile=None,
+    env={},
+    job=1,
+    oversubscribed=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "faults"),
+    [
+        ((), ()),
+        (("run", "x.yaml", "--inject", "slow"), ("slow",)),
+        (("run", "x.yaml", "--inject=slow@exchange", "--inject", "hang@b"), ("slow", "hang")),
+    ],
+)
+def test_finds_planted_faults_in_the_command_line(
+    argv: tuple[str, ...], faults: tuple[str, ...]
+) -> None:
+    described = faults_of(summary(argv=argv))
+    assert sorted(fault.split()[0] for fault in described) == sorted(faults)
+
+
+def test_names_the_case_of_a_fault() -> None:
+    argv = ("run", "x.yaml", "--inject", "slow=1.1@exchange[halo_len=3]")
+    assert faults_of(summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
+
+
+def test_finds_faults_that_a_run_of_failed_cases_plants_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "20260101-000000-x-0001")
+    folder.path.mkdir()
+    content: dict[str, Any] = {"id": folder.id, "request": {"inject": ["slow@a"]}}
+    (folder.path / "run.json").write_text(json.dumps(content))
+    argv = ("run", "--failed", "last")
+    failed = summary(id=folder.id, folder=folder, argv=argv)
+    assert faults_of(failed) == ("slow (case a)",)
+    other_run = replace(failed, id="another")
+    assert faults_of(other_run) == ()
+
+
+def test_names_noisy_and_crowded_cases() -> None:
+    conditions = conditions_of(run(case("a", noisy="why"), case("b", launch=CROWDED), case("c")))
+    assert conditions.noise == {"a": "why"}
+    assert [conditions.is_disturbed(id_) for id_ in "abc"] == [True, True, False]
+
+
+def test_a_comparison_has_the_versions_of_benchmarks_that_differ() -> None:
+    comparison = compare(run(case("a"), case("b")), run(case("a", version=2), case("b")))
+    assert comparison.versions == {"made.up has version 1 in a, 2 in b": ("a",)}
