@@ -274,14 +274,34 @@ def on_ranks(
     # Not in /dev/shm itself: another test's job may have the same number (docs/launching.md).
     with tempfile.TemporaryDirectory(prefix="spbench-tests-", dir="/dev/shm") as segments:
         defaults["OMPI_MCA_btl_sm_backing_directory"] = segments
-        return subprocess.run(
+        ranks_program = subprocess.Popen(
             [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
             env=os.environ | as_root | defaults | env,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=seconds,
-            check=False,
         )
+        try:
+            stdout, stderr = ranks_program.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"not done after {seconds:.0f} s:\n{stacks_of(ranks_program)}")
+        finally:
+            ranks_program.kill()
+        return subprocess.CompletedProcess(
+            ranks_program.args, ranks_program.returncode, stdout, stderr
+        )
+
+
+def stacks_of(mpirun: subprocess.Popen[str]) -> str:
+    """End a job that takes too long; return what it printed, with the stack of each rank."""
+    mpirun.send_signal(signal.SIGUSR1)  # mpirun passes it on to programs/each_case.py
+    time.sleep(5)
+    mpirun.terminate()
+    try:
+        printed = mpirun.communicate(timeout=10)
+    except subprocess.TimeoutExpired as error:
+        printed = error.stdout or b"", error.stderr or b""
+    return "\n".join(str(text)[-20_000:] for text in printed)
 
 
 def answers_of(

@@ -2,10 +2,13 @@
 
     mpirun -n 6 python -m mpi4py PROGRAM.py CASES.json RESULTS.json
 
-Ranks are more than cores here: those that wait for others sleep.
+Ranks are more than cores here: those that wait for others sleep. On SIGUSR1 a rank prints its
+stacks: see running.stacks_of.
 """
 
+import faulthandler
 import json
+import signal
 import sys
 import time
 import traceback
@@ -26,6 +29,7 @@ def answer_each(ranks_of, answer_of, idle=None):
 
     A rank without a part in a case answers ``idle``, and nothing where that is None.
     """
+    faulthandler.register(signal.SIGUSR1)
     world, said = MPI.COMM_WORLD, []
     for case in cases():
         start, takes_part = time.monotonic(), world.rank < ranks_of(case)
