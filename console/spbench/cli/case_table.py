@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState, MetricInfo
-from spbench.record.efficiency import ABOVE_REFERENCE, OF_REPEATS, efficiency_of, format_efficiency
+from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
 from spbench.record.metric_names import separate_metrics
 from spbench.record.noise import is_disturbed, noise_of
 from spbench.record.number_formatting import (
@@ -27,7 +27,7 @@ from spbench.record.state import JobState
 from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
 
 _LEGEND = (
-    "time: slowest rank, median of all iterations. efficiency: reference / time, where the "
+    "time: slowest rank, median of iterations. efficiency: reference / time, where the "
     "reference is what the same hardware needed for this work in the same job at best. checks: "
     "passed / made, one per check and rank."
 )
@@ -53,7 +53,7 @@ _NOTES = {
         "them."
     ),
     "above": f"{ABOVE_REFERENCE}.",
-    "repeats": f"{OF_REPEATS}.",
+    "repeats": "Values of repeated cases are the medians of their repeats.",
     "noisy": f"{NOISY} other work disturbed the times.",
 }
 """The notes below the table, in their order; each is printed if a row needs it."""

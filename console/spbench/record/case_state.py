@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
-from spbench.record.statistics import Summary, median, summarize, within_floats
+from spbench.record.statistics import (
+    Summary,
+    median_of_repeats,
+    summarize,
+    summarize_repeats,
+    within_floats,
+)
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
 
@@ -275,10 +280,10 @@ class CaseState:
         """Whether every rank has ended that repeat."""
         return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))
 
-    def rank_times(self, rank: int) -> Iterable[float]:
-        """The rank's samples of time_ms, all repeats one after another."""
+    def rank_times(self, rank: int) -> list[array[float]]:
+        """The rank's samples of time_ms, one array a repeat."""
         repeats = self.measured.samples.get("time_ms", {}).get(rank, {})
-        return chain.from_iterable(repeats[repeat] for repeat in sorted(repeats))
+        return [repeats[repeat] for repeat in sorted(repeats)]
 
     def folded(self, metric: str) -> list[list[float]]:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
@@ -289,13 +294,17 @@ class CaseState:
         """
         return list(self._by_repeat(metric).values())
 
-    def by_job(self, metric: str) -> list[list[float]]:
-        """The same as `folded`, one list a launch."""
-        found: dict[int, list[float]] = {}
+    def by_job(self, metric: str) -> list[list[list[float]]]:
+        """The same as `folded`, one list of repeats a launch."""
+        found: dict[int, list[list[float]]] = {}
         for repeat, values in self._by_repeat(metric).items():
             if (job := self.measured.jobs.get(repeat)) is not None and values:
-                found.setdefault(job, []).extend(values)
+                found.setdefault(job, []).append(values)
         return [found[job] for job in sorted(found)]
+
+    def launch_medians(self, metric: str) -> list[float]:
+        """The metric's value in each launch: the median of the medians of its repeats."""
+        return list(map(median_of_repeats, self.by_job(metric)))
 
     def _by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
@@ -341,12 +350,12 @@ class CaseState:
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        return summarize(value for values in self.folded(metric) for value in values)
+        return summarize_repeats(self.folded(metric))
 
     def rank_medians(self) -> dict[int, float]:
-        """The median time of one iteration on each rank, in ms."""
-        times = {rank: list(self.rank_times(rank)) for rank in sorted(self.measured.ranks)}
-        return {rank: median(values) for rank, values in times.items() if values}
+        """The median time of one iteration on each rank in ms, then the median of its repeats."""
+        times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
+        return {rank: median_of_repeats(repeats) for rank, repeats in times.items() if any(repeats)}
 
     def skew(self) -> float | None:
         """The skew of the slowest rank; None if no two ranks do the same work."""
@@ -365,10 +374,10 @@ class CaseState:
         times = {}
         for rank, whole in self.rank_medians().items():
             own = self._own_times(waits, rank)
-            times[rank] = RankTime(whole, median(own) if own else None)
+            times[rank] = RankTime(whole, median_of_repeats(own) if own else None)
         return times
 
-    def _own_times(self, waits: Sequence[str], rank: int) -> list[float]:
+    def _own_times(self, waits: Sequence[str], rank: int) -> list[Sequence[float]]:
         repeats = sorted(self.measured.samples["time_ms"][rank])
         each = (own_times(self, waits, rank, repeat) for repeat in repeats)
-        return [value for values in each if values for value in values]
+        return [values for values in each if values]

@@ -8,11 +8,6 @@ ABOVE_REFERENCE = (
     "above 100 %: the reference was measured in a separate loop of the same job and can be beaten"
 )
 """The explanation that a view gives once if an efficiency is above 100 %."""
-OF_REPEATS = (
-    "values of repeated cases: time is the median of the iterations of all repeats, every other "
-    "value the median of its repeats, so that it does not follow from the time"
-)
-"""The explanation that a view gives once if a case was repeated."""
 
 
 def efficiency_of(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
-from spbench.record.statistics import percentile
+from spbench.record.statistics import median, percentile
 
 BLOCK = 1024
 """Samples that a block begins with; it is split when it has more than twice as many."""
@@ -25,6 +26,9 @@ class Ordered:
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[float]:
+        return chain.from_iterable(self._blocks)
 
     def __getitem__(self, index: int) -> float:
         """Return the sample at an index from 0."""
@@ -90,3 +94,41 @@ class Ordered:
         pieces = [block[first : first + size] for first in range(0, len(block), size)]
         self._blocks[at : at + 1] = pieces
         self._lasts[at : at + 1] = [piece[-1] for piece in pieces]
+
+
+class OrderedRepeats:
+    """Samples of several repeats as they come.
+
+    Attributes:
+        values: The samples of all repeats in ascending order.
+    """
+
+    __slots__ = ("_medians", "_repeats", "values")
+
+    def __init__(self) -> None:
+        self.values = Ordered()
+        self._repeats: dict[int, Ordered] = {}
+        self._medians: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(self, repeat: int, values: Sequence[float]) -> None:
+        """Take in samples of a repeat, in any order."""
+        if not values:
+            return
+        if repeat not in self._repeats:
+            if len(self._repeats) == 1:  # it shared its samples with `values`
+                self._repeats = {first: Ordered(self.values) for first in self._repeats}
+            self._repeats[repeat] = Ordered() if self._repeats else self.values
+        self.values.add(values)
+        if len(self._repeats) > 1:
+            self._repeats[repeat].add(values)
+        self._medians.pop(repeat, None)
+
+    def median(self) -> float:
+        """Return the median as ``statistics.median_of_repeats`` has it; there must be a sample."""
+        for repeat, samples in self._repeats.items():
+            if repeat not in self._medians:
+                self._medians[repeat] = samples.percentile(0.50)
+        return median(self._medians.values())

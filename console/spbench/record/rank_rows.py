@@ -9,13 +9,13 @@ from itertools import count
 
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
-from spbench.record.folded_samples import FoldedSamples
-from spbench.record.ordered import Ordered
+from spbench.record.live_samples import LiveSamples
+from spbench.record.ordered import OrderedRepeats
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
 from spbench.record.statistics import typical
 
-_NO_TIMES = Ordered()
+_NO_TIMES = OrderedRepeats()
 RECENT = 10
 """Times that a row has of those that came last."""
 
@@ -27,7 +27,7 @@ class RankFigures:
         case: The case; None before the rank's first.
         place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
         times: Its times in ms.
-        p50: Their median; None where there are none.
+        p50: The median of the repeats' medians; None if there are no times.
         own: Its times in ms without its waits for other ranks; empty if these are not measured.
     """
 
@@ -43,9 +43,9 @@ class RankFigures:
         self.case = case
         part = case.measured.ranks.get(rank) if case else None
         self.place = short_place(part.place) if part else {}
-        self.times = Ordered() if case else _NO_TIMES
+        self.times = OrderedRepeats() if case else _NO_TIMES
         self.p50: float | None = None
-        self.own = Ordered()
+        self.own = OrderedRepeats()
         self._known: dict[float, float] = {}
         self._taken: dict[int, int] = {}
         self._own_taken: dict[int, int] = {}
@@ -62,13 +62,13 @@ class RankFigures:
         for repeat, values in given[self.rank].items():
             taken = self._taken.get(repeat, 0)
             if len(values) > taken:
-                self.times.add(values[taken:])
+                self.times.add(repeat, values[taken:])
                 self._taken[repeat] = len(values)
         waited = self._take_own(given[self.rank])
         if len(self.times) == before:
             return self.p50 if waited else None
         self._known.clear()
-        self.p50 = self.times.percentile(0.50)
+        self.p50 = self.times.median()
         return self.p50
 
     def _take_own(self, repeats: Iterable[int]) -> bool:
@@ -80,7 +80,7 @@ class RankFigures:
             taken = self._own_taken.get(repeat, 0)
             values = own_times(self.case, self._waits, self.rank, repeat, slice(taken, None))
             if values:
-                self.own.add(values)
+                self.own.add(repeat, values)
                 self._own_taken[repeat] = taken + len(values)
         return len(self.own) > before
 
@@ -89,12 +89,12 @@ class RankFigures:
         """Its medians; None if there are no times."""
         if self.p50 is None:
             return None
-        return RankTime(self.p50, self.own.percentile(0.50) if self.own else None)
+        return RankTime(self.p50, self.own.median() if self.own else None)
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the times; None where there are none."""
         if fraction not in self._known and self.times:
-            self._known[fraction] = self.times.percentile(fraction)
+            self._known[fraction] = self.times.values.percentile(fraction)
         return self._known.get(fraction)
 
     def recent(self) -> tuple[float, ...]:
@@ -133,7 +133,9 @@ class RankRow:
         place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
         phase: What it does, and how far it is: ``timing 40/100``.
         iterations: The number of its times.
-        last: Its last time in ms; p50, p95 and p99 are its times' percentiles, in ms.
+        last: Its last time in ms.
+        p50: The median of its times in ms, then the median of its repeats.
+        p95: The 95th percentile of its times in ms, p99 the 99th.
         skew: Its own time over that of the typical rank with the same work.
         recent: Its newest times in ms, `RECENT` of them at most.
         gb_s: Its last value of the case's first metric in GB/s.
@@ -181,7 +183,7 @@ class RankRows:
         self._stale = False
         self._moved = 0
         self._names: tuple[PlaceName, ...] | None = None
-        self._folded: FoldedSamples | None = None
+        self._folded: LiveSamples | None = None
         self._restart()
 
     def take(self, event: Event) -> None:
@@ -256,12 +258,12 @@ class RankRows:
     def headline_time(self) -> float | None:
         """Return the headline time of the case so far in ms, as the case will report it.
 
-        It is the median over iterations of the slowest rank's time.
+        It is the median over iterations of the slowest rank's time, then the median of repeats.
         """
         if self._folded is None:
             return None
         self._folded.update()
-        return self._folded.percentile(0.50) if self._folded else None
+        return self._folded.median() if self._folded else None
 
     def skews(self) -> Mapping[int, float]:
         """Return each rank's own time over that of the typical rank with the same work."""
@@ -296,7 +298,7 @@ class RankRows:
         self._case, self._names = case, None
         self._comparison = RankComparison(case.identity) if case is not None else None
         timed = case is not None and "time_ms" in case.identity.metrics
-        self._folded = FoldedSamples(case, "time_ms") if case is not None and timed else None
+        self._folded = LiveSamples(case, "time_ms") if case is not None and timed else None
         self._medians, self._typical, self._stale = {}, None, False
         self._times = {}
         self._compared = RankRatios()

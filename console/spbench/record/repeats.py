@@ -10,9 +10,9 @@ from spbench.record.statistics import median, median_interval
 def width(case: CaseState) -> float | None:
     """Return the 95 % interval of a case's time over its median; None of fewer than six launches.
 
-    A launch is one value, the median of its iterations, since these depend on each other.
+    A launch is one value, since its iterations depend on each other.
     """
-    launches = [median(values) for values in case.by_job("time_ms")]
+    launches = case.launch_medians("time_ms")
     between, middle = median_interval(launches), median(launches) if launches else 0.0
     return (between[1] - between[0]) / middle if between and middle > 0 else None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 
@@ -32,7 +33,10 @@ def within_floats(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Count, percentiles, mean and standard deviation of samples, in the samples' own unit."""
+    """Count, percentiles, mean and standard deviation of samples, in the samples' own unit.
+
+    Of several repeats, p50 is the median of their medians: see ``median_of_repeats``.
+    """
 
     n: int
     min: float
@@ -62,6 +66,15 @@ def percentile(ordered: Sorted, fraction: float) -> float:
 def median(values: Iterable[float]) -> float:
     """Return the median of values that are not empty."""
     return percentile(sorted(values), 0.5)
+
+
+def median_of_repeats(repeats: Iterable[Iterable[float]]) -> float:
+    """Return the median of the repeats' medians; there must be a value.
+
+    A repeat counts once: its iterations depend on each other, and metrics of one value a repeat
+    are aggregated in the same way.
+    """
+    return median(median(values) for values in map(list, repeats) if values)
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
@@ -109,6 +122,12 @@ def summarize(values: Iterable[float]) -> Summary | None:
         mean=mean,
         stdev=math.sqrt(variance),
     )
+
+
+def summarize_repeats(repeats: Sequence[Sequence[float]]) -> Summary | None:
+    """Return the summary of all values, with the median of the repeats' medians as p50."""
+    summary = summarize(chain.from_iterable(repeats))
+    return summary and replace(summary, p50=median_of_repeats(repeats))
 
 
 def _scaled(ordered: list[float], scale: float) -> Summary | None:

@@ -14,7 +14,7 @@ from spbench.record.host_loads import LoadHistory
 from spbench.record.noise import noise_of
 from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
-from spbench.record.statistics import median, summarize
+from spbench.record.statistics import summarize_repeats
 from spbench.record.stragglers import Straggler
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import (
@@ -311,16 +311,14 @@ def _metrics(case: CaseState) -> dict[str, MetricPart]:
 def _medians(case: CaseState) -> dict[str, list[float]]:
     """Return the median of each metric in each launch that has all ranks' values."""
     return {
-        name: [median(values) for values in by_job]
-        for name in case.identity.metrics
-        if (by_job := case.by_job(name))
+        name: medians for name in case.identity.metrics if (medians := case.launch_medians(name))
     }
 
 
 def _fastest(case: CaseState) -> list[float]:
     """Return the shortest iteration of each launch; none where a case has no times."""
     timed = "time_ms" in case.identity.metrics
-    return [min(values) for values in case.by_job("time_ms")] if timed else []
+    return [min(map(min, repeats)) for repeats in case.by_job("time_ms")] if timed else []
 
 
 def _check(name: str, results: Mapping[Place, CheckResult]) -> CheckPart:
@@ -367,7 +365,7 @@ def _rank(
     case: CaseState, rank: int, crowd: Counter[tuple[str, int]], skew: float | None
 ) -> RankPart:
     part = case.measured.ranks[rank]
-    summary = summarize(case.rank_times(rank))
+    summary = summarize_repeats(case.rank_times(rank))
     return RankPart.model_construct(
         rank=rank,
         host=part.host,

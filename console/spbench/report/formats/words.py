@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.record.efficiency import ABOVE_REFERENCE, OF_REPEATS, format_efficiency, format_metric
+from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import metric_name
 from spbench.record.number_formatting import NOISY, counted, format_value, printable
 from spbench.report.model import CasePart, MetricPart
@@ -18,11 +18,11 @@ BROKEN = frozenset({"error", "timeout"})
 NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 """Cases that were never judged."""
 LEGEND = (
-    "time: the slowest rank's time of each iteration, then the median over iterations.",
+    "time: the slowest rank's time of each iteration, then the median over iterations. Values of "
+    "repeated cases are the medians of their repeats.",
     "reference: what the same hardware needed for this work at best, such as a ping-pong or a "
     "memory copy, in a separate loop of the same job.",
     f"efficiency: reference / time; {ABOVE_REFERENCE}.",
-    f"{OF_REPEATS}.",
     f"{NOISY}: the ranks' cores were disturbed, so that times are not the hardware's alone.",
     f"~: an efficiency of disturbed times ({NOISY}), or of more ranks than cores.",
 )

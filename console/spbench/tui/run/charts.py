@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
-from spbench.record.folded_samples import FoldedSamples
-from spbench.record.histogram import Histogram, bins
+from spbench.record.histogram import bins
+from spbench.record.live_samples import LiveSamples
 from spbench.record.metric_names import metric_name
 from spbench.record.timeline import MetricTimeline
 from spbench.tui.run.pane import Pane
@@ -17,7 +17,7 @@ from spbench.tui.widgets.timeline import TimeLine
 KEPT = 8
 """Metrics of cases and ranks whose samples stay counted after something else was shown."""
 MOST_BINS = 60
-_MARKS = {"median": 0.50, "p95": 0.95, "p99": 0.99}
+_PERCENTILES = {"p95": 0.95, "p99": 0.99}
 _FOLDS = {"max": "largest of all ranks", "min": "smallest of all ranks"}
 _FOLDS |= {"sum": "sum of all ranks", "mean": "mean of all ranks"}
 
@@ -27,8 +27,7 @@ class Counted:
 
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
         self.case = case
-        folded = rank is None
-        self.samples = FoldedSamples(case, metric) if folded else Histogram(case, metric, rank)
+        self.samples = LiveSamples(case, metric, rank)
         self.timeline = MetricTimeline(case, metric, rank)
 
 
@@ -74,10 +73,11 @@ class HistogramPane(ChartPane):
         if not samples:
             self.clear()
             return
-        drawn = bins(samples, max(8, min(chart.size.width // 2, MOST_BINS)))
+        drawn = bins(samples.values, max(8, min(chart.size.width // 2, MOST_BINS)))
         beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
         self.say(f"{describe_samples(counted.case, metric, rank)}{beyond}")
-        marks = {name: samples.percentile(part) for name, part in _MARKS.items()}
+        marks = {name: samples.values.percentile(part) for name, part in _PERCENTILES.items()}
+        marks = {"median": samples.median(), **marks}
         chart.update(drawn.edges, drawn.counts, counted.case.identity.metrics[metric].unit, marks)
 
     def clear(self) -> None:

@@ -9,7 +9,6 @@ from spbench.cli.case_table import CaseTable
 from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView
 from spbench.cli.records.replay import replay_lines
-from spbench.record.efficiency import OF_REPEATS
 from spbench.record.findings import findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
@@ -121,7 +120,8 @@ def test_the_values_of_repeated_cases_are_explained(repeat):
     state = state_of(started(described("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
     table.lines(state.cases["a"], 1)
-    assert (f"{OF_REPEATS}." in table.legend()) == (repeat > 1)
+    note = "Values of repeated cases are the medians of their repeats."
+    assert (note in table.legend()) == (repeat > 1)
 
 
 def test_a_quiet_run_says_only_its_verdict():

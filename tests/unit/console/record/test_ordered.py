@@ -1,13 +1,14 @@
 import random
 from array import array
+from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record import ordered
-from spbench.record.ordered import Ordered
-from spbench.record.statistics import percentile, summarize
+from spbench.record.ordered import Ordered, OrderedRepeats
+from spbench.record.statistics import percentile, summarize, summarize_repeats
 
 value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)
 batches = st.lists(st.lists(value, max_size=12), max_size=12)
@@ -60,3 +61,16 @@ def test_thousands_of_samples_stay_in_order():
 def test_nothing_is_no_sample():
     assert len(Ordered()) == 0
     assert Ordered().below(1.0) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.lists(value, max_size=12)), max_size=12))
+def test_repeats_are_summarized_exactly_whenever_they_are_asked_for(batches):
+    samples, repeats = OrderedRepeats(), {}
+    for repeat, values in batches:
+        samples.add(repeat, array("d", values))
+        repeats.setdefault(repeat, []).extend(values)
+        if len(samples):
+            summary = summarize_repeats([*repeats.values()])
+            assert samples.median() == summary.p50
+            assert samples.values.percentile(0.95) == summary.p95
+    assert list(samples.values) == sorted(chain.from_iterable(repeats.values()))

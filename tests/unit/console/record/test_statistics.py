@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import quantile_test
 
-from spbench.record.statistics import median, median_interval, percentile, summarize, typical
+from spbench.record.statistics import (
+    median,
+    median_interval,
+    median_of_repeats,
+    percentile,
+    summarize,
+    summarize_repeats,
+    typical,
+)
 
 times = st.floats(1e-6, 1e9) | st.integers(0, 10).map(float)
 samples = st.lists(times, min_size=1, max_size=60)
@@ -80,3 +88,20 @@ def test_nothing_has_no_summary():
 )
 def test_what_is_typical_is_the_lower_median(values, found):
     assert typical(iter(values)) == found
+
+
+def test_a_repeat_counts_once_however_many_iterations_it_has():
+    repeats = [[1.0] * 100, [2.0, 4.0, 3.0], [], [9.0]]
+    assert median_of_repeats(repeats) == 3.0
+    summary = summarize_repeats(repeats)
+    assert (summary.n, summary.min, summary.p50, summary.max) == (104, 1.0, 3.0, 9.0)
+    assert summarize_repeats([[], []]) is None
+
+
+@given(st.lists(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9), min_size=1, max_size=9))
+def test_rates_of_repeats_follow_from_their_times(times):
+    if len(times) % 2 == 0:
+        times.pop()
+    rates = [[64.0 / median(repeat)] for repeat in times]
+    rate = summarize_repeats(rates).p50
+    assert rate == pytest.approx(64.0 / summarize_repeats(times).p50)

@@ -63,7 +63,7 @@ def _drawings(case: CasePart) -> Iterator[Markup]:
     samples = samples_of(case, of)
     if metric is not None and len(samples) > 1:
         limit = case.limits.get(of)
-        drawn = histogram(samples, metric.unit, limit.value if limit else None)
+        drawn = histogram(samples, metric.unit, metric.value, limit.value if limit else None)
         ranks = "the slowest rank" if of == HEADLINE else "all ranks"
         title = metric_name(of, metric.unit)
         yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)

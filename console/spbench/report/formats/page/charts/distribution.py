@@ -27,10 +27,19 @@ _SMALL = (96.0, 20.0)
 _REFERENCE = "reference"
 
 
-def histogram(samples: Sequence[float], base_unit: str, reference: float | None) -> Markup:
-    """Return a histogram of samples, which are not empty, with their median, p95 and reference."""
+def histogram(
+    samples: Sequence[float], base_unit: str, middle: float, reference: float | None
+) -> Markup:
+    """Return a histogram of samples with their median, p95 and reference.
+
+    Args:
+        samples: The samples, at least one.
+        base_unit: Their unit.
+        middle: Their median, or that of the medians of several repeats.
+        reference: Their reference; None if they have none.
+    """
     # The unit of most samples, whatever the slowest one needs.
-    unit = scale_of([percentile(sorted(samples), 0.5)], base_unit)
+    unit = scale_of([middle], base_unit)
     ordered = sorted(map(unit.convert, samples))
     limit = None if reference is None else unit.convert(reference)
     low, high = ordered[0], drawn_end(Ordered(ordered))
@@ -38,7 +47,7 @@ def histogram(samples: Sequence[float], base_unit: str, reference: float | None)
         low, high = min(low, limit), max(high, limit)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
     counts, beyond = _counts(ordered, low, high, bins)
-    marks = [("median", percentile(ordered, 0.5)), ("p95", percentile(ordered, 0.95))]
+    marks = [("median", unit.convert(middle)), ("p95", percentile(ordered, 0.95))]
     marks += [] if limit is None else [(_REFERENCE, limit)]
     rows = len(marks) + bool(beyond)
     frame = Frame(

@@ -33,7 +33,7 @@ def heights(drawn):
 
 
 def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
-    drawn = histogram([1.0] * 6 + [2.0] * 3, "ms", None)
+    drawn = histogram([1.0] * 6 + [2.0] * 3, "ms", 1.0, None)
     tall, low = heights(drawn)
     (axis,) = attributes(drawn, "line", "axis")
     floor = float(axis["y1"])
@@ -43,8 +43,8 @@ def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
 
 
 def test_a_limit_is_drawn_where_it_is_near():
-    assert attributes(histogram([1.0, 2.0, 3.0], "ms", 0.9), "line", "limit")
-    assert not attributes(histogram([1.0, 2.0, 3.0], "ms", 0.001), "line", "limit")
+    assert attributes(histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.9), "line", "limit")
+    assert not attributes(histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.001), "line", "limit")
 
 
 def labels_of(drawn):
@@ -54,7 +54,7 @@ def labels_of(drawn):
 
 
 def test_labels_of_close_marks_have_a_line_each_above_the_bars():
-    drawn = histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.71)
+    drawn = histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.7, 11.71)
     labels = labels_of(drawn)
     assert sorted(text.split()[0] for _, _, text in labels) == ["median", "p95", "reference"]
     rows = sorted(y for _, y, _ in labels)
@@ -66,24 +66,24 @@ def test_labels_of_close_marks_have_a_line_each_above_the_bars():
     ("reference", "text"), [(0.001, "← reference 1.00 us"), (1000.0, "reference 1.00 s →")]
 )
 def test_a_reference_out_of_the_axis_is_named_at_its_edge(reference, text):
-    assert text in [label for _, _, label in labels_of(histogram([1.0, 2.0], "ms", reference))]
+    assert text in [label for _, _, label in labels_of(histogram([1.0, 2.0], "ms", 1.5, reference))]
 
 
 def test_a_p95_out_of_the_axis_has_no_line():
-    drawn = histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", None)
+    drawn = histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", 1.1, None)
     assert len(attributes(drawn, "line", "mark")) == 1
     assert any(text.startswith("p95 ") and text.endswith(" →") for _, _, text in labels_of(drawn))
 
 
 def test_one_slow_sample_leaves_the_others_their_width_and_is_counted():
-    drawn = histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", None)
+    drawn = histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", 1.25, None)
     assert "1 beyond, up to 1.00 s" in drawn
     assert len(heights(drawn)) > 5
 
 
 @pytest.mark.parametrize("samples", [[5.0, 5.0, 5.0], [0.0, 0.0], [-1.0, 1.0], [1e-300, 1e300]])
 def test_odd_samples_are_drawn(samples):
-    assert "nan" not in histogram(samples, "ms", 1.0)
+    assert "nan" not in histogram(samples, "ms", 1.0, 1.0)
     assert small_histogram(samples).startswith("<svg")
 
 

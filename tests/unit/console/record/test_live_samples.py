@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record.folded_samples import FoldedSamples
+from spbench.record.live_samples import LiveSamples
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import demo_run
@@ -28,20 +28,34 @@ def expected_values(case, name):
 
 
 def sorted_values(samples):
-    return [samples.values[index] for index in range(len(samples))]
+    return list(samples.values)
 
 
 def test_takes_the_slowest_rank_of_each_iteration_before_the_median():
     state, case = started_state()
-    samples = FoldedSamples(case, "time_ms")
+    samples = LiveSamples(case, "time_ms")
     take_samples(state, 0, 9.0, 1.0, 1.0)
     samples.update()
     assert len(samples) == 0
     take_samples(state, 1, 2.0, 2.0, 8.0)
     samples.update()
     # The ranks' medians are 1 and 2: the median of the slowest rank would be 2.
-    assert samples.percentile(0.50) == case.summary("time_ms").p50 == 8.0
-    assert (samples.least, samples.greatest, samples.below(9.0)) == (2.0, 9.0, 2)
+    assert samples.median() == case.summary("time_ms").p50 == 8.0
+    assert sorted_values(samples) == [2.0, 8.0, 9.0]
+
+
+def test_the_samples_of_a_rank_are_its_own():
+    state, case = started_state()
+    samples = LiveSamples(case, "time_ms", 1)
+    take_samples(state, 0, 9.0, 1.0)
+    samples.update()
+    assert len(samples) == 0
+    take_samples(state, 1, 2.0)
+    samples.update()
+    take_samples(state, 1, 4.0, 8.0, repeat=1)
+    samples.update()
+    assert sorted_values(samples) == [2.0, 4.0, 8.0]
+    assert samples.median() == case.rank_medians()[1] == 4.0
 
 
 batches = st.lists(
@@ -60,7 +74,7 @@ batches = st.lists(
 @given(batches=batches, shares=st.sampled_from([(), (2, 2), (1, 3)]))
 def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
     state, case = started_state(np=4, repeat=3, shares=list(shares))
-    samples, ended = FoldedSamples(case, name), set()
+    samples, ended = LiveSamples(case, name), set()
     for rank, repeat, values, ends, is_read in batches:
         if (rank, repeat) in ended:
             continue
@@ -73,6 +87,8 @@ def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
             assert sorted_values(samples) == expected_values(case, name)
     samples.update()
     assert sorted_values(samples) == expected_values(case, name)
+    if samples:
+        assert samples.median() == case.summary(name).p50
 
 
 def test_the_live_times_of_the_demo_end_as_the_final_ones():
