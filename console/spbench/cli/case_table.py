@@ -11,7 +11,7 @@ from typing import ClassVar
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState, MetricInfo
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
-from spbench.record.metric_names import separate_metrics
+from spbench.record.metric_names import iteration_name, metric_help, separate_metrics
 from spbench.record.noise import is_disturbed, noise_of
 from spbench.record.number_formatting import (
     DISTURBED,
@@ -26,15 +26,15 @@ from spbench.record.number_formatting import (
 from spbench.record.state import JobState
 from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
 
-_LEGEND = (
-    "time: slowest rank, median of iterations. efficiency: reference / time, where the "
-    "reference is what the same hardware needed for this work in the same job at best. checks: "
-    "passed / made, one per check and rank."
+_TIME_LEGEND = "time: slowest rank, median of iterations."
+_EFFICIENCY_LEGEND = (
+    "efficiency: reference / time, where the reference is what simpler operations (such as a "
+    "ping-pong, a memory copy or one rank alone) need for the same work, measured in the same job."
 )
-_BANDWIDTH_LEGEND = (
-    "bandwidth: the lowest of all ranks; each sends its own number of bytes, so that it does not "
-    "follow from the time alone."
-)
+_CHECKS_LEGEND = "checks: passed / made, one per check and rank."
+_MOST_EXPLAINED = 3
+"""The number of benchmarks up to which the legend explains what was timed."""
+_EXPLANATIONS = "`spbench benchmarks NAME` explains the time and the rate of a benchmark."
 _SWEEP_LEGEND = (
     "algbw: size / time. busbw: algbw scaled to the traffic per link, as nccl-tests does. #wrong: "
     "wrong elements in all checks."
@@ -87,6 +87,7 @@ class _Row:
         return {
             key
             for key, is_needed in (
+                ("efficiency", efficiency is not None),
                 ("disturbed", efficiency is not None and self.disturbed),
                 ("above", efficiency is not None and efficiency >= 1.005),
                 ("repeats", self.case.repeats > 1),
@@ -126,6 +127,7 @@ class CaseTable:
         self._total = len(cases)
         self._counter = len(f"[{self._total}/{self._total}] ") if numbered else 0
         self._notes: set[str] = set()
+        self._benchmarks: dict[str, CaseState] = {}
         sweeps = [case for case in cases.values() if is_collective(case)]
         others = [case for case in cases.values() if not is_collective(case)]
         self._sweeps = self._choose(self._sweep_columns(sweeps), map(_shown_id, sweeps))
@@ -145,6 +147,7 @@ class CaseTable:
             noise_of(case) is not None,
         )
         self._notes |= row.notes
+        self._benchmarks.setdefault(case.identity.benchmark, case)
         return [*header, self._layout_of(case).line(row, number, self._total)]
 
     def begin(self, case: CaseState) -> list[str]:
@@ -163,12 +166,29 @@ class CaseTable:
         if self._header_of is None:
             return
         yield ""
-        yield _LEGEND
+        efficiency = [_EFFICIENCY_LEGEND] if "efficiency" in self._notes else []
+        yield " ".join([_TIME_LEGEND, *efficiency, _CHECKS_LEGEND])
         if self._has_sweeps:
             yield _SWEEP_LEGEND
-        if any(column.title == "bandwidth" for column in self._others.columns):
-            yield _BANDWIDTH_LEGEND
+        others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
+        if len(others) > _MOST_EXPLAINED:
+            yield _EXPLANATIONS
+        else:
+            yield from (
+                f"{name}: {words}."
+                for name, case in others.items()
+                if (words := self._explain(case))
+            )
         yield from (note for key, note in _NOTES.items() if key in self._notes)
+
+    def _explain(self, case: CaseState) -> str:
+        """Return what an iteration of a case's benchmark is, and its rate if that is a column."""
+        benchmark, rate = case.identity.benchmark, _rate_metric(case)
+        parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
+        title = next((column.title for column in self._others.columns if column.cell is _rate), "")
+        if rate is not None and title:
+            parts.append(f"{title} {metric_help(benchmark, rate.name)}")
+        return "; ".join(filter(None, parts))
 
     @staticmethod
     def _case_columns(cases: Sequence[CaseState]) -> list[_Column]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.record.comparison import RankComparison, RankTime, own_times
+from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
 from spbench.record.statistics import (
     Summary,
     median_of_repeats,
@@ -366,7 +366,11 @@ class CaseState:
 
         Waits for other ranks are left out, if they are measured.
         """
-        return RankComparison(self.identity).compare(self.own_medians()).ratios
+        return self.compare_ranks().ratios
+
+    def compare_ranks(self) -> RankRatios:
+        """Compare the ranks' medians, without waits for other ranks if these are measured."""
+        return RankComparison(self.identity).compare(self.own_medians())
 
     def own_medians(self) -> dict[int, RankTime]:
         """Each rank's median time, and the same without waits for other ranks."""

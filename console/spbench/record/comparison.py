@@ -48,9 +48,17 @@ class TypicalTime:
 
 @dataclass(frozen=True, slots=True)
 class RankRatios:
-    """The typical time by kind of work, and by rank the ratio to the typical time of its kind."""
+    """Ranks compared with the typical rank that does the same work.
+
+    Attributes:
+        typical: The typical time by kind of work.
+        times: The time of each rank that is compared, in ms: the whole time, or if waits are
+            measured, without its waits beyond the shortest of any rank of its kind.
+        ratios: By rank, that time over the typical one of its kind.
+    """
 
     typical: Mapping[int, TypicalTime] = field(default_factory=dict)
+    times: Mapping[int, float] = field(default_factory=dict)
     ratios: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -88,6 +96,7 @@ class RankComparison:
         for rank in times:
             kinds[numbers.get(rank, 0)].append(rank)
         typical_times: dict[int, TypicalTime] = {}
+        compared: dict[int, float] = {}
         ratios: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
@@ -98,10 +107,12 @@ class RankComparison:
             wait = max(0.0, min(map(sub, wholes, values)))
             typical_times[kind] = TypicalTime(typical(values), wait)
             whole = typical_times[kind].own + wait
+            of_kind = [value + wait for value in values]
+            compared |= zip(ranks, of_kind, strict=True)
             if whole > 0:
-                of_kind = (within_floats((value + wait) / whole) for value in values)
-                ratios |= zip(ranks, of_kind, strict=True)
-        return RankRatios(typical_times, ratios)
+                over_typical = (within_floats(value / whole) for value in of_kind)
+                ratios |= zip(ranks, over_typical, strict=True)
+        return RankRatios(typical_times, compared, ratios)
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
         """Whether these times distinguish a slow rank from ranks that wait for it."""

@@ -10,7 +10,7 @@ from typing import Any
 from spbench.errors import ExitCode
 from spbench.record.case_figures import NotReachedError, figure_of, limit_of
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import slow_of
 from spbench.record.number_formatting import format_exact, format_factor
 from spbench.record.reference_wording import describe_limit, describe_miss
@@ -86,6 +86,11 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
+    if not RankComparison(case.identity).separates(case.own_medians()):
+        return (
+            f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
+            "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
+        )
     return f"{unseen}; take more iterations, or expect a skew"
 
 

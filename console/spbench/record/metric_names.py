@@ -6,6 +6,7 @@ from functools import cache
 
 from spbench.record.case_state import CaseState
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import TIME_MS, Metric, iteration_of
 
 SEPARATELY = "measured separately"
 """The mark of a metric of another loop than ``time_ms``: it is not a part of that time."""
@@ -31,6 +32,25 @@ def figure_name(metric: str, unit: str) -> str:
         return metric
     name, _, statistic = metric.partition(".")
     return " ".join(filter(None, (folded_name(name, unit), statistic)))
+
+
+def metric_help(benchmark: str, name: str) -> str:
+    """Return what a metric of a benchmark is; nothing if the catalog does not have it."""
+    metric = _metric(benchmark, name)
+    return metric.help if metric is not None else ""
+
+
+def iteration_name(benchmark: str) -> str:
+    """Return what one iteration of a benchmark is, ``one barrier``; nothing if it is not known."""
+    metric = _metric(benchmark, TIME_MS.name)
+    return iteration_of(metric) if metric is not None else ""
+
+
+@cache
+def _metric(benchmark: str, name: str) -> Metric | None:
+    entry = BENCHMARKS.get(benchmark)
+    metrics = entry.metrics if entry is not None else ()
+    return next((metric for metric in metrics if metric.name == name), None)
 
 
 @cache

@@ -343,7 +343,9 @@ class RunState:
             of_metric = measured.references.setdefault(name, {})
             reference = {"value": value, "measured_by": event["measured_by"]}
             of_metric[event["repeat"], event["rank"]] = reference
-            measured.limits[name] = _median_reference(of_metric.values())
+            info = self.cases[event["case"]].identity.metrics.get(name)
+            is_rate = info is not None and info.better == "higher"
+            measured.limits[name] = _median_reference(of_metric.values(), is_rate=is_rate)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -383,16 +385,18 @@ class RunState:
         self._rank(event).phase = "ended"
 
 
-def _median_reference(references: Collection[dict[str, Any]]) -> dict[str, Any]:
-    """Return the reference with the median value, the lower one of two; the last if all unknown.
+def _median_reference(references: Collection[dict[str, Any]], *, is_rate: bool) -> dict[str, Any]:
+    """Return the reference with the median value, the better one of two; the last if all unknown.
 
-    It is one of them, so that the parts that its origin names add up to its value.
+    It is one of them, so that the parts that its origin names add up to its value, and those of a
+    time and of its rate are of the same measurement.
     """
     known = sorted(
         (reference for reference in references if reference["value"] is not None),
         key=lambda reference: float(reference["value"]),
     )
-    return known[(len(known) - 1) // 2] if known else [*references][-1]
+    middle = len(known) // 2 if is_rate else (len(known) - 1) // 2
+    return known[middle] if known else [*references][-1]
 
 
 def _check_result(event: Event) -> CheckResult:

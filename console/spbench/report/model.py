@@ -105,7 +105,7 @@ class MetricPart(_Samples, _Figure):  # the fields of the last base come first
 
 
 class LimitPart(_Part):
-    """What a metric could reach at best, as measured in the same job."""
+    """The reference of a metric, as measured in the same job."""
 
     value: float | None
     unit: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from spbench_core.catalog.parameters import Param, Params
@@ -44,7 +44,18 @@ class Metric:
     folded_title: str = ""
 
 
-TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowest rank's")
+_OF_SLOWEST = ", as long as the slowest rank's"
+TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_OF_SLOWEST}")
+
+
+def time_of(iteration: str) -> Metric:
+    """Return the metric of a benchmark's time, with what one iteration is, as ``one barrier``."""
+    return replace(TIME_MS, help=f"{iteration}{_OF_SLOWEST}")
+
+
+def iteration_of(time: Metric) -> str:
+    """Return what one iteration is, from the metric of a benchmark's time."""
+    return time.help.removesuffix(_OF_SLOWEST)
 
 
 @dataclass(frozen=True, slots=True)

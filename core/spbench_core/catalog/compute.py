@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
@@ -17,9 +17,12 @@ _DTYPE = replace(
     choices=(*DTYPES, "tf32"),
 )
 
-_METRICS = (
-    TIME_MS,
-    Metric("gflops", "GFLOP/s", "higher", "floating-point operations over time", "min"),
+_RATE = Metric(
+    "gflops",
+    "GFLOP/s",
+    "higher",
+    "lowest of all ranks: floating-point operations over its median time",
+    "min",
 )
 
 
@@ -38,7 +41,6 @@ _LOOP = (warmup(3), iterations(30), _DTYPE, DEVICE, SEED)
 _of_one_rank = partial(
     Benchmark,
     measures="rank",
-    metrics=_METRICS,
     faults=("corrupt-result",),
     resolve=_resolve_format,
     scaled=own_work,
@@ -52,6 +54,7 @@ BENCHMARKS = (
             Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
             *_LOOP,
         ),
+        metrics=(time_of("one product of the matrices"), _RATE),
         checks=("product",),
         work=gemm_work,
     ),
@@ -66,6 +69,7 @@ BENCHMARKS = (
             Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
             *_LOOP,
         ),
+        metrics=(time_of("one convolution"), _RATE),
         checks=("convolution",),
         work=conv_work,
     ),
@@ -90,7 +94,8 @@ BENCHMARKS = (
             SEED,
         ),
         metrics=(
-            *_METRICS,
+            time_of("one product of the matrices"),
+            _RATE,
             Metric("kept_share", "1", "higher", "speed of the last round over the first's", "min"),
             Metric("below_base", "1", "lower", "most that a CPU ran below its base clock rate"),
             Metric("throttled", "1", "lower", "times that a CPU was slowed down for its heat"),
@@ -120,7 +125,7 @@ BENCHMARKS = (
             SEED,
         ),
         metrics=(
-            TIME_MS,
+            time_of("one piece of work, the quantum"),
             Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),
             Metric("slowest_ratio", "1", "lower", "99.9th percentile over the fastest quantum"),
         ),

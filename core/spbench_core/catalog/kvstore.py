@@ -7,12 +7,12 @@ from typing import Any
 
 from spbench_core.catalog.allreduce import DRAWN_FOR, LIBRARIES, SCHEDULED
 from spbench_core.catalog.benchmark import (
-    TIME_MS,
     Benchmark,
     IdleParamError,
     Metric,
     ParamError,
     Ranks,
+    time_of,
 )
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
@@ -285,7 +285,7 @@ def _place(params: Params, rank: int) -> dict[str, Any]:
 
 
 _METRICS = (
-    TIME_MS,
+    time_of("one push and pull of all keys"),
     Metric("bandwidth_gb_s", "GB/s", "higher", "a device's by measure.py's formula", "min"),
     Metric("error", "1", "lower", "measure.py's: the devices' errors over one of their sums"),
     Metric("mean_relative_error", "1", "lower", "the same, in the mean over devices"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
@@ -114,7 +114,7 @@ BENCHMARKS = (
             SEED,
         ),
         metrics=(
-            TIME_MS,
+            time_of("one round trip of the largest message"),
             Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
             Metric("bandwidth_gb_s", "GB/s", "higher", "largest message, slowest pair", "min"),
         ),
@@ -133,7 +133,7 @@ BENCHMARKS = (
             *_LOOP,
         ),
         metrics=(
-            TIME_MS,
+            time_of("one exchange of the largest message with both neighbours, ring in order"),
             Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
             Metric("bandwidth_gb_s", "GB/s", "higher", "sent by a rank, ring in order", "min"),
             Metric("random_latency_us", "us", "lower", "smallest messages, mean of random rings"),
@@ -153,7 +153,7 @@ BENCHMARKS = (
             *_LOOP,
         ),
         metrics=(
-            TIME_MS,
+            time_of("one exchange of a message in each pair, both ways, halves in order"),
             Metric("bandwidth_gb_s", "GB/s", "higher", "of all pairs, halves in order", "min"),
             Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
         ),
@@ -168,7 +168,7 @@ BENCHMARKS = (
             *_LOOP,
         ),
         metrics=(
-            TIME_MS,
+            time_of("one exchange of the largest message with both neighbours, ring in order"),
             Metric("effective_gb_s", "GB/s", "higher", "sent by all ranks together", "min"),
             Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
         ),
@@ -179,7 +179,10 @@ BENCHMARKS = (
         name="link.barrier",
         summary="the time in which all ranks know that all have come",
         params=(warmup(20), iterations(200), SEED),
-        metrics=(TIME_MS, Metric("latency_us", "us", "lower", "one barrier, slowest rank")),
+        metrics=(
+            time_of("one barrier"),
+            Metric("latency_us", "us", "lower", "one barrier, slowest rank"),
+        ),
         checks=("all-came",),
         faults=("leave-early",),
         work=barrier_work,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from spbench_core.catalog.benchmark import (
-    TIME_MS,
     Benchmark,
     Fold,
     IdleParamError,
     Metric,
     ParamError,
     Ranks,
+    time_of,
 )
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import any_work
@@ -290,7 +290,7 @@ BENCHMARKS = (
                 "a rank that starts once another has printed a line: {rank: 1, of: 0, line: ...}",
             ),
         ),
-        metrics=(TIME_MS,),
+        metrics=(time_of("one execution of the program"),),
         checks=("exit_code", "never", "must", "output"),
         faults=("corrupt-exit", "drop-output", "forge-line"),
         resolve=_resolve,

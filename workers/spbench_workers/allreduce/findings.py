@@ -14,7 +14,7 @@ from spbench_core.catalog.sweep_sizes import algbw_gb_s, busbw_gb_s
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import RankTraffic
 from spbench_workers.allreduce.columns import SweepRow, say_row
-from spbench_workers.allreduce.model.cost_model import deviates
+from spbench_workers.allreduce.model.cost_model import NOTABLE, deviates
 from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.model.job_link import measured_link
 from spbench_workers.allreduce.model.link_times import JobLink, LinkEnds
@@ -122,7 +122,11 @@ def _give_prediction(
     differs = deviates(seconds, predicted.seconds, predicted.interval)
     if differs is None:
         low, high = (f"{1e6 * one:.4g}" for one in predicted.interval)
-        context.choice("model", "holds", f"predicted between {low} and {high} us")
+        reason = (
+            f"{1e6 * seconds:.4g} us is within a factor of {NOTABLE:g} of the predicted "
+            f"{low} to {high} us"
+        )
+        context.choice("model", "holds", reason)
         return
     why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
     if nbytes > link.up_to:

@@ -31,7 +31,8 @@ def run(context: Context) -> None:
     if world.rank == 0:
         context.metric("latency_us", seconds * 1e6)
         steps = ceil(log2(world.size))
-        told = f"{steps} messages one after another (a dissemination barrier's), {how}"
+        messages = "one message" if steps == 1 else f"{steps} messages one after another"
+        told = f"{messages}, as in a dissemination barrier, {how}"
         context.limit("time_ms", steps * one_way * 1e3, told)
         context.limit("latency_us", steps * one_way * 1e6, told)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from statistics import median
 from time import perf_counter
 
 from mpi4py import MPI
@@ -42,7 +41,7 @@ class Exchanges:
         """Check and time a pattern with messages of ``count`` bytes; all ranks must call it.
 
         Returns:
-            The median seconds of one exchange, of the slowest rank.
+            The seconds of one exchange: the slowest rank of each, then their median.
         """
         return self._timed(pattern, count, self._short)
 
@@ -51,7 +50,7 @@ class Exchanges:
         return self._timed(pattern, count, self._sampled)
 
     def _timed(
-        self, pattern: Pattern, count: int, time: Callable[[Callable[[], object]], float]
+        self, pattern: Pattern, count: int, time: Callable[[Callable[[], object]], array[float]]
     ) -> float:
         requests = self._open(pattern, count)
 
@@ -60,11 +59,11 @@ class Exchanges:
             MPI.Prequest.Waitall(requests)
 
         self._check(exchange, pattern, count, "before")
-        seconds = self._context.slowest(time(exchange))
+        times = time(exchange)
         self._check(exchange, pattern, count, "after")
         for request in requests:
             request.Free()
-        return seconds
+        return self._context.median_of_slowest(times) / 1000.0
 
     def _open(self, pattern: Pattern, count: int) -> list[MPI.Prequest]:
         outgoing, incoming = self._buffers[:2], self._buffers[2:]
@@ -79,11 +78,11 @@ class Exchanges:
         ]
         return [*receives, *sends]
 
-    def _sampled(self, exchange: Callable[[], object]) -> float:
-        return median(measure(self._context, exchange)) / 1000.0
+    def _sampled(self, exchange: Callable[[], object]) -> array[float]:
+        return measure(self._context, exchange)
 
-    def _short(self, exchange: Callable[[], object]) -> float:
-        """Time samples of so many exchanges that the clock's own time does not count."""
+    def _short(self, exchange: Callable[[], object]) -> array[float]:
+        """Time samples of so many exchanges that the clock's own time does not count, in ms."""
         for _ in range(max(1, self._context.params["warmup"])):
             exchange()
         self._comm.Barrier()
@@ -93,8 +92,8 @@ class Exchanges:
         iterations: int = self._context.params["iterations"]
         times = array("d", bytes(8 * iterations))
         self._comm.Barrier()
-        time_batch(repeated(exchange, calls), times, 0, iterations, 1.0 / calls)
-        return median(times)
+        time_batch(repeated(exchange, calls), times, 0, iterations, 1000.0 / calls)
+        return times
 
     def _check(
         self, exchange: Callable[[], object], pattern: Pattern, count: int, when: str

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +46,11 @@ _DISPENSABLE = ("host", "took")
 """The columns of a list of runs that a narrow terminal has no room for, in this order."""
 _LEAST_NOTE = 16
 """Columns of a note for which others are left out."""
-_SKEW_LEGEND = "skew: own median, without waits for other ranks, over that of the typical rank"
+_SKEW_LEGEND = "skew: the rank's median over that of the typical rank (the median of those alike)"
+_OWN_LEGEND = (
+    "without waits: the median without the time that a rank waits for others, apart from the "
+    "shortest wait of any rank; if it is measured, the skew compares it"
+)
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
 
@@ -247,21 +251,29 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
 
 
 def _rank_lines(state: RunState) -> Iterator[str]:
-    """The ranks of each case: where they were, and the median of their times."""
+    """The ranks of each case: where they were, and the medians of their times."""
+    from spbench.record.comparison import RankComparison
     from spbench.record.machine.cores import place_cells
     from spbench.record.number_formatting import format_factor, format_time, printable
 
+    legend = {_SKEW_LEGEND: None}
     for case in state.cases.values():
-        medians, skews = case.rank_medians(), case.rank_skews()
-        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", "median", "skew"]]
+        medians, compared = case.rank_medians(), case.compare_ranks()
+        columns: list[tuple[Mapping[int, float], str, Callable[[float], str]]]
+        columns = [(medians, "median", format_time)]
+        if RankComparison(case.identity).waits:
+            columns.append((compared.times, "without waits", format_time))
+            legend[_OWN_LEGEND] = None
+        columns.append((compared.ratios, "skew", format_factor))
+        titles = [title for _, title, _ in columns]
+        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", *titles]]
         for rank, part in sorted(case.measured.ranks.items()):
-            time = format_time(medians[rank]) if rank in medians else ""
-            skew = format_factor(skews[rank]) if rank in skews else ""
-            rows.append([str(rank), *place_cells(part), time, skew])
+            cells = (show(of[rank]) if rank in of else "" for of, _, show in columns)
+            rows.append([str(rank), *place_cells(part), *cells])
         yield f"\n{case.id}"
-        yield from map(printable, aligned(rows, (0, 2, 7, 8)))
+        yield from map(printable, aligned(rows, (0, 2, 7, 8, 9)))
     yield ""
-    yield _SKEW_LEGEND
+    yield from legend
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:

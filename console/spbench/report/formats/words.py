@@ -20,8 +20,8 @@ NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 LEGEND = (
     "time: the slowest rank's time of each iteration, then the median over iterations. Values of "
     "repeated cases are the medians of their repeats.",
-    "reference: what the same hardware needed for this work at best, such as a ping-pong or a "
-    "memory copy, in a separate loop of the same job.",
+    "reference: what simpler operations, such as a ping-pong or a memory copy, need for the same "
+    "work, measured in a separate loop of the same job.",
     f"efficiency: reference / time; {ABOVE_REFERENCE}.",
     f"{NOISY}: the ranks' cores were disturbed, so that times are not the hardware's alone.",
     f"~: an efficiency of disturbed times ({NOISY}), or of more ranks than cores.",

@@ -109,7 +109,7 @@ class CasesView(Vertical):
     HELP: ClassVar[str] = """\
 The cases of the run under the cursor.
 time: the slowest rank in each iteration, then the median over iterations.
-reference: measured in the same job. efficiency: reference / time.
+reference: simpler operations with the same work, in the same job. efficiency: reference / time.
 checks: those that passed of those made, each on each rank.
 ~ disturbed: ranks shared cores or other work had them (≈).
 Enter opens all that was measured of a case. The case under the cursor is the one that the plots

@@ -14,12 +14,20 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
+from spbench.record.comparison import RankComparison
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
 from spbench.record.judge import failed_checks, share_of
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.metric_names import SEPARATELY, measured_separately, metric_name
+from spbench.record.metric_names import SEPARATELY, iteration_name, measured_separately, metric_name
 from spbench.record.noise import is_disturbed
-from spbench.record.number_formatting import counted, format_number, format_percent, format_value
+from spbench.record.number_formatting import (
+    counted,
+    format_factor,
+    format_number,
+    format_percent,
+    format_time,
+    format_value,
+)
 from spbench.record.places import MIRRORED
 from spbench.record.repeats import repeats_told
 from spbench.record.runs.job_output import job_output
@@ -108,6 +116,8 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         f"{case.identity.benchmark}, {counted(case.identity.np, 'rank')}, "
         f"{counted(case.repeats, 'repetition')}",
     )
+    if iteration := iteration_name(case.identity.benchmark):
+        yield "iteration", iteration
     if told := repeats_told(case):
         yield "repeats", told
     yield "parameters", ", ".join(f"{name}={value}" for name, value in case.identity.params.items())
@@ -208,12 +218,24 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "process", f"{live.pid}, {live.threads} threads"
         versions = (f"{name} {text}" for name, text in live.versions.items() if text)
         yield "versions", ", ".join(versions)
+    yield from _compared(case, rank) if case else ()
     for name, results in (case.measured.checks if case else {}).items():
         for (repeat, of), result in sorted(results.items()):
             if of == rank:
                 yield "check", f"{name}, repeat {repeat}: {_checked(result)}"
     for own in shares(case, rank) if case else ():
         yield own.title, own.words
+
+
+def _compared(case: CaseState, rank: int) -> Iterator[Line]:
+    """The median time of a rank, and the time that is compared with other ranks."""
+    medians, compared = case.rank_medians(), case.compare_ranks()
+    if rank in medians:
+        yield "median time", format_time(medians[rank])
+    if rank in compared.ratios:
+        own = f"{format_time(compared.times[rank])} without waits for other ranks, "
+        skew = f"{format_factor(compared.ratios[rank])} the typical rank's"
+        yield "skew", (own if RankComparison(case.identity).waits else "") + skew
 
 
 def _places(place: Mapping[str, Any]) -> Iterator[Line]:

@@ -62,7 +62,7 @@ The run that is watched: its cases, and the ranks of the case that runs.
 Choose a case to see the ranks that it has left, f follows the running one again.
 Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
 time: the slowest rank in each iteration, then the median over iterations.
-reference: measured in the same job. efficiency: reference / time.
+reference: simpler operations with the same work, in the same job. efficiency: reference / time.
 checks: those that passed of those made, each on each rank.
 …: of the iterations so far. ~ disturbed: ranks shared cores or other work had them (≈).
 iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.

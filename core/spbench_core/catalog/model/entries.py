@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
 from spbench_core.catalog.model.layout import layout_of, model_place, model_ranks
 from spbench_core.catalog.model.params import (
     AMOEBANET,
@@ -30,7 +30,7 @@ def _phase(name: str, what: str, *, waits: bool = False) -> Metric:
 
 
 _METRICS = (
-    TIME_MS,
+    time_of("one step, or one batch of inference"),
     Metric(
         "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
 from spbench_core.catalog.model.params import (
     AMOEBANET,
     NETWORK,
@@ -99,7 +99,7 @@ BENCHMARKS = (
             SEED,
         ),
         metrics=(
-            TIME_MS,
+            time_of("all layers at all batch sizes, forward and backward"),
             _of_layer("forward_ms", "ms", "its forward pass"),
             _of_layer("backward_ms", "ms", "its backward pass"),
             _of_layer("data_ms", "ms", "its backward pass without what weights_ms is"),

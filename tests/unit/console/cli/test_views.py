@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from spbench.cli.case_table import CaseTable
+from spbench.cli.case_table import _EXPLANATIONS, CaseTable
 from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView
 from spbench.cli.records.replay import replay_lines
@@ -122,6 +122,21 @@ def test_the_values_of_repeated_cases_are_explained(repeat):
     table.lines(state.cases["a"], 1)
     note = "Values of repeated cases are the medians of their repeats."
     assert (note in table.legend()) == (repeat > 1)
+
+
+def test_the_legend_explains_the_iterations_of_few_benchmarks():
+    names = ["link.pingpong", "link.barrier", "memory.copy", "compute.noise"]
+    for count in (1, 4):
+        cases = [described(f"a{at}", benchmark=names[at]) for at in range(count)]
+        state = state_of(started(*cases))
+        table = CaseTable(state.cases, state.jobs)
+        for case in state.cases.values():
+            table.lines(case)
+        legend = list(table.legend())
+        explained = "link.pingpong: an iteration is one round trip of the largest message."
+        assert (explained in legend) == (count == 1)
+        assert (_EXPLANATIONS in legend) == (count == 4)
+        assert not any("efficiency" in line for line in legend)  # there are no references
 
 
 def test_a_quiet_run_says_only_its_verdict():

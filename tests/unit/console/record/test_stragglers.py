@@ -186,6 +186,12 @@ def test_a_slow_rank_that_is_not_the_planted_one_is_not_noticed():
     )
 
 
+def test_a_planted_rank_is_not_seen_where_ranks_wait_for_each_other_unmeasured():
+    reason = judged_slow(1, measures="job").reason
+    assert "does not measure how long ranks wait for each other" in reason
+    assert "more iterations" not in reason
+
+
 @pytest.mark.parametrize("ranks_a_host", [1, 4])
 def test_a_planted_rank_that_is_out_of_line_with_many_is_noticed(ranks_a_host):
     times = [alike(6, 10.0 + rank / 100) for rank in range(15)] + [alike(6, 12.0)]

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from spbench.record.efficiency import format_efficiency, format_metric
 from spbench.record.judge import share_of
-from spbench.record.metric_names import describe_separation, figure_name, folded_name, metric_name
+from spbench.record.metric_names import (
+    describe_separation,
+    figure_name,
+    folded_name,
+    metric_help,
+    metric_name,
+)
 from spbench.record.number_formatting import counted, format_factor, format_number, format_percent
 from spbench.record.reference_wording import describe_allowed, format_reference
 from spbench.report.formats.page.case_table import anchor_of, samples_of
@@ -161,8 +167,9 @@ def _metrics(case: CasePart) -> Iterator[Markup]:
 def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     metric = case.metrics[name]
     title = folded_name(name, metric.unit)
-    note = describe_separation(case.benchmark, name)
-    noted = joined([title, tag("br"), tag("span", note, class_="soft one-line")])
+    notes = (metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
+    note = "; ".join(filter(None, notes))
+    noted = joined([title, tag("br"), tag("span", note, class_="soft")])
     tail = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
     values = (case.shown_value(name), *tail)
     return (
