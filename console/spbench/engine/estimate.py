@@ -72,12 +72,16 @@ class CaseEstimate:
     """The estimated duration of a case, all its repeats together.
 
     Attributes:
-        seconds: With its share of the start of its jobs; None if it is unknown.
+        seconds: With its share of the start of its launches; None if it is unknown.
         source: Where it comes from.
+        start: That share, in seconds.
+        launches: The number of its launches.
     """
 
     seconds: float | None
     source: EstimateSource
+    start: float = 0.0
+    launches: int = 1
 
     @property
     def text(self) -> str:
@@ -149,6 +153,8 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
     works = {case.id: _work_hash(plan, case, ranks[case.id]) for case in _cases(plan.jobs)}
     history = _read_history(plan, home, works.values())
     total: dict[str, float] = defaultdict(float)
+    starts: dict[str, float] = defaultdict(float)
+    launches: Counter[str] = Counter()
     repeats = {case.id: _repeats(case, history.get(works[case.id])) for case in _cases(plan.jobs)}
     sources: dict[str, EstimateSource] = {}
     turns = plan.turns
@@ -162,6 +168,8 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
             in_turn = 1 if turn.repeat is not None else case.repeat
             # Launches that a case needs beyond those of the plan are like these.
             scale = repeats[case.id] / case.repeat
+            starts[case.id] += scale * share
+            launches[case.id] += 1
             if seconds is not None:
                 total[case.id] += scale * (share + in_turn * seconds / at_once[_turn_key(turn)])
     estimates = {}
@@ -170,7 +178,9 @@ def estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:
         seconds = total[case.id] if known else None
         if seconds is not None and case.until and works[case.id] not in history:
             seconds = max(seconds, case.until.max_time)
-        estimates[case.id] = CaseEstimate(seconds, sources[case.id])
+        estimates[case.id] = CaseEstimate(
+            seconds, sources[case.id], starts[case.id], launches[case.id]
+        )
     return RunEstimate(estimates)
 
 

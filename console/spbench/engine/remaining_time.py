@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from spbench.engine.estimate import RunEstimate, format_estimate
 from spbench.record.state import RunState
 
@@ -27,7 +30,9 @@ def remaining(state: RunState, estimate: RunEstimate, now: float) -> float | Non
     if run is None or run.finished is not None or not estimate.cases:
         return None
     begin = run.resumed[-1]["time"] if run.resumed else run.started
-    done = left = launch = 0.0
+    begun = _begun_launches(state, begin)
+    starting = _starting_cases(state)
+    done = left = launch = start = 0.0
     for name, case in estimate.cases.items():
         if _took_no_time(state, name, begin):
             continue
@@ -36,10 +41,17 @@ def remaining(state: RunState, estimate: RunEstimate, now: float) -> float | Non
             if share < 1:
                 return None
             continue
-        done += share * case.seconds
-        left += (1 - share) * case.seconds
+        # The start of a launch is over before its first case has ended, and counts as done.
+        started = max(share, min(1.0, begun[name] / case.launches))
+        measuring = max(0.0, case.seconds - case.start)
+        rest = (1 - share) * measuring + (1 - started) * case.start
+        done += case.seconds - rest
+        left += rest
         if share < 1 and (launch == 0.0 or _is_running(state, name)):
-            launch = min((1 - share) * case.seconds, case.seconds / _repeats(state, name))
+            launch = min(rest, measuring / _repeats(state, name))
+        if name in starting:
+            start += case.start / case.launches
+    launch += start
     elapsed = max(0.0, now - begin)
     since = max(0.0, now - _last_end(state, begin, now))
     prior = _PRIOR * (done + left)
@@ -70,6 +82,18 @@ def _is_running(state: RunState, name: str) -> bool:
     return case is not None and case.status == "running"
 
 
+def _begun_launches(state: RunState, begin: float) -> Counter[str]:
+    """Return for each case the number of its launches whose ranks have started."""
+    jobs = (job for job in state.jobs.values() if job.started >= begin and job.ready is not None)
+    return Counter(name for job in jobs for name in job.cases)
+
+
+def _starting_cases(state: RunState) -> Collection[str]:
+    """Return the cases of the launch whose ranks have not started yet."""
+    jobs = [job for job in state.jobs.values() if job.finished is None and job.ready is None]
+    return frozenset(jobs[-1].cases) if jobs else frozenset()
+
+
 def _repeats(state: RunState, name: str) -> int:
     case = state.cases.get(name)
     return 1 if case is None else max(1, case.repeats)
@@ -86,14 +110,13 @@ def _share_done(state: RunState, name: str) -> float:
 
 
 def _last_end(state: RunState, begin: float, now: float) -> float:
-    """Return when the last launch of a case ended, or the run began: since then one has run.
+    """Return when a case or the start of a launch ended last, or the run began.
 
     Ranks have clocks of their own: what they report lies between the other two times.
     """
     ends = [
-        end
-        for case in state.cases.values()
-        for end in (case.verdict.finished, case.measured.last_end)
-        if end is not None and begin < end
+        *(job.ready for job in state.jobs.values()),
+        *(case.verdict.finished for case in state.cases.values()),
+        *(case.measured.last_end for case in state.cases.values()),
     ]
-    return min(now, max(ends, default=begin))
+    return min(now, max((end for end in ends if end is not None and begin < end), default=begin))

@@ -74,6 +74,8 @@ class JobState:
     reason: str | None = None
     cpus: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """The host and the CPUs of each rank that is ready."""
+    ready: float | None = None
+    """When the last of these was ready, by its own clock."""
 
 
 @dataclass(slots=True)
@@ -264,6 +266,7 @@ class RunState:
         job = self.jobs.get(event.get("job", max(self.jobs, default=0)))
         if job is not None:
             job.cpus[rank.rank] = rank.host, rank.cpus
+            job.ready = max(event["time"], job.ready or 0.0)
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])

@@ -30,6 +30,7 @@ from spbench_core.catalog.work import Work
 from unit.events import (
     console_event,
     described,
+    job_start,
     judged,
     rank_event,
     recorded,
@@ -186,7 +187,7 @@ def test_other_parameters_and_planted_faults_are_other_cases(home: Path) -> None
 def test_programs_are_unknown_until_they_have_run(home: Path) -> None:
     run = planned(home, TWO + PROGRAM)
     estimate = estimate_plan(run, home)
-    assert estimate.cases["other"] == CaseEstimate(None, UNKNOWN)
+    assert estimate.cases["other"].source is UNKNOWN
     assert estimate.text.endswith(", plus 1 case of unknown duration")
     assert estimate.short_text.endswith(" + 1 case")
     record_run(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
@@ -327,6 +328,20 @@ def test_launches_of_repeated_cases_count_before_their_case_ends() -> None:
             event = rank_event("case_end", 0, case=name, repeat=launch)
             state.apply(event | {"time": ended})
     assert remaining(state, FOUR, begin + 24.0) == pytest.approx(16.0, rel=0.05)
+
+
+def test_the_start_of_a_launch_does_not_make_its_first_case_slow() -> None:
+    """Four cases of 1 s share a launch whose start takes 6 s."""
+    estimate = RunEstimate({name: CaseEstimate(2.5, HISTORY, start=1.5) for name in "abcd"})
+    state = state_of([run_start(*(described(name, 1) for name in "abcd")) | {"time": 0.0}])
+    state.apply(job_start(*"abcd", np=1) | {"time": 0.1})
+    assert remaining(state, estimate, 5.0) == pytest.approx(5.0)
+    state.apply(rank_event("ready", 0, job=1) | {"time": 6.0})
+    assert remaining(state, estimate, 6.0) == pytest.approx(4.0)
+    state.apply(console_event("case_begin", case="a") | {"time": 6.0})
+    assert remaining(state, estimate, 6.5) == pytest.approx(3.5)
+    state.apply(judged("a") | {"time": 7.0})
+    assert remaining(state, estimate, 7.0) == pytest.approx(3.0)
 
 
 def test_a_launch_that_takes_longer_than_estimated_leaves_time_for_those_after_it() -> None:
