@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spbench.record.metric_names import metric_name, separate_metrics
-from spbench.record.number_formatting import counted, format_factor
+from spbench.record.number_formatting import counted, format_factor, format_percent
 from spbench.report.case_judgement import BASELINE
 from spbench.report.compare import RESOLUTION
 from spbench.report.difference import least_launches
@@ -249,8 +249,8 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
     )
     if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
         return _Reason("a difference that may be chance among so many cases", (advice,))
-    bounds = f"{format_factor(1 / (1 + RESOLUTION))} to {format_factor(1 + RESOLUTION)}"
-    return _Reason(f"the 95 % interval is wider than {bounds}", (advice,))
+    clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
+    return _Reason(clause, (advice,))
 
 
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:

@@ -210,7 +210,7 @@ def test_noise_is_told_once_for_each_run_with_its_worst_case(comparison: RunComp
         (
             case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
             case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
-            "Not judged, the 95 % interval is wider than 0.909x to 1.10x: x. "
+            "Not judged, no difference shown, and one above 10 % not ruled out: x. "
             "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many "
             "launches find a slowdown.",
         ),
@@ -320,6 +320,14 @@ def test_a_gate_names_only_cases_that_differ(comparison: RunComparison) -> None:
     lines = list(gate_lines(comparison, 120))
     labels = [line.split("  ")[0].strip() for line in lines if line[:1] in "▼▲✗=?"]
     assert labels == ["▼ worse", "✗ broken", "▲ better"]
+
+
+@pytest.mark.parametrize("count", [3, 21])
+def test_a_gate_that_judged_no_case_shows_them_if_they_are_few(count: int) -> None:
+    cases = [case(f"x{at}") for at in range(count)]
+    lines = list(gate_lines(compare(run(*cases), run(*cases)), 120))
+    rows = [line for line in lines if line.startswith("? not judged")]
+    assert len(rows) == (count if count == 3 else 0)
 
 
 def test_many_cases_are_counted_and_not_named() -> None:
