@@ -146,7 +146,8 @@ def step_words(step: Simulation) -> tuple[str, str]:
         first, second = "0 forward, a backward and A weights", "1, b and B"
     return (
         f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
-        f"{step.schedule}: step {time_text(step.step_s)}, bubble {format_percent(step.bubble)}",
+        f"{step.schedule}: step {time_text(step.step_s)}, bubble {format_percent(step.bubble)} "
+        "(devices' time without work)",
     )
 
 
