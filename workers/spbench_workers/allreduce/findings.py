@@ -11,6 +11,7 @@ import torch
 
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_core.catalog.sweep_sizes import algbw_gb_s, busbw_gb_s
+from spbench_core.durations import time_text
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import RankTraffic
 from spbench_workers.allreduce.columns import SweepRow, say_row
@@ -121,10 +122,10 @@ def _give_prediction(
         return
     differs = deviates(seconds, predicted.seconds, predicted.interval)
     if differs is None:
-        low, high = (f"{1e6 * one:.4g}" for one in predicted.interval)
+        low, high = map(time_text, predicted.interval)
         reason = (
-            f"{1e6 * seconds:.4g} us is within a factor of {NOTABLE:g} of the predicted "
-            f"{low} to {high} us"
+            f"{time_text(seconds)} is within a factor of {NOTABLE:g} of the predicted "
+            f"{low} to {high}"
         )
         context.choice("model", "holds", reason)
         return
@@ -146,8 +147,8 @@ def _give_choices_of_native(
         return
     item = ITEM_BYTES[params["dtype"]]
     reason = (
-        f"of our algorithms {predicted.by} should take {1e6 * predicted.seconds:.4g} us at "
-        f"{nbytes} B, the MPI's own choice takes {1e6 * seconds:.4g} us; "
+        f"of our algorithms {predicted.by} should take {time_text(predicted.seconds)} at "
+        f"{nbytes} B, the MPI's own choice takes {time_text(seconds)}; "
         f"by the model the best are {crossover_words(ranks, item, link)}"
     )
     context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)

@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
+from spbench_core.durations import time_text
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.streams import finish, is_gpu, seconds_of
@@ -44,7 +45,7 @@ def give_choice(context: Context, exchange: Exchange) -> None:
     """Report the chosen transport, the times of those that were tried, and the memory of MPI."""
     if context.world.rank != 0:
         return
-    tried = ", ".join(f"{name} {ms:.4f} ms" for name, ms in exchange.tried_ms.items())
+    tried = ", ".join(f"{name} {time_text(ms / 1e3)}" for name, ms in exchange.tried_ms.items())
     reason = f"the fastest of {tried}" if tried else "asked for"
     context.choice("transport", exchange.transport, reason)
     if exchange.memory_path is not None:
@@ -137,7 +138,7 @@ def give_limits(
             limited,
             limit_ms,
             f"one-way ping-pong of {count} B{_OVER[path]}, rank {source} to {target}, "
-            f"{seconds * 1e6:.1f} us, and copies of rank {source}'s pieces, {copies * 1e6:.1f} us",
+            f"{time_text(seconds)}, and copies of rank {source}'s pieces, {time_text(copies)}",
         )
         context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
         context.metric("exchange_efficiency", limit_ms / slowest_ms)

@@ -16,6 +16,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
+from spbench_core.durations import time_text
 from spbench_core.models.routes import Route, StageRoutes, stage_routes
 from spbench_workers.p2p import P2P, Pending
 from spbench_workers.p2p.opening import open_p2p
@@ -71,7 +72,7 @@ def chosen_skips(
         for one in skips
         if one.passed * _bytes(plan, routes, one) * byte >= message
     )
-    reason = f"a message takes {1e6 * message:.3g} us, and a MB {1e9 * byte:.3g} ms more"
+    reason = f"a message takes {time_text(message)}, and a MB {time_text(1e6 * byte)} more"
     return ChosenSkips(chosen, _words(chosen, ends), reason)
 
 

@@ -13,6 +13,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.durations import time_text
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import Place
 from spbench_core.models.layers import Model
@@ -89,8 +90,10 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
     contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
     faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
     if world.rank == 0:
-        told = f"{last * 1000:.3g} ms, contiguous {contiguous * 1000:.3g} ms"
-        reason = f"layers of a micro-batch, on the slowest rank: channels_last {told}"
+        reason = (
+            "layers of a micro-batch, on the slowest rank: "
+            f"channels_last {time_text(last)}, contiguous {time_text(contiguous)}"
+        )
         context.choice("memory_format", faster, reason)
     return faster
 

@@ -10,6 +10,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
+from spbench_core.durations import time_text
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.spatial.padded import in_buffer, padded_of
@@ -42,7 +43,7 @@ class OverlapChoice:
         if self.tried_ms is None:
             return self.why
         on, off = self.tried_ms
-        return f"the faster of on {on:.4g} ms, off {off:.4g} ms"
+        return f"the faster of on {time_text(on / 1e3)}, off {time_text(off / 1e3)}"
 
 
 WITHIN_HOST = OverlapChoice(

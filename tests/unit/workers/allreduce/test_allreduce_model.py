@@ -132,7 +132,7 @@ def test_a_time_the_model_explains_does_not_deviate():
 def test_a_time_the_model_does_not_explain_is_told():
     interval = (0.9e-3, 1.1e-3)
     assert deviates(2.5e-3, 1e-3, interval) == (
-        "2500 us is 2.5 times the predicted 1000 us (900 to 1100 us)"
+        "2.50 ms is 2.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
     )
     assert deviates(0.5e-3, 1e-3, interval) == (
         "500 us is 0.5 times the predicted 1000 us (900 to 1100 us)"

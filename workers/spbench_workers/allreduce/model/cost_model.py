@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from spbench_core.durations import time_text
 from spbench_workers.allreduce.model.path import path_of
 from spbench_workers.allreduce.plan import refusal
 
@@ -158,5 +159,5 @@ def deviates(measured: float, predicted: float, interval: tuple[float, float]) -
     if predicted == 0.0 or low / NOTABLE <= measured <= high * NOTABLE:
         return None
     times = measured / predicted
-    us = [f"{1e6 * seconds:.4g}" for seconds in (measured, predicted, low, high)]
-    return f"{us[0]} us is {times:.2g} times the predicted {us[1]} us ({us[2]} to {us[3]} us)"
+    texts = list(map(time_text, (measured, predicted, low, high)))
+    return f"{texts[0]} is {times:.2g} times the predicted {texts[1]} ({texts[2]} to {texts[3]})"

@@ -36,6 +36,7 @@ def case_details(case: CasePart, at: int) -> Markup:
         tag("h3", verdict, " ", name(case.id)),
         tag("p", _about(case), class_="soft"),
         *_why(case),
+        *_choices(case),
         *_drawings(case),
         *_checks(case),
         *_expectations(case),
@@ -53,8 +54,17 @@ def _about(case: CasePart) -> str:
         several = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
         facts.append(f"{several}{seconds:.1f} s")
     facts += [f"{case.attempts} attempts"] if case.attempts > 1 else []
-    facts += [f"{what} {choice.value}" for what, choice in case.choices.items()]
     return ", ".join(facts)
+
+
+def _choices(case: CasePart) -> Iterator[Markup]:
+    """Yield what the ranks chose and why, and what they concluded."""
+    if case.choices:
+        choices = (
+            tag("li", f"{what} {choice.value}", f": {choice.reason}" * bool(choice.reason))
+            for what, choice in case.choices.items()
+        )
+        yield tag("ul", *choices, class_="choices soft")
 
 
 def _why(case: CasePart) -> Iterator[Markup]:
@@ -169,7 +179,7 @@ def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     title = folded_name(name, metric.unit)
     notes = (metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
-    noted = joined([title, tag("br"), tag("span", note, class_="soft")])
+    noted = joined([title, tag("br"), tag("span", note, class_="help")])
     tail = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
     values = (case.shown_value(name), *tail)
     return (

@@ -138,7 +138,10 @@ def predictions_part(run: RecordedRun) -> Markup:
         return NOTHING
     columns = ("case", "predicted by", "predicted", "measured", "error")
     rows = table(columns, map(_cells, found[:MOST_ROWS]), (2, 3, 4))
-    words = "On the dashed line a prediction is right; above it the case took longer."
+    words = (
+        "On the dashed line a prediction is right; above it the case took longer. "
+        "error: predicted over measured time, minus 1."
+    )
     drawn = tag("figure", tag("figcaption", words), prediction_plot(found), class_="tile")
     return joined([tag("div", drawn, class_="tiles"), rows])
 

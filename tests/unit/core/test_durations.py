@@ -1,0 +1,23 @@
+import pytest
+
+from spbench_core.durations import time_text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (4.2e-10, "0.420 ns"),
+        (1e-9, "1.00 ns"),
+        (2.82e-5, "28.2 us"),
+        (0.0009996, "1.00 ms"),
+        (0.001, "1.00 ms"),
+        (0.01, "10.0 ms"),
+        (0.1234, "123 ms"),
+        (27.24, "27.2 s"),
+        (12345.0, "12345 s"),
+        (float("inf"), "inf s"),
+    ],
+)
+def test_a_time_has_three_digits_and_a_unit_that_fits(seconds, text):
+    assert time_text(seconds) == text
