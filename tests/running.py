@@ -298,10 +298,9 @@ def stacks_of(mpirun: subprocess.Popen[str]) -> str:
     time.sleep(5)
     mpirun.terminate()
     try:
-        printed = mpirun.communicate(timeout=10)
+        return "\n".join(mpirun.communicate(timeout=10))
     except subprocess.TimeoutExpired as error:
-        printed = error.stdout or b"", error.stderr or b""
-    return "\n".join(str(text)[-20_000:] for text in printed)
+        return f"{error.stdout!r}\n{error.stderr!r}"
 
 
 def answers_of(

@@ -135,7 +135,7 @@ def test_a_time_the_model_does_not_explain_is_told():
         "2.50 ms is 2.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
     )
     assert deviates(0.5e-3, 1e-3, interval) == (
-        "500 us is 0.5 times the predicted 1000 us (900 to 1100 us)"
+        "500 us is 0.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
     )
 
 

@@ -13,7 +13,14 @@ from spbench.record.metric_names import (
     metric_help,
     metric_name,
 )
-from spbench.record.number_formatting import counted, format_factor, format_number, format_percent
+from spbench.record.number_formatting import (
+    counted,
+    format_duration,
+    format_factor,
+    format_number,
+    format_percent,
+    format_time,
+)
 from spbench.record.reference_wording import describe_allowed, format_reference
 from spbench.report.formats.page.case_table import anchor_of, samples_of
 from spbench.report.formats.page.charts.distribution import histogram
@@ -52,7 +59,9 @@ def _about(case: CasePart) -> str:
     if (seconds := duration(case)) is not None:
         # Launches of several cases alternate.
         several = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
-        facts.append(f"{several}{seconds:.1f} s")
+        short = seconds < 1.0
+        span = format_time(1000 * seconds) if short else format_duration(seconds)
+        facts.append(f"{several}{span}")
     facts += [f"{case.attempts} attempts"] if case.attempts > 1 else []
     return ", ".join(facts)
 
