@@ -187,7 +187,7 @@ class CaseTable:
         parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
         title = next((column.title for column in self._others.columns if column.cell is _rate), "")
         if rate is not None and title:
-            parts.append(f"{title} {metric_help(benchmark, rate.name)}")
+            parts.append(f"{title}: {metric_help(benchmark, rate.name)}")
         return "; ".join(filter(None, parts))
 
     @staticmethod

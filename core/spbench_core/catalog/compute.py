@@ -21,7 +21,7 @@ _RATE = Metric(
     "gflops",
     "GFLOP/s",
     "higher",
-    "lowest of all ranks: floating-point operations over its median time",
+    "operations of a rank over its median time, lowest of all ranks",
     "min",
 )
 

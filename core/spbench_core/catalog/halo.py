@@ -69,7 +69,7 @@ _BANDWIDTH = Metric(
     "bandwidth_gb_s",
     "GB/s",
     "higher",
-    "lowest of all ranks: the bytes that it sends over its median time",
+    "bytes that a rank sends over its median time, lowest of all ranks",
     "min",
     folded_title="lowest bandwidth",
 )

@@ -69,7 +69,7 @@ BENCHMARKS = (
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "lowest of all ranks: bytes copied over its median time",
+                "bytes that a rank copies over its median time, lowest of all ranks",
                 "min",
             ),
         ),
