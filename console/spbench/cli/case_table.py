@@ -34,7 +34,8 @@ _EFFICIENCY_LEGEND = (
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
 _MOST_EXPLAINED = 3
 """The number of benchmarks up to which the legend explains what was timed."""
-_EXPLANATIONS = "`spbench benchmarks NAME` explains the time and the rate of a benchmark."
+_EXPLANATIONS = "`spbench benchmarks NAME` explains the times and rates of "
+_REFERENCES = "`spbench results show` has the origin of each reference."
 _SWEEP_LEGEND = (
     "algbw: size / time. busbw: algbw scaled to the traffic per link, as nccl-tests does. #wrong: "
     "wrong elements in all checks."
@@ -166,13 +167,14 @@ class CaseTable:
         if self._header_of is None:
             return
         yield ""
-        efficiency = [_EFFICIENCY_LEGEND] if "efficiency" in self._notes else []
+        has_references = "efficiency" in self._notes
+        efficiency = [_EFFICIENCY_LEGEND, _REFERENCES] if has_references else []
         yield " ".join([_TIME_LEGEND, *efficiency, _CHECKS_LEGEND])
         if self._has_sweeps:
             yield _SWEEP_LEGEND
         others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
         if len(others) > _MOST_EXPLAINED:
-            yield _EXPLANATIONS
+            yield f"{_EXPLANATIONS}{', '.join(others)}."
         else:
             yield from (
                 f"{name}: {words}."
@@ -222,6 +224,7 @@ class CaseTable:
             _Column("time", 8, 9, _time),
             _Column("algbw", 9, 5, lambda row: _median(row.case, "algbw_gb_s")),
             _Column("busbw", 9, 8, lambda row: _median(row.case, "busbw_gb_s")),
+            _Column("reference", 9, 1, _reference),
             _Column("#wrong", 6, 7, _wrong_elements),
             _Column("efficiency", 10, 4, _efficiency),
         ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
+from spbench.record.comparison import RankComparison, RankTime, own_times
 from spbench.record.statistics import (
     Summary,
     median_of_repeats,
@@ -304,7 +304,8 @@ class CaseState:
 
     def launch_medians(self, metric: str) -> list[float]:
         """The metric's value in each launch: the median of the medians of its repeats."""
-        return list(map(median_of_repeats, self.by_job(metric)))
+        better = self.identity.metrics[metric].better
+        return [median_of_repeats(repeats, better) for repeats in self.by_job(metric)]
 
     def _by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
@@ -350,7 +351,7 @@ class CaseState:
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        return summarize_repeats(self.folded(metric))
+        return summarize_repeats(self.folded(metric), self.identity.metrics[metric].better)
 
     def rank_medians(self) -> dict[int, float]:
         """The median time of one iteration on each rank in ms, then the median of its repeats."""
@@ -366,11 +367,7 @@ class CaseState:
 
         Waits for other ranks are left out, if they are measured.
         """
-        return self.compare_ranks().ratios
-
-    def compare_ranks(self) -> RankRatios:
-        """Compare the ranks' medians, without waits for other ranks if these are measured."""
-        return RankComparison(self.identity).compare(self.own_medians())
+        return RankComparison(self.identity).compare(self.own_medians()).ratios
 
     def own_medians(self) -> dict[int, RankTime]:
         """Each rank's median time, and the same without waits for other ranks."""

@@ -52,13 +52,11 @@ class RankRatios:
 
     Attributes:
         typical: The typical time by kind of work.
-        times: The time of each rank that is compared, in ms: the whole time, or if waits are
-            measured, without its waits beyond the shortest of any rank of its kind.
-        ratios: By rank, that time over the typical one of its kind.
+        ratios: By rank, its time over the typical one of its kind: the whole time, or if waits are
+            measured, its own and the shortest wait of any rank of its kind.
     """
 
     typical: Mapping[int, TypicalTime] = field(default_factory=dict)
-    times: Mapping[int, float] = field(default_factory=dict)
     ratios: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -91,12 +89,8 @@ class RankComparison:
     def compare(self, times: Mapping[int, RankTime]) -> RankRatios:
         """Compare ranks; a rank has no ratio if no other rank does the same work."""
         separates = self._separates(times)
-        numbers = self._tiles if separates else self._stages
-        kinds: dict[int, list[int]] = defaultdict(list)
-        for rank in times:
-            kinds[numbers.get(rank, 0)].append(rank)
+        kinds = self._kinds(times)
         typical_times: dict[int, TypicalTime] = {}
-        compared: dict[int, float] = {}
         ratios: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
@@ -107,12 +101,21 @@ class RankComparison:
             wait = max(0.0, min(map(sub, wholes, values)))
             typical_times[kind] = TypicalTime(typical(values), wait)
             whole = typical_times[kind].own + wait
-            of_kind = [value + wait for value in values]
-            compared |= zip(ranks, of_kind, strict=True)
             if whole > 0:
-                over_typical = (within_floats(value / whole) for value in of_kind)
-                ratios |= zip(ranks, over_typical, strict=True)
-        return RankRatios(typical_times, compared, ratios)
+                of_kind = (within_floats((value + wait) / whole) for value in values)
+                ratios |= zip(ranks, of_kind, strict=True)
+        return RankRatios(typical_times, ratios)
+
+    def alike(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
+        """Return the ranks that each rank is compared with, itself among them."""
+        return {rank: ranks for ranks in self._kinds(times).values() for rank in ranks}
+
+    def _kinds(self, times: Mapping[int, RankTime]) -> Mapping[int, Sequence[int]]:
+        numbers = self._tiles if self._separates(times) else self._stages
+        kinds: dict[int, list[int]] = defaultdict(list)
+        for rank in times:
+            kinds[numbers.get(rank, 0)].append(rank)
+        return kinds
 
     def separates(self, times: Mapping[int, RankTime]) -> bool:
         """Whether these times distinguish a slow rank from ranks that wait for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spbench.record.number_formatting import DISTURBED, format_percent, format_value
 
 ABOVE_REFERENCE = (
-    "above 100 %: the reference was measured in a separate loop of the same job and can be beaten"
+    "above 100 %: faster than its reference, which is measured in a separate loop and is no bound"
 )
 """The explanation that a view gives once if an efficiency is above 100 %."""
 

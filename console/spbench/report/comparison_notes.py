@@ -29,7 +29,10 @@ MOST_NAMED = 6
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
-_PAIRS = "b/a: median over all pairs of a launch of b and one of a, so not always b divided by a."
+_PAIRS = "b/a: median over all pairs of a launch of b and one of a, so not always b divided by a"
+_RULES = "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance."
+_FAR = 1.1
+"""The factor from which on b/a is far from b divided by a."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _FORCE = "Use `spbench compare --force` to compare anyway."
 
@@ -86,7 +89,11 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
     """Return what the numbers of the table are, below all other notes."""
     notes = [_TIMES]
     if any(max(row.launches) > 1 for row in comparison.rows):
-        notes.append(_PAIRS)
+        far = [pair.id for pair in comparison.cases if _is_far(pair.headline)]
+        scatter = f", least of all in {name_cases(far)}, whose launches differ" if far else ""
+        notes.append(f"{_PAIRS}{scatter}.")
+    if comparison.judged_as(JudgementKind.JUDGED):
+        notes.append(_RULES)
     if all_metrics:
         separate = [
             metric_name(row.metric, row.unit)
@@ -98,6 +105,14 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
             names = ", ".join(dict.fromkeys(separate))
             notes.append(f"Measured in other loops, not parts of the time: {names}.")
     return notes
+
+
+def _is_far(row: MetricRow | None) -> bool:
+    """Return whether the ratio over launches is far from that of the two values in the row."""
+    if row is None or row.ratio is None or not row.a or not row.b:
+        return False
+    factor = row.ratio * row.a / row.b
+    return max(factor, 1 / factor) > _FAR
 
 
 def name_cases(ids: Sequence[str]) -> str:

@@ -25,13 +25,13 @@ from spbench.report.comparison_rows import (
     case_rows,
     metric_rows,
 )
-from spbench.report.run_comparison import JudgementKind, RunComparison
+from spbench.report.run_comparison import RunComparison
 from spbench.report.text_tables import aligned, fits_table, render_table, wrap_text
 from spbench.report.times import day_and_time
 
 _INDENT = "  "
 _MOST_UNJUDGED = 20
-"""The number of cases up to which a gate that judged none has a row for each."""
+"""The number of unjudged cases up to which a gate has a row for each."""
 
 
 def comparison_lines(
@@ -67,18 +67,19 @@ def comparison_lines(
 def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
     """Yield what a gate found: the cases that differ or are broken, and why others are not judged.
 
-    Cases that are the same are left out. Those that launches did not suffice for have a row if no
-    case is judged and they are few. The summary is not part of it.
+    Cases that are the same are left out, and those that launches did not suffice for if they are
+    many. The summary is not part of it.
     """
     yield from warning_lines(comparison, width)
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
     all_rows = case_rows(comparison)
     rows = [row for row in all_rows if row.label in DIFFERENT]
     measured = [row for row in all_rows if row.row and row.row.outcome == "not enough samples"]
-    if not comparison.judged_as(JudgementKind.JUDGED) and len(measured) <= _MOST_UNJUDGED:
-        rows += measured
+    rows += measured if len(measured) <= _MOST_UNJUDGED else []
     if rows:
         yield from render_table(CASE_COLUMNS, [row.case_cells() for row in rows], width)
+        for note in table_notes(comparison):
+            yield from wrap_text(note, width)
     for note in (
         *broken_notes(comparison),
         *unjudged_notes(comparison),

@@ -36,7 +36,9 @@ def run(context: Context) -> None:
         # Both messages of a rank leave by its one link, one after another.
         limit = fmean(size / seconds / 1e9 for size, seconds in zip(sizes, alone, strict=True))
         told = f"the mean over {len(sizes)} sizes, {how}"
-        context.limit("time_ms", _MESSAGES * alone[-1] * 1e3, f"two messages, {how}")
+        context.limit(
+            "time_ms", _MESSAGES * alone[-1] * 1e3, f"two messages of {sizes[-1]} B, {how}"
+        )
         context.limit("per_rank_gb_s", limit, told)
         context.limit("effective_gb_s", limit * world.size, f"{told}, for each rank")
 

@@ -16,6 +16,10 @@ from spbench_workers.timing import time_batch
 TAG = 77
 
 _WARM_UP = 3
+_SHORT, _MORE_TRIPS = 4096, 20
+"""Bytes up to which a message gets so many times the round trips: the first ones are slower."""
+_TRIPS_PER_SAMPLE = 10
+"""Round trips between two readings of the clock, whose cost is that of a short message."""
 
 
 class Peer(NamedTuple):
@@ -93,10 +97,17 @@ class Pair:
 
 
 def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
-    """Return half the median time of ``count`` round trips, after some that are not timed."""
+    """Return half the time of a round trip, after some that are not timed.
+
+    Args:
+        make_trips: Makes so many round trips.
+        count: The number of round trips; the result is the median of samples of a few of them.
+    """
     make_trips(_WARM_UP)
-    times = array("d", bytes(8 * count))
-    time_batch(partial(make_trips, 1), times, 0, count, 1.0)
+    samples = max(1, count // _TRIPS_PER_SAMPLE)
+    times = array("d", bytes(8 * samples))
+    body = partial(make_trips, _TRIPS_PER_SAMPLE)
+    time_batch(body, times, 0, samples, 1.0 / _TRIPS_PER_SAMPLE)
     return median(times) / 2.0
 
 
@@ -106,7 +117,7 @@ def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
     outgoing[:] = bytes(count)
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)
-    seconds = half_trip_seconds(pair.trips, trips)
+    seconds = half_trip_seconds(pair.trips, trips * _MORE_TRIPS if count <= _SHORT else trips)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)

@@ -37,6 +37,6 @@ def run(context: Context) -> None:
             context.metric("random_bandwidth_gb_s", fmean(rates[1:]))
         context.limit("time_ms", _MESSAGES * one_way * 1e3, f"two messages of {most} B, {how}")
         for name in ("latency_us", "random_latency_us")[: 1 + bool(others)]:
-            context.limit(name, latency * 1e6, how)
+            context.limit(name, latency * 1e6, f"a message of {least} B, {how}")
         for name in ("bandwidth_gb_s", "random_bandwidth_gb_s")[: 1 + bool(others)]:
-            context.limit(name, most / one_way / 1e9, how)
+            context.limit(name, most / one_way / 1e9, f"a message of {most} B, {how}")

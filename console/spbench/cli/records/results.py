@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,10 +46,11 @@ _DISPENSABLE = ("host", "took")
 """The columns of a list of runs that a narrow terminal has no room for, in this order."""
 _LEAST_NOTE = 16
 """Columns of a note for which others are left out."""
-_SKEW_LEGEND = "skew: the rank's median over that of the typical rank (the median of those alike)"
-_OWN_LEGEND = (
-    "without waits: the median without the time that a rank waits for others, apart from the "
-    "shortest wait of any rank; if it is measured, the skew compares it"
+_ALIKE_LEGEND = "alike: ranks that do the same work."
+_SKEW_LEGEND = "skew: the median over that of the median rank of those alike."
+_OWN_LEGEND = "own: the median without the waits for other ranks."
+_OWN_SKEW_LEGEND = (
+    "skew: own time plus the shortest wait of those alike, over the same of the median one of them"
 )
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
@@ -253,27 +254,41 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
 def _rank_lines(state: RunState) -> Iterator[str]:
     """The ranks of each case: where they were, and the medians of their times."""
     from spbench.record.comparison import RankComparison
-    from spbench.record.machine.cores import place_cells
+    from spbench.record.machine.cores import fold_numbers, place_cells
     from spbench.record.number_formatting import format_factor, format_time, printable
 
-    legend = {_SKEW_LEGEND: None}
+    legend: dict[str, None] = {}
     for case in state.cases.values():
-        medians, compared = case.rank_medians(), case.compare_ranks()
-        columns: list[tuple[Mapping[int, float], str, Callable[[float], str]]]
-        columns = [(medians, "median", format_time)]
-        if RankComparison(case.identity).waits:
-            columns.append((compared.times, "without waits", format_time))
+        times, comparison = case.own_medians(), RankComparison(case.identity)
+        skews, alike = comparison.compare(times).ratios, comparison.alike(times)
+        titles = ["median"] if times else []
+        has_waits = any(time.own is not None for time in times.values())
+        if has_waits:
+            titles += ["waits", "own"]
             legend[_OWN_LEGEND] = None
-        columns.append((compared.ratios, "skew", format_factor))
-        titles = [title for _, title, _ in columns]
+        if skews:
+            titles += ["alike", "skew"]
+            legend[_ALIKE_LEGEND] = None
+            legend[_OWN_SKEW_LEGEND if has_waits else _SKEW_LEGEND] = None
         rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", *titles]]
         for rank, part in sorted(case.measured.ranks.items()):
-            cells = (show(of[rank]) if rank in of else "" for of, _, show in columns)
-            rows.append([str(rank), *place_cells(part), *cells])
+            cells: dict[str, str] = {}
+            if (time := times.get(rank)) is not None:
+                own = time.whole if time.own is None else time.own
+                cells = {
+                    "median": format_time(time.whole),
+                    "waits": format_time(max(0.0, time.whole - own)),
+                    "own": format_time(own),
+                }
+            if rank in skews:
+                cells["alike"] = fold_numbers(tuple(alike[rank]))
+                cells["skew"] = format_factor(skews[rank])
+            rows.append([str(rank), *place_cells(part), *(cells.get(name, "") for name in titles)])
         yield f"\n{case.id}"
-        yield from map(printable, aligned(rows, (0, 2, 7, 8, 9)))
-    yield ""
-    yield from legend
+        yield from map(printable, aligned(rows, (0, 2, *range(7, 7 + len(titles)))))
+    if legend:
+        yield ""
+        yield from legend
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary
-from spbench.record.statistics import median
+from spbench.record.statistics import median_of_repeats
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.case_judgement import BASELINE, unfit
 from spbench.report.compare import launches_of
@@ -206,7 +206,7 @@ def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     return BaselineMetric(
         unit=new.unit,
         better=new.better,
-        value=median(launches),
+        value=median_of_repeats(([launch] for launch in launches), new.better),
         launches=launches,
         fastest=fastest,
         n=old.n + new.n,

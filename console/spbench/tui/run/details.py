@@ -228,14 +228,19 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
 
 
 def _compared(case: CaseState, rank: int) -> Iterator[Line]:
-    """The median time of a rank, and the time that is compared with other ranks."""
-    medians, compared = case.rank_medians(), case.compare_ranks()
-    if rank in medians:
-        yield "median time", format_time(medians[rank])
-    if rank in compared.ratios:
-        own = f"{format_time(compared.times[rank])} without waits for other ranks, "
-        skew = f"{format_factor(compared.ratios[rank])} the typical rank's"
-        yield "skew", (own if RankComparison(case.identity).waits else "") + skew
+    """The median time of a rank, its waits, and how it compares with ranks of the same work."""
+    times, comparison = case.own_medians(), RankComparison(case.identity)
+    if rank not in times:
+        return
+    time = times[rank]
+    yield "median time", format_time(time.whole)
+    if time.own is not None:
+        waits = format_time(max(0.0, time.whole - time.own))
+        yield "of that", f"own {format_time(time.own)}, waits for other ranks {waits}"
+    skew = comparison.compare(times).ratios.get(rank)
+    if skew is not None:
+        alike = fold_numbers(tuple(comparison.alike(times)[rank]))
+        yield "skew", f"{format_factor(skew)} the median of ranks {alike}, which do the same work"
 
 
 def _places(place: Mapping[str, Any]) -> Iterator[Line]:

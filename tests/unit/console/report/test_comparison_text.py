@@ -284,7 +284,18 @@ def test_the_table_says_what_its_numbers_are() -> None:
     several = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
     notes = table_notes(compare(run(several), run(several)), all_metrics=True)
     assert notes[1].startswith("b/a: median over all pairs of a launch of b and one of a")
-    assert notes[2] == "Measured in other loops, not parts of the time: wait."
+    assert notes[-1] == "Measured in other loops, not parts of the time: wait."
+
+
+def test_a_ratio_that_does_not_follow_from_its_row_is_explained() -> None:
+    scattered = {"time_ms": [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]}
+    other = {"time_ms": [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]}
+    sides = (
+        run(case("x", {"time_ms": 1.0}, medians=scattered)),
+        run(case("x", {"time_ms": 2.0}, medians=other)),
+    )
+    [note] = [note for note in table_notes(compare(*sides)) if note.startswith("b/a")]
+    assert note.endswith("least of all in x, whose launches differ.")
 
 
 def test_names_versions_and_machines_in_warnings_only() -> None:
@@ -316,14 +327,15 @@ def test_a_row_of_one_outcome_leaves_the_notes_as_they_are(comparison: RunCompar
     assert f"{comparison_summary(comparison)}." in lines
 
 
-def test_a_gate_names_only_cases_that_differ(comparison: RunComparison) -> None:
+def test_a_gate_leaves_out_cases_that_are_the_same(comparison: RunComparison) -> None:
     lines = list(gate_lines(comparison, 120))
     labels = [line.split("  ")[0].strip() for line in lines if line[:1] in "▼▲✗=?"]
-    assert labels == ["▼ worse", "✗ broken", "▲ better"]
+    assert labels[:3] == ["▼ worse", "✗ broken", "▲ better"]
+    assert set(labels[3:]) == {"? not judged"}
 
 
 @pytest.mark.parametrize("count", [3, 21])
-def test_a_gate_that_judged_no_case_shows_them_if_they_are_few(count: int) -> None:
+def test_a_gate_shows_cases_that_are_not_judged_if_they_are_few(count: int) -> None:
     cases = [case(f"x{at}") for at in range(count)]
     lines = list(gate_lines(compare(run(*cases), run(*cases)), 120))
     rows = [line for line in lines if line.startswith("? not judged")]

@@ -73,6 +73,8 @@ def _choices(case: CasePart) -> Iterator[Markup]:
             tag("li", f"{what} {choice.value}", f": {choice.reason}" * bool(choice.reason))
             for what, choice in case.choices.items()
         )
+        if any(len(repeats) > 1 for repeats in case.samples.values()):
+            yield tag("p", "In the last repeat:", class_="soft")
         yield tag("ul", *choices, class_="choices soft")
 
 

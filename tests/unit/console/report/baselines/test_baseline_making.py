@@ -9,6 +9,7 @@ from spbench.errors import ExitCode, UsageError
 from spbench.report.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
 from spbench.report.compare import compare
+from spbench.report.comparison_notes import table_notes
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_comparison import MetricRow
 from unit.results import case, figure, run, summary, wrong_check
@@ -186,6 +187,7 @@ def test_a_worse_time_fails_the_run_and_its_case():
         "a: baseline main, b: run later",
         "outcome  case        a        b    b/a  95 % interval",
         "▼ worse  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
+        *table_notes(found.comparison),
         tally,
     ]
     quiet = []
@@ -236,10 +238,10 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
     one_launch = case("a", {"time_ms": 1.0})
     found, said = judged(one_launch, most_unjudged=most)
     assert found.exit_code(ExitCode.PASSED) == code
-    assert said[1].startswith(
-        "Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a."
-    )
-    assert "a case is judged only if its ratio is beyond 1.50x." in said[2]
+    assert said[2].startswith("? not judged  a     1.00 ms  1.00 ms")
+    why = [line for line in said if line.startswith("Not judged")]
+    assert why[0].startswith("Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a.")
+    assert any("a case is judged only if its ratio is beyond 1.50x." in line for line in said)
     assert ("error: 1 case not judged, and --max-unjudged allows 0" in said) == (code == 1)
     assert found.shown.cases["a"].status == ("failed" if code else "passed")
     assert found.page.cases["a"].status == "passed"
