@@ -396,16 +396,34 @@ def each_of(names):
     return [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
-@pytest.fixture(scope="module")
-def said(request, tmp_path_factory):
-    """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
+def events_by_case(request, tmp_path_factory, cases):
+    """The events of all ranks, by case; the cases of the tests that are to run, in one launch."""
     tests = [test for test in request.session.items if test.path == request.path]
     asked = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
-    cases = RIGHT | EVERYWHERE | {name: one for name, (one, _) in WRONG.items()}
     cases = {name: one for name, one in cases.items() if name in asked}
     folder = tmp_path_factory.mktemp("networks")
     found = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, found, strict=True))
+
+
+# A launch for each group, so that none comes near its limit: a case takes 0.6 s, and up to 2 s on
+# slower cores that other tests use as well.
+
+
+@pytest.fixture(scope="module")
+def right(request, tmp_path_factory):
+    return events_by_case(request, tmp_path_factory, RIGHT)
+
+
+@pytest.fixture(scope="module")
+def wrong(request, tmp_path_factory):
+    cases = {name: one for name, (one, _) in WRONG.items()}
+    return events_by_case(request, tmp_path_factory, cases)
+
+
+@pytest.fixture(scope="module")
+def everywhere(request, tmp_path_factory):
+    return events_by_case(request, tmp_path_factory, EVERYWHERE)
 
 
 def checks_of(ranks):
@@ -419,9 +437,9 @@ def checks_of(ranks):
 
 
 @pytest.mark.parametrize("name", each_of(RIGHT))
-def test_every_rank_equals_the_users_module(said, name):
+def test_every_rank_equals_the_users_module(right, name):
     one = RIGHT[name]
-    for events in said[name][: one["ranks"]]:
+    for events in right[name][: one["ranks"]]:
         found = checks_of([events])
         assert set(found) == set(one["checks"])
         assert [
@@ -430,27 +448,27 @@ def test_every_rank_equals_the_users_module(said, name):
 
 
 @pytest.mark.parametrize("name", each_of([name for name in RIGHT if "straight" in name]))
-def test_skips_went_straight(said, name):
+def test_skips_went_straight(right, name):
     (chosen,) = [
         event["value"]
-        for event in said[name][0]
+        for event in right[name][0]
         if event["event"] == "choice" and event["name"] == "skips"
     ]
     assert chosen.startswith("straight")
 
 
 @pytest.mark.parametrize("name", each_of(WRONG))
-def test_a_planted_fault_is_noticed(said, name):
+def test_a_planted_fault_is_noticed(wrong, name):
     one, wanted = WRONG[name]
-    found = checks_of(said[name][: one["ranks"]])
+    found = checks_of(wrong[name][: one["ranks"]])
     failed = {check for check, events in found.items() if not all(e["passed"] for e in events)}
     assert wanted <= failed
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", EVERYWHERE)
-def test_a_fault_is_noticed_in_every_network(said, name):
-    found = checks_of(said[name][: EVERYWHERE[name]["ranks"]])
+def test_a_fault_is_noticed_in_every_network(everywhere, name):
+    found = checks_of(everywhere[name][: EVERYWHERE[name]["ranks"]])
     assert not all(event["passed"] for events in found.values() for event in events)
 
 
