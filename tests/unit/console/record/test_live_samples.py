@@ -85,6 +85,9 @@ def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
         if is_read:
             samples.update()
             assert sorted_values(samples) == expected_values(case, name)
+    for rank in range(4):
+        for repeat in {0, 1, 2} - {repeat for of, repeat in ended if of == rank}:
+            state.apply(rank_event("case_end", rank, repeat=repeat))
     samples.update()
     assert sorted_values(samples) == expected_values(case, name)
     if samples:
