@@ -522,7 +522,7 @@ async def test_a_reference_that_was_beaten_is_explained_once_below_the_cases(ope
     )
     end = ended_case(status="passed", reason=None)
     async with opened(WIDE, [*going_on(), reference, *sums(failed=()), *end]) as run:
-        await run.sees("9.15 ms", "150 %", "above 100 %: the reference was measured")
+        await run.sees("9.15 ms", "150 %", "above 100 %: faster than its reference")
         assert shown(run.app).count("above 100 %") == 1
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from spbench.cli.lines import Lines
 from spbench.record.case_figures import is_open
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import clean, format_duration, format_time
+from spbench.record.number_formatting import clean, format_duration, format_factor, format_time
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
@@ -28,9 +28,9 @@ MOST_ROWS = 16
 _STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
 WIDE = 100
 """Columns of a terminal from which the whole table fits."""
-_ONLY_WIDE = ("iterations", "last", "p95")
+_ONLY_WIDE = ("iterations", "last", "own", "p95")
 _BEFORE = ("rank", "host")
-_AFTER = ("phase", "iterations", "last", "median", "p95", "p99", "skew", "check")
+_AFTER = ("phase", "iterations", "last", "median", "own", "p95", "p99", "skew", "check")
 """The columns before and behind those of the ranks' places."""
 _FIGURES = {"rank", *_AFTER} - {"phase", "check"}
 
@@ -107,25 +107,31 @@ class LiveView:
         rows = self._lines.rows
         narrow = self._live.console.width < WIDE
         places = [known.name for known in rows.place_names() if known.differs or not narrow]
-        columns = [name for name in _AFTER if not narrow or name not in _ONLY_WIDE]
+        crowd = len(rows.ranks())
+        shown = rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows()
+        left_out = {*_ONLY_WIDE} if narrow else set()
+        if all(row.own is None for row in shown):
+            left_out.add("own")
+        columns = [name for name in _AFTER if name not in left_out]
         for name in (*_BEFORE, *places, *columns):
             table.add_column(
                 clean(name), justify="right" if name in _FIGURES else "left", no_wrap=True
             )
-        crowd = len(rows.ranks())
-        for row in rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows():
+        for row in shown:
             cells, place = _cells(row), (Text(clean(row.place.get(name, ""))) for name in places)
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
-        if crowd > MOST_ROWS:
-            table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks"
+        captions = [f"the slowest {MOST_ROWS} of {crowd} ranks"] if crowd > MOST_ROWS else []
+        if "own" in columns:
+            captions.append("own: the median without waits for other ranks, which skew compares")
+        table.caption = "; ".join(captions)
         return table
 
 
 def _cells(row: RankRow) -> dict[str, Text]:
-    skew = "" if row.skew is None else f"{row.skew:.2f}x"
+    skew = "" if row.skew is None else format_factor(row.skew)
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
-    times = {"last": row.last, "median": row.p50, "p95": row.p95, "p99": row.p99}
+    times = {"last": row.last, "median": row.p50, "own": row.own, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
         "host": Text(clean(row.host)),

@@ -136,16 +136,19 @@ def _nothing_slow(
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
     chance = ", which is chance among so many" if by_chance else ""
+    share = max(0.0, worst.ratio - 1)
+    where = f" (in {worst.case})" if share > 0 else ""
     return [
-        f"nothing is slow: of {_extent(measured)}, none is more than"
-        f" {format_percent(max(0.0, worst.ratio - 1))} slower than the median of its kind{chance}"
+        f"nothing is slow: of {_extent(measured)}, none is more than {format_percent(share)}{where}"
+        f" slower than the median of its kind{chance}"
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Slowest:
-    """The slowest of its kind; ``few``: of too few for the test."""
+    """The slowest of its kind in a case; ``few``: of too few for the test."""
 
+    case: str
     ratio: float
     sentence: str
     few: bool
@@ -164,7 +167,7 @@ def _extent(cases: list[CaseState]) -> str:
 def _ranks(case: CaseState) -> Iterator[_Slowest]:
     """Yield the slowest rank, compared with the typical one."""
     if (skew := case.skew()) is not None:
-        yield _Slowest(skew, "", len(case.measured.ranks) < FEWEST)
+        yield _Slowest(case.id, skew, "", len(case.measured.ranks) < FEWEST)
 
 
 def _links(case: CaseState) -> list[_Slowest]:
@@ -215,4 +218,4 @@ def _slow_link(
         f" ({metric.what} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )
-    return _Slowest(ratio, sentence, ends < FEWEST)
+    return _Slowest(case.id, ratio, sentence, ends < FEWEST)

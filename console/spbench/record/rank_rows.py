@@ -138,6 +138,7 @@ class RankRow:
         p95: The 95th percentile of its times in ms, p99 the 99th.
         skew: Its own time over that of the typical rank with the same work.
         recent: Its newest times in ms, `RECENT` of them at most.
+        own: The median of its times without waits for other ranks, in ms; None: not measured.
         gb_s: Its last value of the case's first metric in GB/s.
         check: ``passed``, ``failed`` or nothing yet: all its checks taken together.
     """
@@ -155,6 +156,7 @@ class RankRow:
     gb_s: float | None
     check: str
     recent: tuple[float, ...] = ()
+    own: float | None = None
 
 
 class RankRows:
@@ -359,4 +361,5 @@ def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
         gb_s=figures.gb_s(rank.repeat),
         check=figures.check(),
         recent=figures.recent(),
+        own=figures.own.median() if figures.own else None,
     )

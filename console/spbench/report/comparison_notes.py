@@ -259,8 +259,8 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
         )
         return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
     advice = (
-        "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches"
-        " find a slowdown."
+        "Use a larger `repeat`, or a quieter machine; `spbench gate check` says which slowdown such"
+        " launches find."
     )
     if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
         return _Reason("a difference that may be chance among so many cases", (advice,))

@@ -168,14 +168,17 @@ BENCHMARKS = (
             *_COMMON,
         ),
         metrics=(
-            time_of("one exchange and convolution of a tile"),
+            time_of("one exchange and convolution of a tile, and the calls that join them"),
             _EXCHANGE_MS,
-            _separate_ms("compute_ms", help="the convolution alone, its halos being there"),
+            _separate_ms(
+                "compute_ms",
+                help="the convolution alone, without the calls that join it with the exchange",
+            ),
             Metric(
                 "overlap",
                 "1",
                 "higher",
-                "share of the exchange that computing hides",
+                "share of the exchange that computing hides if they overlap; below 0: it is longer",
                 "min",
                 separate=True,
             ),

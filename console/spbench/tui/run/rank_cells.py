@@ -29,6 +29,7 @@ _AFTER = (
     Column("gb_s", "bandwidth", 9, "right", rank=5),
     Column("check", "check", 8),
 )
+_OWN = Column("own", "own", 8, "right", rank=8)
 _NUMBERS = re.compile(r"\d+")
 _PHASES = {
     **dict.fromkeys(("error", "lost"), "error"),
@@ -40,13 +41,20 @@ PLACE = "place."
 """How the keys of columns begin that are parts of the ranks' places."""
 
 
-def rank_columns(places: Sequence[PlaceName]) -> tuple[Column, ...]:
+def rank_columns(places: Sequence[PlaceName], *, own: bool = False) -> tuple[Column, ...]:
     """Return the columns of ranks whose places have these names.
 
     Where there is little room, those go first in which all ranks are alike.
+
+    Args:
+        places: The names of the places.
+        own: Whether the times of ranks without waits for others are measured.
     """
     *others, last = [_HOST, *map(_place_column, places)]
-    return (_RANK, *others, replace(last, flexible=True), *_AFTER)
+    columns = [_RANK, *others, replace(last, flexible=True)]
+    for column in _AFTER:
+        columns += [column, _OWN] if own and column.key == "p50" else [column]
+    return tuple(columns)
 
 
 def _place_column(place: PlaceName) -> Column:
@@ -54,12 +62,14 @@ def _place_column(place: PlaceName) -> Column:
     return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 7)
 
 
-def no_cells(places: Sequence[PlaceName]) -> list[TableCell | str]:
+def no_cells(places: Sequence[PlaceName], *, own: bool = False) -> list[TableCell | str]:
     """Return the cells of a rank that is not there."""
-    return [""] * len(rank_columns(places))
+    return [""] * len(rank_columns(places, own=own))
 
 
-def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[TableCell | str]:
+def rank_cells(
+    row: RankRow, places: Sequence[PlaceName], *, own: bool = False
+) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `rank_columns`."""
     return [
         str(row.rank),
@@ -69,7 +79,9 @@ def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[TableCell | st
         str(row.iterations or ""),
         time_text(row.last),
         TableCell(sparkline(row.recent, RECENT) if row.recent else "", "muted"),
-        *(time_text(value) for value in (row.p50, row.p95, row.p99)),
+        time_text(row.p50),
+        *([time_text(row.own)] if own else []),
+        *(time_text(value) for value in (row.p95, row.p99)),
         _skew(row.skew),
         "" if row.gb_s is None else format_rate(row.gb_s),
         status_cell(row.check) if row.check else "",
@@ -107,6 +119,7 @@ def told(row: RankRow) -> str:
     figures = {
         "last": row.last,
         "median": row.p50,
+        "own": row.own,
         "p95": row.p95,
         "p99": row.p99,
     }

@@ -50,6 +50,7 @@ class RankSource(ABC):
         self._turn = 0
         self._wanted = 0
         self._names: tuple[PlaceName, ...] = ()
+        self._own = False
         self.columns: tuple[Column, ...] = rank_columns(())
 
     @abstractmethod
@@ -63,9 +64,11 @@ class RankSource(ABC):
 
     def look(self) -> None:
         """Bring up to date columns, and for sorting and filtering thousands of rows in portions."""
-        names = self.place_names()
-        if names != self._names:
-            self._names, self.columns = names, rank_columns(names)
+        names, case = self.place_names(), self.case
+        own = case is not None and any(info.waits for info in case.identity.metrics.values())
+        if (names, own) != (self._names, self._own):
+            self._names, self._own = names, own
+            self.columns = rank_columns(names, own=own)
             self._drawn.clear()
         # All are kept once before anybody asks: thousands at a key's press take 0.2 s.
         if not self._wanted and len(self._kept) >= len(self.ranks()):
@@ -146,7 +149,8 @@ class RankSource(ABC):
         known, stamp = self._drawn.get(rank), self.stamp(rank)
         if known is None or known.stamp != stamp:
             row = self.row(rank)
-            cells = rank_cells(row, self._names) if row else no_cells(self._names)
+            names, own = self._names, self._own
+            cells = rank_cells(row, names, own=own) if row else no_cells(names, own=own)
             same = known is not None and known.cells == cells
             version = known.version if known and same else next(self._versions)
             known = self._drawn[rank] = _Drawn(stamp, version, cells)

@@ -85,6 +85,7 @@ class RecordedRanks(RankSource):
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
             recent=figures.recent(),
+            own=figures.own.median() if figures.own else None,
         )
 
     def _last(self, rank: int) -> float | None:
