@@ -23,7 +23,6 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench.record.repeats import SHOWN_REPEAT
 from spbench.record.state import JobState
 from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
 
@@ -55,7 +54,7 @@ _NOTES = {
         "them."
     ),
     "above": f"{ABOVE_REFERENCE}.",
-    "repeats": SHOWN_REPEAT,
+    "repeats": "Values of repeated cases are the medians of their repeats.",
     "noisy": f"{NOISY} other work disturbed the times.",
 }
 """The notes below the table, in their order; each is printed if a row needs it."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median_low
 from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
 from spbench.record.statistics import (
     Summary,
-    median,
     median_of_repeats,
     summarize,
     summarize_repeats,
@@ -176,10 +174,9 @@ class CaseMeasurements:
         values: Metrics of one value a repeat: by metric, repeat and rank.
         labelled: Labelled values, such as a link's latency at one message size.
         references: Value and origin of each repeat's reference, by metric, repeat and rank.
-        times: The median time of each repeat that all ranks have ended.
-        limits: The reference of each metric with its origin: that of the shown repeat.
-        choices: Value and reason of what the parameters left open, by name: as in that repeat.
-        chosen: The same of each repeat.
+        limits: The reference of each metric: that of the repeat with the median value, with its
+            origin.
+        choices: Value and reason of what the parameters left open, by name.
         repeats_end: The end of repeats that go on ``until`` something.
         timing: When the first rank began to time each repeat, in seconds since the epoch.
     """
@@ -195,10 +192,8 @@ class CaseMeasurements:
     values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
     labelled: list[dict[str, Any]] = field(default_factory=list)
     references: dict[str, dict[Place, dict[str, Any]]] = field(default_factory=dict)
-    times: dict[int, float] = field(default_factory=dict)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
-    chosen: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)
     repeats_end: RepeatsEnd | None = None
     timing: dict[int, float] = field(default_factory=dict)
 
@@ -350,52 +345,13 @@ class CaseState:
         return rows
 
     def summary(self, metric: str) -> Summary | None:
-        """The metric over all repeats and iterations; None where nothing was measured.
-
-        Its p50 is that of the shown repeat, so that the values of a case follow from each other.
-        """
+        """The metric over all repeats and iterations; None where nothing was measured."""
         if metric == SKEW.name:
             skew = self.skew()
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        by_repeat = self._by_repeat(metric)
-        of_shown = by_repeat.get(-1 if self.shown_repeat is None else self.shown_repeat)
-        return summarize_repeats(
-            list(by_repeat.values()), self.identity.metrics[metric].better, of_shown
-        )
-
-    @property
-    def shown_repeat(self) -> int | None:
-        """The repeat with the median time, the faster of two; None before one has ended."""
-        times = self.measured.times
-        if not times:
-            return None
-        middle = median_low(times.values())
-        return min(repeat for repeat, time in times.items() if time == middle)
-
-    def end_repeat(self, repeat: int) -> None:
-        """Note the time of a repeat that all ranks have ended."""
-        if "time_ms" in self.identity.metrics and (rows := self.times_in(repeat)):
-            fold = FOLDS[self.identity.metrics["time_ms"].fold]
-            times = [fold(row) for row in zip(*rows, strict=False)]
-            if times:
-                self.measured.times[repeat] = median(times)
-        self.choose_shown()
-
-    def choose_shown(self) -> None:
-        """Take references and choices from the shown repeat, as far as they are there."""
-        measured, repeat = self.measured, self.shown_repeat
-        for name, references in measured.references.items():
-            of_repeat = [value for (at, _), value in references.items() if at == repeat]
-            info = self.identity.metrics.get(name)
-            is_rate = info is not None and info.better == "higher"
-            known = of_repeat or list(references.values())
-            measured.limits[name] = _median_reference(known, is_rate=is_rate)
-        for at in sorted(measured.chosen):
-            measured.choices.update(measured.chosen[at])
-        if repeat in measured.chosen:
-            measured.choices.update(measured.chosen[repeat])
+        return summarize_repeats(self.folded(metric), self.identity.metrics[metric].better)
 
     def rank_medians(self) -> dict[int, float]:
         """The median time of one iteration on each rank in ms, then the median of its repeats."""
@@ -426,17 +382,3 @@ class CaseState:
         repeats = sorted(self.measured.samples["time_ms"][rank])
         each = (own_times(self, waits, rank, repeat) for repeat in repeats)
         return [values for values in each if values]
-
-
-def _median_reference(references: Collection[dict[str, Any]], *, is_rate: bool) -> dict[str, Any]:
-    """Return the reference with the median value, the better one of two; the last if all unknown.
-
-    It is one of them, so that the parts that its origin names add up to its value, and those of a
-    time and of its rate are of the same measurement.
-    """
-    known = sorted(
-        (reference for reference in references if reference["value"] is not None),
-        key=lambda reference: float(reference["value"]),
-    )
-    middle = len(known) // 2 if is_rate else (len(known) - 1) // 2
-    return known[middle] if known else [*references][-1]

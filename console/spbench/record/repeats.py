@@ -6,12 +6,6 @@ from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_percent
 from spbench.record.statistics import median, median_interval
 
-SHOWN_REPEAT = (
-    "Values of repeated cases are those of one repeat: the one with the median time, of an even "
-    "number the faster one of two."
-)
-"""The explanation that a view gives once if a case was repeated."""
-
 
 def width(case: CaseState) -> float | None:
     """Return the 95 % interval of a case's time over its median; None of fewer than six launches.

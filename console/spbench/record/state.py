@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -346,7 +346,9 @@ class RunState:
             of_metric = measured.references.setdefault(name, {})
             reference = {"value": value, "measured_by": event["measured_by"]}
             of_metric[event["repeat"], event["rank"]] = reference
-            self.cases[event["case"]].choose_shown()
+            info = self.cases[event["case"]].identity.metrics.get(name)
+            is_rate = info is not None and info.better == "higher"
+            measured.limits[name] = _median_reference(of_metric.values(), is_rate=is_rate)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -363,10 +365,8 @@ class RunState:
 
     def _on_choice(self, event: Event) -> None:
         self._rank(event)
-        case = self.cases[event["case"]]
         chosen = {"value": event["value"], "reason": event["reason"]}
-        case.measured.chosen.setdefault(event["repeat"], {})[event["name"]] = chosen
-        case.choose_shown()
+        self.cases[event["case"]].measured.choices[event["name"]] = chosen
 
     def _on_case_end(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
@@ -381,15 +381,25 @@ class RunState:
         if event["status"] == "ok":
             case.measured.ended.add((event["repeat"], event["rank"]))
             case.measured.last_end = event["time"]
-            # To ask each time would cost the square of the ranks.
-            most = case.identity.np * (len(case.measured.times) + 1)
-            if len(case.measured.ended) >= most and case.ended(event["repeat"]):
-                case.end_repeat(event["repeat"])
         elif case.verdict.traceback is None:
             case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
         self._rank(event).phase = "ended"
+
+
+def _median_reference(references: Collection[dict[str, Any]], *, is_rate: bool) -> dict[str, Any]:
+    """Return the reference with the median value, the better one of two; the last if all unknown.
+
+    It is one of them, so that the parts that its origin names add up to its value, and those of a
+    time and of its rate are of the same measurement.
+    """
+    known = sorted(
+        (reference for reference in references if reference["value"] is not None),
+        key=lambda reference: float(reference["value"]),
+    )
+    middle = len(known) // 2 if is_rate else (len(known) - 1) // 2
+    return known[middle] if known else [*references][-1]
 
 
 def _check_result(event: Event) -> CheckResult:

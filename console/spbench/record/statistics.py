@@ -129,23 +129,10 @@ def summarize(values: Iterable[float]) -> Summary | None:
     )
 
 
-def summarize_repeats(
-    repeats: Sequence[Sequence[float]],
-    better: str = "lower",
-    shown: Sequence[float] | None = None,
-) -> Summary | None:
-    """Return the summary of all values, with the median of one repeat as p50.
-
-    Args:
-        repeats: The values of each repeat.
-        better: ``higher`` for a rate.
-        shown: The values of the repeat; without any, p50 is ``median_of_repeats``.
-    """
+def summarize_repeats(repeats: Sequence[Sequence[float]], better: str = "lower") -> Summary | None:
+    """Return the summary of all values, with ``median_of_repeats`` as p50."""
     summary = summarize(chain.from_iterable(repeats))
-    if summary is None:
-        return None
-    middle = median(shown) if shown else median_of_repeats(repeats, better)
-    return replace(summary, p50=middle)
+    return summary and replace(summary, p50=median_of_repeats(repeats, better))
 
 
 def _scaled(ordered: list[float], scale: float) -> Summary | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from spbench.record.efficiency import efficiency_of
+from spbench.record.efficiency import efficiency_of, is_efficiency_of_time
 from spbench.suites.settings import json_schema
 
 SCHEMA = "spbench.report/1"
@@ -278,6 +278,11 @@ class CasePart(_Part):
         if measured is None or reference is None:
             return None
         return efficiency_of(measured.value, reference.value, measured.better)
+
+    def shown_value(self, metric: str) -> float:
+        """Return a metric's value as views show it: a case has one efficiency."""
+        efficiency = self.efficiency() if is_efficiency_of_time(metric) else None
+        return self.metrics[metric].value if efficiency is None else efficiency
 
     @property
     def disturbed(self) -> bool:

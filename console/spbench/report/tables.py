@@ -24,7 +24,7 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
                 ""
                 if value is None
                 else format_metric(value, metric.unit, name, disturbed=case.disturbed)
-                for value in (metric.value, *figures, reference)
+                for value in (case.shown_value(name), *figures, reference)
             )
             title = folded_name(name, metric.unit)
             note = describe_separation(case.benchmark, name)

@@ -84,7 +84,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
             name: BaselineMetric(
                 unit=metric.unit,
                 better=metric.better,
-                value=metric.value,
+                value=case.shown_value(name),
                 launches=launches_of(case, name),
                 fastest=list(case.fastest) if name == HEADLINE else [],
                 n=metric.n,

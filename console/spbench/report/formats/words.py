@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import metric_name
 from spbench.record.number_formatting import NOISY, counted, format_value, printable
-from spbench.record.repeats import SHOWN_REPEAT
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
@@ -19,8 +18,8 @@ BROKEN = frozenset({"error", "timeout"})
 NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 """Cases that were never judged."""
 LEGEND = (
-    "time: the slowest rank's time of each iteration, then the median over iterations.",
-    SHOWN_REPEAT,
+    "time: the slowest rank's time of each iteration, then the median over iterations. Values of "
+    "repeated cases are the medians of their repeats.",
     "reference: what simpler operations, such as a ping-pong or a memory copy, need for the same "
     "work, measured in a separate loop of the same job.",
     f"efficiency: reference / time; {ABOVE_REFERENCE}.",

@@ -10,7 +10,6 @@ from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView
 from spbench.cli.records.replay import replay_lines
 from spbench.record.findings import findings
-from spbench.record.repeats import SHOWN_REPEAT
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
@@ -121,7 +120,7 @@ def test_the_values_of_repeated_cases_are_explained(repeat):
     state = state_of(started(described("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
     table.lines(state.cases["a"], 1)
-    note = SHOWN_REPEAT
+    note = "Values of repeated cases are the medians of their repeats."
     assert (note in table.legend()) == (repeat > 1)
 
 

@@ -163,35 +163,6 @@ def test_the_reference_is_that_of_the_launch_with_the_median(values, expected):
     }
 
 
-@pytest.mark.parametrize(("times", "shown"), [([8.0, 2.0, 4.0], 2), ([8.0, 2.0, 4.0, 5.0], 2)])
-def test_all_values_of_a_repeated_case_are_of_one_repeat(times, shown):
-    metrics = [make.TIME, make.metric("rate", "GB/s", "higher", "min"), make.metric("efficiency")]
-    events = []
-    for repeat, time in enumerate(times):
-        for rank in (0, 1):
-            where = {"rank": rank, "repeat": repeat}
-            reference = 1.0 + repeat * repeat
-            events += [
-                make.rank_event("samples", values=[time, time, time], **where),
-                make.rank_event("metric", name="rate", value=64.0 / time, **where),
-                make.rank_event("metric", name="efficiency", value=reference / time, **where),
-                make.rank_event(
-                    "metric", name="time_ms", value=reference, measured_by="ping-pong", **where
-                ),
-                make.rank_event("choice", name="model", value=f"of {repeat}", **where),
-                make.rank_event("case_end", **where),
-            ]
-    what = make.described(repeat=len(times), metrics=metrics)
-    case = make.case_of([*make.started(what), *events])
-    assert case.shown_repeat == shown
-    time = case.summary("time_ms").p50
-    reference = case.measured.limits["time_ms"]["value"]
-    assert (time, reference) == (4.0, 5.0)
-    assert case.summary("rate").p50 == 64.0 / time
-    assert case.summary("efficiency").p50 == reference / time
-    assert case.measured.choices["model"]["value"] == f"of {shown}"
-
-
 def test_a_choice_is_kept_with_its_reason():
     case = make.case_of([*make.started(make.described()), make.rank_event("choice", 0)])
     assert case.measured.choices == {

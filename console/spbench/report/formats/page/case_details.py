@@ -73,6 +73,8 @@ def _choices(case: CasePart) -> Iterator[Markup]:
             tag("li", f"{what} {choice.value}", f": {choice.reason}" * bool(choice.reason))
             for what, choice in case.choices.items()
         )
+        if any(len(repeats) > 1 for repeats in case.samples.values()):
+            yield tag("p", "In the last repeat:", class_="soft")
         yield tag("ul", *choices, class_="choices soft")
 
 
@@ -190,7 +192,7 @@ def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     note = "; ".join(filter(None, notes))
     noted = joined([title, tag("br"), tag("span", note, class_="help")])
     tail = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
-    values = (metric.value, *tail)
+    values = (case.shown_value(name), *tail)
     return (
         noted if note else title,
         *(_metric_text(case, name, value) for value in values),
