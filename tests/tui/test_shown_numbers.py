@@ -125,7 +125,7 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
 
 
 def test_own_times_have_a_column_if_waits_are_measured():
-    rank = RankRow(0, "node01", {}, "done", 9, *[2.0] * 5, None, "passed", own=0.5)
+    rank = RankRow(0, "node01", {}, "done", 9, *(2.0, 2.0, 2.0, 2.0, 2.0), None, "passed", own=0.5)
     keys = [column.key for column in rank_columns((), own=True)]
     assert keys[keys.index("p50") + 1] == "own"
     cells = dict(zip(keys, texts(rank_cells(rank, (), own=True)), strict=True))

@@ -54,7 +54,7 @@ _NOTES = {
         "them."
     ),
     "above": f"{ABOVE_REFERENCE}.",
-    "repeats": "Values of repeated cases are the medians of their repeats.",
+    "repeats": "Values of repeated cases, and their references, are the medians of their repeats.",
     "noisy": f"{NOISY} other work disturbed the times.",
 }
 """The notes below the table, in their order; each is printed if a row needs it."""

@@ -304,8 +304,7 @@ class CaseState:
 
     def launch_medians(self, metric: str) -> list[float]:
         """The metric's value in each launch: the median of the medians of its repeats."""
-        better = self.identity.metrics[metric].better
-        return [median_of_repeats(repeats, better) for repeats in self.by_job(metric)]
+        return list(map(median_of_repeats, self.by_job(metric)))
 
     def _by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
@@ -351,7 +350,7 @@ class CaseState:
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        return summarize_repeats(self.folded(metric), self.identity.metrics[metric].better)
+        return summarize_repeats(self.folded(metric))
 
     def rank_medians(self) -> dict[int, float]:
         """The median time of one iteration on each rank in ms, then the median of its repeats."""

@@ -39,10 +39,10 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
 def is_efficiency_of_time(metric: str) -> bool:
     """Return whether a metric is the efficiency that cases with a reference of their time have.
 
-    With several launches it is the median of their ratios. Views show the ratio of the medians for
-    both, so that a case has one efficiency.
+    With several launches it is the median of their ratios, and not the ratio of the medians. Views
+    leave it out if they show that one, so that a case has one efficiency.
     """
-    return metric == "exchange_efficiency"
+    return metric in ("exchange_efficiency", "efficiency")
 
 
 def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> str:

@@ -17,7 +17,6 @@ from spbench.record.noise import noise_of, summarize_noise
 from spbench.record.number_formatting import (
     counted,
     format_factor,
-    format_percent,
     format_value,
 )
 from spbench.record.outliers.generalised_esd import FEWEST
@@ -136,11 +135,11 @@ def _nothing_slow(
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
     chance = ", which is chance among so many" if by_chance else ""
-    share = max(0.0, worst.ratio - 1)
-    where = f" (in {worst.case})" if share > 0 else ""
+    compared = "cases of compute, memory and links" if ranks and links else None
+    compared = compared or ("cases of compute and memory" if ranks else "cases of links")
     return [
-        f"nothing is slow: of {_extent(measured)}, none is more than {format_percent(share)}{where}"
-        f" slower than the median of its kind{chance}"
+        f"nothing is slow: of {_extent(measured)}, the slowest takes {format_factor(worst.ratio)}"
+        f" as long as the median of its kind, in {worst.case}{chance} ({compared} count)"
     ]
 
 

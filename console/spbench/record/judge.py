@@ -17,6 +17,8 @@ from spbench.record.reference_wording import describe_limit, describe_miss
 from spbench.record.stragglers import Straggler, is_planted, planted_ranks
 from spbench.suites.expression import ExpressionError
 
+_ADVICE = "take more iterations, or set `expect: {skew: {max: 1.3}}` in the suite"
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -82,7 +84,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         verb = "is" if len(slowed) == 1 else "are"
         return (
             f"planted fault {fault} not confirmed: {who} {verb} {ratio} slower than the median"
-            " rank, but too briefly to be sure; take more iterations, or expect a skew"
+            f" rank, but too briefly to be sure; {_ADVICE}"
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
@@ -91,7 +93,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
             f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
         )
-    return f"{unseen}; take more iterations, or expect a skew"
+    return f"{unseen}; {_ADVICE}"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:

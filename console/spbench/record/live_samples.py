@@ -25,9 +25,8 @@ class LiveSamples:
         self._case = case
         self._metric = metric
         self._rank = rank
-        info = case.identity.metrics[metric]
-        self._fold, self._better = FOLDS[info.fold], info.better
-        self._samples = OrderedRepeats(self._better)
+        self._fold = FOLDS[case.identity.metrics[metric].fold]
+        self._samples = OrderedRepeats()
         self._taken: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
         self._complete: set[int] = set()
@@ -36,8 +35,7 @@ class LiveSamples:
         """Take in the iterations that all ranks have finished since."""
         if not self._take_all():
             # A further rank has given samples, which belong to each iteration as well.
-            self._samples = OrderedRepeats(self._better)
-            self._taken, self._ranks = {}, {}
+            self._samples, self._taken, self._ranks = OrderedRepeats(), {}, {}
             self._complete.clear()
             self._take_all()
 

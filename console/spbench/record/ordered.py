@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from spbench.record.statistics import median_of_repeats, percentile
+from spbench.record.statistics import median, percentile
 
 BLOCK = 1024
 """Samples that a block begins with; it is split when it has more than twice as many."""
@@ -99,17 +99,13 @@ class Ordered:
 class OrderedRepeats:
     """Samples of several repeats as they come.
 
-    Args:
-        better: ``higher`` for samples of a rate: see ``median_of_repeats``.
-
     Attributes:
         values: The samples of all repeats in ascending order.
     """
 
-    __slots__ = ("_better", "_medians", "_repeats", "values")
+    __slots__ = ("_medians", "_repeats", "values")
 
-    def __init__(self, better: str = "lower") -> None:
-        self._better = better
+    def __init__(self) -> None:
         self.values = Ordered()
         self._repeats: dict[int, Ordered] = {}
         self._medians: dict[int, float] = {}
@@ -135,4 +131,4 @@ class OrderedRepeats:
         for repeat, samples in self._repeats.items():
             if repeat not in self._medians:
                 self._medians[repeat] = samples.percentile(0.50)
-        return median_of_repeats(((value,) for value in self._medians.values()), self._better)
+        return median(self._medians.values())

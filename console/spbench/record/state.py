@@ -20,6 +20,8 @@ from spbench.record.case_state import (
 )
 from spbench.record.host_loads import HostLoads
 from spbench.record.machine.fingerprint import MachinesSeen
+from spbench.record.number_formatting import format_value
+from spbench.record.statistics import median
 from spbench.record.stragglers import Straggler
 
 Event = Mapping[str, Any]
@@ -347,8 +349,8 @@ class RunState:
             reference = {"value": value, "measured_by": event["measured_by"]}
             of_metric[event["repeat"], event["rank"]] = reference
             info = self.cases[event["case"]].identity.metrics.get(name)
-            is_rate = info is not None and info.better == "higher"
-            measured.limits[name] = _median_reference(of_metric.values(), is_rate=is_rate)
+            unit = info.unit if info is not None else ""
+            measured.limits[name] = _median_reference(of_metric.values(), unit)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -388,18 +390,24 @@ class RunState:
         self._rank(event).phase = "ended"
 
 
-def _median_reference(references: Collection[dict[str, Any]], *, is_rate: bool) -> dict[str, Any]:
-    """Return the reference with the median value, the better one of two; the last if all unknown.
+def _median_reference(references: Collection[dict[str, Any]], unit: str) -> dict[str, Any]:
+    """Return the median of references, with the origin of the one in the middle.
 
-    It is one of them, so that the parts that its origin names add up to its value, and those of a
-    time and of its rate are of the same measurement.
+    Its origin names parts that add up to its own value: if this is not the median, it says so.
     """
     known = sorted(
         (reference for reference in references if reference["value"] is not None),
         key=lambda reference: float(reference["value"]),
     )
-    middle = len(known) // 2 if is_rate else (len(known) - 1) // 2
-    return known[middle] if known else [*references][-1]
+    if not known:
+        return [*references][-1]
+    value = median(float(reference["value"]) for reference in known)
+    middle = known[(len(known) - 1) // 2]
+    origin = middle["measured_by"]
+    if value != middle["value"]:
+        nearest = format_value(middle["value"], unit)
+        origin = f"{origin} ({nearest}, next to the median of {len(known)})"
+    return {"value": value, "measured_by": origin}
 
 
 def _check_result(event: Event) -> CheckResult:

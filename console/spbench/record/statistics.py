@@ -68,18 +68,13 @@ def median(values: Iterable[float]) -> float:
     return percentile(sorted(values), 0.5)
 
 
-def median_of_repeats(repeats: Iterable[Iterable[float]], better: str = "lower") -> float:
+def median_of_repeats(repeats: Iterable[Iterable[float]]) -> float:
     """Return the median of the repeats' medians; there must be a value.
 
-    A repeat counts once: its iterations depend on each other. Of an even number, it is the better
-    one of the two in the middle, so that a time, its rate and its reference are of one repeat.
-
-    Args:
-        repeats: The values of each repeat; those without values do not count.
-        better: ``higher`` for a rate; any other metric is as a time.
+    A repeat counts once: its iterations depend on each other, and metrics of one value a repeat
+    are aggregated in the same way.
     """
-    middle = statistics.median_high if better == "higher" else statistics.median_low
-    return middle(median(values) for values in map(list, repeats) if values)
+    return median(median(values) for values in map(list, repeats) if values)
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
@@ -129,10 +124,10 @@ def summarize(values: Iterable[float]) -> Summary | None:
     )
 
 
-def summarize_repeats(repeats: Sequence[Sequence[float]], better: str = "lower") -> Summary | None:
-    """Return the summary of all values, with ``median_of_repeats`` as p50."""
+def summarize_repeats(repeats: Sequence[Sequence[float]]) -> Summary | None:
+    """Return the summary of all values, with the median of the repeats' medians as p50."""
     summary = summarize(chain.from_iterable(repeats))
-    return summary and replace(summary, p50=median_of_repeats(repeats, better))
+    return summary and replace(summary, p50=median_of_repeats(repeats))
 
 
 def _scaled(ordered: list[float], scale: float) -> Summary | None:

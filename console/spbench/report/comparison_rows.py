@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from spbench.record.efficiency import format_metric, is_efficiency_of_time
+from spbench.record.efficiency import format_metric
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import format_factor, format_number
 from spbench.report.run_comparison import (
@@ -150,7 +150,7 @@ def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
             ComparedRow(
                 pair,
                 _metric_label(row, labels[pair.id]),
-                _with_efficiencies(row, comparison),
+                row,
                 disturbed,
             )
             for row in pair.rows
@@ -158,17 +158,6 @@ def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
         if not pair.rows:
             rows.append(ComparedRow(pair, labels[pair.id], None))
     return rows
-
-
-def _with_efficiencies(row: MetricRow, comparison: RunComparison) -> MetricRow:
-    """Return a row of the efficiency with the values that other views of the runs show.
-
-    A baseline has no references, but its value is that of the run that it was made of.
-    """
-    if not is_efficiency_of_time(row.metric):
-        return row
-    a, b = (run.efficiencies.get(row.case) for run in comparison.conditions)
-    return replace(row, a=row.a if a is None else a, b=row.b if b is None else b)
 
 
 def _order(row: ComparedRow) -> int:

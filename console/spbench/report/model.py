@@ -279,10 +279,15 @@ class CasePart(_Part):
             return None
         return efficiency_of(measured.value, reference.value, measured.better)
 
-    def shown_value(self, metric: str) -> float:
-        """Return a metric's value as views show it: a case has one efficiency."""
-        efficiency = self.efficiency() if is_efficiency_of_time(metric) else None
-        return self.metrics[metric].value if efficiency is None else efficiency
+    @property
+    def shown_metrics(self) -> dict[str, MetricPart]:
+        """The metrics that views show: all but an efficiency that the time has, too."""
+        has_efficiency = self.efficiency() is not None
+        return {
+            name: metric
+            for name, metric in self.metrics.items()
+            if not (has_efficiency and is_efficiency_of_time(name))
+        }
 
     @property
     def disturbed(self) -> bool:

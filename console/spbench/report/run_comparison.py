@@ -128,13 +128,11 @@ class RunConditions:
         faults: The planted faults, such as ``slow (case exchange)``.
         noise: Why the times of a case are noisy, by the case's id.
         crowded: The ids of the cases with more ranks than cores.
-        efficiencies: The efficiency of the time of each case with a reference, by the case's id.
     """
 
     faults: tuple[str, ...] = ()
     noise: Mapping[str, str] = field(default_factory=dict)
     crowded: frozenset[str] = frozenset()
-    efficiencies: Mapping[str, float] = field(default_factory=dict)
 
     def is_disturbed(self, case: str) -> bool:
         """Return whether a case's times are not those of the hardware only."""

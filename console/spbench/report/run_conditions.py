@@ -18,9 +18,6 @@ def conditions_of(run: RecordedRun) -> RunConditions:
         faults=faults_of(run.summary),
         noise={case.id: case.noisy for case in cases if case.noisy},
         crowded=frozenset(case.id for case in cases if case.crowded),
-        efficiencies={
-            case.id: efficiency for case in cases if (efficiency := case.efficiency()) is not None
-        },
     )
 
 

@@ -16,7 +16,7 @@ FIGURE_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "e
 def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
     """Yield the cells of `RUN_COLUMNS`: one row a metric; a case without any has one row."""
     for case in run.cases.values():
-        for name, metric in case.metrics.items():
+        for name, metric in case.shown_metrics.items():
             limit = case.limits.get(name)
             figures = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
             reference = limit.value if limit else None
@@ -24,7 +24,7 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
                 ""
                 if value is None
                 else format_metric(value, metric.unit, name, disturbed=case.disturbed)
-                for value in (case.shown_value(name), *figures, reference)
+                for value in (metric.value, *figures, reference)
             )
             title = folded_name(name, metric.unit)
             note = describe_separation(case.benchmark, name)

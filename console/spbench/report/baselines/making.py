@@ -8,7 +8,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary
-from spbench.record.statistics import median_of_repeats
+from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.case_judgement import BASELINE, unfit
 from spbench.report.compare import launches_of
@@ -84,7 +84,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
             name: BaselineMetric(
                 unit=metric.unit,
                 better=metric.better,
-                value=case.shown_value(name),
+                value=metric.value,
                 launches=launches_of(case, name),
                 fastest=list(case.fastest) if name == HEADLINE else [],
                 n=metric.n,
@@ -206,7 +206,7 @@ def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     return BaselineMetric(
         unit=new.unit,
         better=new.better,
-        value=median_of_repeats(([launch] for launch in launches), new.better),
+        value=median(launches),
         launches=launches,
         fastest=fastest,
         n=old.n + new.n,

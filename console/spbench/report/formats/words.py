@@ -19,7 +19,7 @@ NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 """Cases that were never judged."""
 LEGEND = (
     "time: the slowest rank's time of each iteration, then the median over iterations. Values of "
-    "repeated cases are the medians of their repeats.",
+    "repeated cases, and their references, are the medians of their repeats.",
     "reference: what simpler operations, such as a ping-pong or a memory copy, need for the same "
     "work, measured in a separate loop of the same job.",
     f"efficiency: reference / time; {ABOVE_REFERENCE}.",

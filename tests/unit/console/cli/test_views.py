@@ -120,7 +120,7 @@ def test_the_values_of_repeated_cases_are_explained(repeat):
     state = state_of(started(described("a", repeat=repeat)))
     table = CaseTable(state.cases, state.jobs)
     table.lines(state.cases["a"], 1)
-    note = "Values of repeated cases are the medians of their repeats."
+    note = "Values of repeated cases, and their references, are the medians of their repeats."
     assert (note in table.legend()) == (repeat > 1)
 
 

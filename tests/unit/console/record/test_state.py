@@ -146,7 +146,7 @@ def test_a_limit_is_no_value():
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [([9.0, 1.0, 2.0], 2.0), ([4.0, 1.0], 1.0), ([None, 3.0], 3.0), ([None, None], None)],
+    [([9.0, 1.0, 2.0], 2.0), ([None, 3.0], 3.0), ([None, None], None)],
 )
 def test_the_reference_is_that_of_the_launch_with_the_median(values, expected):
     what = make.described(repeat=3)
@@ -160,6 +160,19 @@ def test_the_reference_is_that_of_the_launch_with_the_median(values, expected):
     assert case.measured.limits["time_ms"] == {
         "value": expected,
         "measured_by": f"launch with {expected}",
+    }
+
+
+def test_the_median_of_two_references_has_the_origin_of_one():
+    what = make.described(repeat=2)
+    references = [
+        make.rank_event("metric", name="time_ms", value=value, measured_by=origin, repeat=repeat)
+        for repeat, (value, origin) in enumerate([(4.0, "a copy"), (1.0, "two copies")])
+    ]
+    case = make.case_of([*make.started(what), *references])
+    assert case.measured.limits["time_ms"] == {
+        "value": 2.5,
+        "measured_by": "two copies (1.00 ms, next to the median of 2)",
     }
 
 

@@ -32,6 +32,8 @@ from spbench.report.model import CasePart, ExpectationPart
 from spbench.report.run_comparison import HEADLINE
 
 MOST_TRACEBACK = 4000
+FEWEST_SAMPLES = 20
+"""Samples from which on percentiles are shown: the 95th of fewer is the largest."""
 """Letters of a traceback's end, which tells what happened."""
 
 
@@ -181,7 +183,7 @@ def _metrics(case: CasePart) -> Iterator[Markup]:
     # One below the other: a tile has no room for a further column.
     reference = joined(["reference", tag("br"), "efficiency"])
     columns = ("metric", "median", "p95", "p99", "n", reference)
-    rows = (_metric_row(case, metric) for metric in case.metrics)
+    rows = (_metric_row(case, metric) for metric in case.shown_metrics)
     yield table(columns, rows, (1, 2, 3, 4, 5))
 
 
@@ -191,8 +193,8 @@ def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     notes = (metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
     noted = joined([title, tag("br"), tag("span", note, class_="help")])
-    tail = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
-    values = (case.shown_value(name), *tail)
+    tail = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
+    values = (metric.value, *tail)
     return (
         noted if note else title,
         *(_metric_text(case, name, value) for value in values),
