@@ -98,6 +98,8 @@ class Cluster:
     Attributes:
         between: What joins devices of two machines; None is allowed for a single machine.
         pairs: Links of pairs of machines that have one of their own, by index, lower first.
+        is_assumed: Whether its links and memory are assumed, since only numbers of devices are
+            known.
 
     Raises:
         PlannerError: It has no machine or too many devices, or two machines have no link.
@@ -107,6 +109,7 @@ class Cluster:
     machines: tuple[Machine, ...]
     between: Link | None = None
     pairs: dict[tuple[int, int], Link] = field(default_factory=dict)
+    is_assumed: bool = False
 
     def __post_init__(self) -> None:
         if not self.machines:
@@ -196,7 +199,7 @@ def cluster_of(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> 
     """
     _check_devices(name, sum(sizes))
     machines = tuple(Machine(f"node{at}", (V100,) * size, NVLINK) for at, size in enumerate(sizes))
-    return Cluster(name, machines, between)
+    return Cluster(name, machines, between, is_assumed=True)
 
 
 PRESETS = {

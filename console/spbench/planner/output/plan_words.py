@@ -50,12 +50,13 @@ def describe_links(cluster: Cluster) -> str:
     """
     within = [machine.link for machine in cluster.machines if machine.link is not None]
     between = [link for link in (cluster.between, *cluster.pairs.values()) if link is not None]
+    between = between if len(cluster.machines) > 1 else []
     parts = [
         f"{_describe_bandwidths(links)} {where} machines"
         for links, where in ((within, "within"), (between, "between"))
         if links
     ]
-    return f"links: {', '.join(parts)}" if parts else ""
+    return f"{_assumed('links', cluster)}: {', '.join(parts)}" if parts else ""
 
 
 def _describe_bandwidths(links: Sequence[Link]) -> str:
@@ -74,7 +75,13 @@ def describe_memory(cluster: Cluster) -> str:
     """Return the memory of the cluster's devices: ``device memory: 8.00 GB``."""
     sizes = {kind.memory_bytes for kind in cluster.kinds}
     known = [memory_text(size) for size in sorted(size for size in sizes if size is not None)]
-    return f"device memory: {' or '.join([*known, 'unknown'] if None in sizes else known)}"
+    sizes_text = " or ".join([*known, "unknown"] if None in sizes else known)
+    return f"{_assumed('device memory', cluster)}: {sizes_text}"
+
+
+def _assumed(what: str, cluster: Cluster) -> str:
+    """Return the name of figures, with a word if nobody gave or measured them."""
+    return f"assumed {what}" if cluster.is_assumed else what
 
 
 def stage_notes(plan: Plan) -> list[str]:
