@@ -253,9 +253,13 @@ def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
 def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> Iterator[str]:
     """Yield the further metrics of a case, the shares of its time, and what was chosen for it."""
     sign = DISTURBED if is_disturbed(case, jobs) else ""
-    separate = separate_metrics(case.identity.benchmark)
-    own = (name for name in case.identity.metrics if name not in separate)
-    others = (name for name in case.identity.metrics if name in separate)
+    separate, known = separate_metrics(case.identity.benchmark), shares(case)
+    # Such as bubble, the mean over ranks, next to its share of all ranks together.
+    of_shares = {part for share in known for part in share.parts}
+    infos = case.identity.metrics.values()
+    shown = [info.name for info in infos if metric_name(info.name, info.unit) not in of_shares]
+    own = (name for name in shown if name not in separate)
+    others = (name for name in shown if name in separate)
     for title, items in (
         ("", _metrics(case, own, sign)),
         ("measured in other loops, not parts of the time: ", _metrics(case, others, sign)),
@@ -265,7 +269,7 @@ def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> I
             yield from indent_text(title + text, width, _INDENT)
     for reference in case.measured.limits.items():
         yield from indent_text(_describe_reference(case, *reference), width, _INDENT)
-    for share in shares(case):
+    for share in known:
         yield from indent_text(f"{share.title}, all ranks together: {share.words}", width, _INDENT)
 
 
@@ -297,10 +301,12 @@ def _choices(case: CaseState) -> Iterator[str]:
 
 
 def _describe_choice(name: str, choice: Mapping[str, str]) -> str:
-    """Return a choice; for a device, also whether it is the host because there was no GPU."""
-    fell_back = name == "device" and choice["value"] == "cpu"
-    automatic = fell_back and choice["reason"].startswith("auto")
-    return f"{choice['value']} (auto)" if automatic else choice["value"]
+    """Return a choice and its reason; for a device, whether it is the host for lack of a GPU."""
+    if name == "device":
+        automatic = choice["value"] == "cpu" and choice["reason"].startswith("auto")
+        return f"{choice['value']} (auto)" if automatic else choice["value"]
+    reason = choice["reason"]
+    return choice["value"] if reason in ("", "asked for") else f"{choice['value']} ({reason})"
 
 
 def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:

@@ -30,7 +30,11 @@ MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
 _PAIRS = "b/a: median over all pairs of a launch of b and one of a, so not always b divided by a"
-_RULES = "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance."
+_RULES = (
+    "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
+    "rank test of medians and of fastest iterations, corrected for the number of cases."
+)
+_ONE_BY_ONE = "Metrics other than time are tested one by one."
 _FAR = 1.1
 """The factor from which on b/a is far from b divided by a."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
@@ -95,6 +99,7 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
     if comparison.judged_as(JudgementKind.JUDGED):
         notes.append(_RULES)
     if all_metrics:
+        notes.append(_ONE_BY_ONE)
         separate = [
             metric_name(row.metric, row.unit)
             for pair in comparison.cases

@@ -12,6 +12,7 @@ from spbench.report.compare import compare
 from spbench.report.comparison_notes import table_notes
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_comparison import MetricRow
+from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from unit.results import case, figure, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -187,7 +188,7 @@ def test_a_worse_time_fails_the_run_and_its_case():
         "a: baseline main, b: run later",
         "outcome  case        a        b    b/a  95 % interval",
         "▼ worse  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
-        *table_notes(found.comparison),
+        *(line for note in table_notes(found.comparison) for line in wrap_text(note, PIPE_WIDTH)),
         tally,
     ]
     quiet = []
