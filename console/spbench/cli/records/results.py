@@ -50,7 +50,7 @@ _ALIKE_LEGEND = "alike: ranks that do the same work."
 _SKEW_LEGEND = "skew: the median over that of the median rank of those alike."
 _OWN_LEGEND = "own: the median without the waits for other ranks."
 _OWN_SKEW_LEGEND = (
-    "skew: own time plus the shortest wait of those alike, over the same of the median one of them"
+    "skew: own time plus the shortest wait of those alike, over the same of the median one of them."
 )
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
