@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 INTERVAL = 0.2
 """Seconds between two frames, at least: the console may share its cores with the ranks."""
 MOST_ROWS = 16
+_OWN = (
+    "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
+    "the same work"
+)
 _STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
 WIDE = 100
 """Columns of a terminal from which the whole table fits."""
@@ -122,7 +126,7 @@ class LiveView:
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         captions = [f"the slowest {MOST_ROWS} of {crowd} ranks"] if crowd > MOST_ROWS else []
         if "own" in columns:
-            captions.append("own: the median without waits for other ranks, which skew compares")
+            captions.append(_OWN)
         table.caption = "; ".join(captions)
         return table
 

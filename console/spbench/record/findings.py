@@ -137,9 +137,11 @@ def _nothing_slow(
     chance = ", which is chance among so many" if by_chance else ""
     compared = "cases of compute, memory and links" if ranks and links else None
     compared = compared or ("cases of compute and memory" if ranks else "cases of links")
+    limit = NOTABLE_RANK if worst in ranks else NOTABLE_LINK
+    named = f"; from {limit:g}x on it is named" if worst.few else ""
     return [
         f"nothing is slow: of {_extent(measured)}, the slowest takes {format_factor(worst.ratio)}"
-        f" as long as the median of its kind, in {worst.case}{chance} ({compared} count)"
+        f" as long as the median of its kind, in {worst.case}{chance} ({compared} count{named})"
     ]
 
 

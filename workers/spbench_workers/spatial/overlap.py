@@ -42,8 +42,8 @@ class OverlapChoice:
         """The reason, as a report gives it."""
         if self.tried_ms is None:
             return self.why
-        on, off = self.tried_ms
-        return f"the faster of on {time_text(on / 1e3)}, off {time_text(off / 1e3)}"
+        on, off = (time_text(ms / 1e3) for ms in self.tried_ms)
+        return f"the faster of on {on}, off {off}, any gradients included"
 
 
 WITHIN_HOST = OverlapChoice(

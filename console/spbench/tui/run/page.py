@@ -66,7 +66,8 @@ reference: simpler operations with the same work, in the same job. efficiency: r
 checks: those that passed of those made, each on each rank.
 …: of the iterations so far. ~ disturbed: ranks shared cores or other work had them (≈).
 iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
-own: the median without waits for other ranks. skew: own time over that of the typical rank.
+own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
+with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
     CHANGES = frozenset({"cancel", "again", "failed"})
     BINDINGS: ClassVar[list[BindingType]] = [

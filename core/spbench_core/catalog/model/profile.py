@@ -99,7 +99,7 @@ BENCHMARKS = (
             SEED,
         ),
         metrics=(
-            time_of("all layers at all batch sizes, forward and backward"),
+            time_of("two passes forward and back at each batch size"),
             _of_layer("forward_ms", "ms", "its forward pass"),
             _of_layer("backward_ms", "ms", "its backward pass"),
             _of_layer("data_ms", "ms", "its backward pass without what weights_ms is"),

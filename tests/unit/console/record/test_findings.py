@@ -54,7 +54,7 @@ def test_one_rank_is_compared_with_none():
 def test_ranks_that_are_alike_are_called_so():
     assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
         "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
-        "its kind, in a (cases of compute and memory count)"
+        "its kind, in a (cases of compute and memory count; from 1.3x on it is named)"
     ]
 
 
@@ -80,7 +80,7 @@ BANDWIDTH = pairs(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 def test_links_are_compared_with_their_own_kind_only():
     assert found(measured(LATENCY, BANDWIDTH)) == [
         "nothing is slow: of 2 hosts, 5 ranks and 6 links, the slowest takes 1.00x as long as the "
-        "median of its kind, in links (cases of links count)"
+        "median of its kind, in links (cases of links count; from 1.5x on it is named)"
     ]
 
 
