@@ -34,7 +34,9 @@ _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
     "rank test of medians and of fastest iterations, corrected for the number of cases."
 )
-_ONE_BY_ONE = "Metrics other than time are tested one by one."
+_ONE_BY_ONE = (
+    "Metrics other than time are tested one by one; efficiencies are medians of those of launches."
+)
 _FAR = 1.1
 """The factor from which on b/a is far from b divided by a."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")

@@ -47,10 +47,10 @@ _DISPENSABLE = ("host", "took")
 _LEAST_NOTE = 16
 """Columns of a note for which others are left out."""
 _ALIKE_LEGEND = "alike: ranks that do the same work."
-_SKEW_LEGEND = "skew: the median over that of the median rank of those alike."
+_SKEW_LEGEND = "skew without own times: the median over that of the median rank of those alike."
 _OWN_LEGEND = "own: the median without the waits for other ranks."
 _OWN_SKEW_LEGEND = (
-    "skew: own time plus the shortest wait of those alike, over the same of the median one of them."
+    "skew: own time plus the shortest wait of those alike, over that of the median one of these."
 )
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
