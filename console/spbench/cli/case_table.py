@@ -29,7 +29,7 @@ from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_n
 _TIME_LEGEND = "time: slowest rank, median of iterations."
 _EFFICIENCY_LEGEND = (
     "efficiency: reference / time, where the reference is what simpler operations (such as a "
-    "ping-pong, a memory copy or one rank alone) need for the same work, measured in the same job."
+    "ping-pong, a memory copy or a single rank) need for the same work, measured in the same job."
 )
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
 _MOST_EXPLAINED = 3
@@ -184,7 +184,7 @@ class CaseTable:
         yield from (note for key, note in _NOTES.items() if key in self._notes)
 
     def _explain(self, case: CaseState) -> str:
-        """Return what an iteration of a case's benchmark is, and its rate if that is a column."""
+        """Describe an iteration of a case's benchmark, and its rate if that is a column."""
         benchmark, rate = case.identity.benchmark, _rate_metric(case)
         parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
         title = next((column.title for column in self._others.columns if column.cell is _rate), "")

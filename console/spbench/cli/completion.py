@@ -126,7 +126,7 @@ def _write_script(path: Path, text: str) -> list[str]:
 
 
 def _add_line(files: CompletionFiles) -> list[str]:
-    """Append a line to the shell's configuration, unless it has it."""
+    """Append a line to the shell's configuration, unless it is there already."""
     path = files.configuration
     if path is None:
         return []

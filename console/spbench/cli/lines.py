@@ -26,7 +26,7 @@ from spbench.record.number_formatting import (
 )
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
-from spbench.record.repeats import repeats_told
+from spbench.record.repeats import describe_repeats
 from spbench.record.sentences.stragglers import describe_lags
 from spbench.record.shares import shares
 from spbench.record.state import JobState, RankState, RunState
@@ -244,7 +244,7 @@ def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
     """Yield what is to be said of a judged case below its row."""
     if reason:
         yield reason
-    if repeats := repeats_told(case):
+    if repeats := describe_repeats(case):
         yield repeats
     if case.verdict.word == "flaky":
         yield f"passed on attempt {case.verdict.attempts}"
@@ -287,7 +287,7 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
         if summary is None or info.part_of or info.better == "none":
             continue
         if is_efficiency_of_time(name) and "time_ms" in case.measured.limits:
-            continue  # the row has it, as the efficiency
+            continue  # the row shows it as the efficiency
         if name == "time_ms":
             yield f"p99 {format_value(summary.p99, info.unit)}"
         else:

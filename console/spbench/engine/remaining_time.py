@@ -83,13 +83,13 @@ def _is_running(state: RunState, name: str) -> bool:
 
 
 def _begun_launches(state: RunState, begin: float) -> Counter[str]:
-    """Return for each case the number of its launches whose ranks have started."""
+    """Count the launches of each case with ranks that have started."""
     jobs = (job for job in state.jobs.values() if job.started >= begin and job.ready is not None)
     return Counter(name for job in jobs for name in job.cases)
 
 
 def _starting_cases(state: RunState) -> Collection[str]:
-    """Return the cases of the launch whose ranks have not started yet."""
+    """Return the cases of the launch that is still starting its ranks."""
     jobs = [job for job in state.jobs.values() if job.finished is None and job.ready is None]
     return frozenset(jobs[-1].cases) if jobs else frozenset()
 

@@ -137,14 +137,14 @@ class Watchdog:
 
     def _mismatch(self, event: Mapping[str, Any], host: str, launched_as: int | None) -> None:
         who = host if launched_as is None else f"rank {launched_as} on {host}"
-        told = f"rank {event['rank']} of {event['size']}"
+        claim = f"rank {event['rank']} of {event['size']}"
         why, own = f"{self.names} do not match", event["versions"].get("mpi")
         if own and self.library and own != self.library:
             why = (
                 f"it loads {own}, and the others are to load {self.library}: let {host} find the "
                 f"same, by launch.setup, launch.env or launch.python"
             )
-        sentence = f"{who} says it is {told} in a job of {counted(self.np, 'rank')}: {why}"
+        sentence = f"{who} says it is {claim} in a job of {counted(self.np, 'rank')}: {why}"
         rank = event["rank"] if launched_as is None else launched_as
         self.on_misfit(Fault("error", sentence, rank, missing=True))
 

@@ -32,6 +32,11 @@ class RankTime:
     whole: float
     own: float | None = None
 
+    @property
+    def waits(self) -> float | None:
+        """The rest of the median, in which the rank waits for others; None: not measured."""
+        return None if self.own is None else max(0.0, self.whole - self.own)
+
 
 @dataclass(frozen=True, slots=True)
 class TypicalTime:

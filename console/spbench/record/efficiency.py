@@ -50,7 +50,7 @@ def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> s
 
     Args:
         value: The value in ``unit``.
-        unit: The unit as the catalog has it.
+        unit: The unit in the catalog.
         metric: The key of the metric, such as ``exchange_efficiency``.
         disturbed: Whether the times of the case were disturbed.
     """

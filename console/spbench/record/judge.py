@@ -138,17 +138,17 @@ def _judge_expectation(
     case: CaseState, expect: dict[str, Any], cases: Mapping[str, CaseState]
 ) -> dict[str, Any]:
     skipped = expect.pop("skipped", None)
-    told = expect | {"value": figure_of(case, expect["metric"])}
+    judged = expect | {"value": figure_of(case, expect["metric"])}
     if skipped is not None:
-        return told | {"status": "skipped", "reason": skipped}
+        return judged | {"status": "skipped", "reason": skipped}
     if expression := expect.get("expression"):
         try:
-            told["limit"] = limit_of(expression, cases)
+            judged["limit"] = limit_of(expression, cases)
         except NotReachedError as error:
-            return told | {"status": "skipped", "reason": str(error)}
+            return judged | {"status": "skipped", "reason": str(error)}
         except ExpressionError as error:
-            return told | {"status": "failed", "reason": str(error)}
-    return told | {"status": "passed" if _holds(**told) else "failed"}
+            return judged | {"status": "failed", "reason": str(error)}
+    return judged | {"status": "passed" if _holds(**judged) else "failed"}
 
 
 def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:

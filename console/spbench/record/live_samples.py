@@ -18,7 +18,7 @@ class LiveSamples:
     Args:
         case: The case.
         metric: The key of the metric.
-        rank: The rank whose samples are wanted; None: all are folded.
+        rank: The rank to read samples of; None folds those of all ranks.
     """
 
     def __init__(self, case: CaseState, metric: str, rank: int | None = None) -> None:

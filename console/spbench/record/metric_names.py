@@ -35,13 +35,13 @@ def figure_name(metric: str, unit: str) -> str:
 
 
 def metric_help(benchmark: str, name: str) -> str:
-    """Return what a metric of a benchmark is; nothing if the catalog does not have it."""
+    """Return the description of a metric; empty if the catalog lacks it."""
     metric = _metric(benchmark, name)
     return metric.help if metric is not None else ""
 
 
 def iteration_name(benchmark: str) -> str:
-    """Return what one iteration of a benchmark is, ``one barrier``; nothing if it is not known."""
+    """Return one iteration of a benchmark in words, ``one barrier``; empty if unknown."""
     metric = _metric(benchmark, TIME_MS.name)
     return iteration_of(metric) if metric is not None else ""
 

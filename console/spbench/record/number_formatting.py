@@ -178,7 +178,7 @@ def format_value(value: float, unit: str, name: str = "") -> str:
 
     Args:
         value: The value in ``unit``.
-        unit: The metric's unit as the catalog has it; ``1`` or nothing for plain numbers.
+        unit: The metric's unit in the catalog; ``1`` or nothing for plain numbers.
         name: The metric: its name decides whether a plain number is a share, a factor or a count.
     """
     if unit in ("", "1"):

@@ -127,7 +127,7 @@ class OrderedRepeats:
         self._medians.pop(repeat, None)
 
     def median(self) -> float:
-        """Return the median as ``statistics.median_of_repeats`` has it; there must be a sample."""
+        """Return the same as ``statistics.median_of_repeats``; there must be a sample."""
         for repeat, samples in self._repeats.items():
             if repeat not in self._medians:
                 self._medians[repeat] = samples.percentile(0.50)

@@ -17,7 +17,7 @@ def width(case: CaseState) -> float | None:
     return (between[1] - between[0]) / middle if between and middle > 0 else None
 
 
-def repeats_told(case: CaseState) -> str | None:
+def describe_repeats(case: CaseState) -> str | None:
     """Return how the repeats of a case with ``until`` ended, in a sentence; None of others."""
     asked, end = case.identity.until, case.measured.repeats_end
     if asked is None or end is None:

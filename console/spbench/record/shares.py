@@ -33,9 +33,9 @@ class Shares:
     @property
     def words(self) -> str:
         """Return ``forward 38 %, backward 41 %, other 21 %``; what took no time is left out."""
-        told = {name: part for name, part in self.parts.items() if part > 0}
-        told |= {OTHER: self.rest} if round(100 * self.rest) else {}
-        return ", ".join(f"{name} {percent(part)}" for name, part in told.items())
+        shown = {name: part for name, part in self.parts.items() if part > 0}
+        shown |= {OTHER: self.rest} if round(100 * self.rest) else {}
+        return ", ".join(f"{name} {percent(part)}" for name, part in shown.items())
 
     @property
     def title(self) -> str:

@@ -130,8 +130,8 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
         for row in pair.rows:
             low, high = row.interval or (None, None)
             figures = asdict(row) | {"low": low, "high": high}
-            told = {column: figures[column] for column in columns}
-            records.append({"case": pair.id, **told, "note": "; ".join(_notes(pair, row))})
+            shown = {column: figures[column] for column in columns}
+            records.append({"case": pair.id, **shown, "note": "; ".join(_notes(pair, row))})
         if not pair.rows:
             records.append({"case": pair.id, **empty, "note": "; ".join(pair.remarks)})
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):

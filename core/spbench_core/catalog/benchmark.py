@@ -54,7 +54,7 @@ def time_of(iteration: str) -> Metric:
 
 
 def iteration_of(time: Metric) -> str:
-    """Return what one iteration is, from the metric of a benchmark's time."""
+    """Return the description of one iteration, from the metric of a benchmark's time."""
     return time.help.removesuffix(_OF_SLOWEST)
 
 

@@ -32,9 +32,9 @@ def run(context: Context) -> None:
         context.metric("latency_us", seconds * 1e6)
         steps = ceil(log2(world.size))
         messages = "one message" if steps == 1 else f"{steps} messages one after another"
-        told = f"{messages} of {_BYTES} B, as in a dissemination barrier, {how}"
-        context.limit("time_ms", steps * one_way * 1e3, told)
-        context.limit("latency_us", steps * one_way * 1e6, told)
+        origin = f"{messages} of {_BYTES} B, as in a dissemination barrier, {how}"
+        context.limit("time_ms", steps * one_way * 1e3, origin)
+        context.limit("latency_us", steps * one_way * 1e6, origin)
 
 
 def _early(context: Context, when: str) -> tuple[float, str]:

@@ -16,10 +16,10 @@ from spbench_workers.timing import time_batch
 TAG = 77
 
 _WARM_UP = 3
-_SHORT, _MORE_TRIPS = 4096, 20
-"""Bytes up to which a message gets so many times the round trips: the first ones are slower."""
+_MOST_TRIPS, _TRIP_SECONDS = 1000, 0.005
+"""Round trips of a short message, and their seconds, at most: the first ones are slower."""
 _TRIPS_PER_SAMPLE = 10
-"""Round trips between two readings of the clock, whose cost is that of a short message."""
+"""Round trips between two readings of the clock, which takes as long as a short message."""
 
 
 class Peer(NamedTuple):
@@ -112,13 +112,26 @@ def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
 
 
 def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
-    """Return half the median round trip of ``count`` bytes; both ranks of the pair must call it."""
+    """Return half the time of a round trip of ``count`` bytes; both ranks must call it."""
     outgoing, incoming = MPI.Alloc_mem(count), MPI.Alloc_mem(count)
     outgoing[:] = bytes(count)
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)
-    seconds = half_trip_seconds(pair.trips, trips * _MORE_TRIPS if count <= _SHORT else trips)
+    seconds = half_trip_seconds(pair.trips, trips)
+    more = _agreed_trips(peer, seconds)
+    if more > trips:
+        seconds = half_trip_seconds(pair.trips, more)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)
     return seconds
+
+
+def _agreed_trips(peer: Peer, seconds: float) -> int:
+    """Return how many further round trips the leading rank has time for, on both ranks."""
+    if not peer.leads:
+        received: int = peer.comm.recv(source=peer.rank, tag=TAG)
+        return received
+    more = min(_MOST_TRIPS, round(_TRIP_SECONDS / (2.0 * seconds))) if seconds > 0 else 0
+    peer.comm.send(more, dest=peer.rank, tag=TAG)
+    return more

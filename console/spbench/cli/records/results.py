@@ -15,6 +15,7 @@ import typer
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.records import history, notes, prune, series
 from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
+from spbench.cli.records.rank_tables import rank_lines
 from spbench.cli.request import HomeOption, OutputOption, RunArgument, refuse_folder
 from spbench.cli.tables import aligned
 from spbench.cli.text_layout import fitted
@@ -46,12 +47,6 @@ _DISPENSABLE = ("host", "took")
 """The columns of a list of runs that a narrow terminal has no room for, in this order."""
 _LEAST_NOTE = 16
 """Columns of a note for which others are left out."""
-_ALIKE_LEGEND = "alike: ranks that do the same work."
-_SKEW_LEGEND = "skew without own times: the median over that of the median rank of those alike."
-_OWN_LEGEND = "own: the median without the waits for other ranks."
-_OWN_SKEW_LEGEND = (
-    "skew: own time plus the shortest wait of those alike, over that of the median one of these."
-)
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
 
@@ -191,7 +186,7 @@ def show(
     matrices = _matrices(folder) if links else []
     state = folder.replay()
     _show_cases(folder, state)
-    for line in _rank_lines(state) if ranks else ():
+    for line in rank_lines(state) if ranks else ():
         print(line)
     for line in _output_lines(folder, state, all_jobs=logs):
         print(line)
@@ -249,46 +244,6 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
         for end in job_output(folder, job):
             yield f"\njob {job}: {end.title}"
             yield from end.text.rstrip().splitlines()
-
-
-def _rank_lines(state: RunState) -> Iterator[str]:
-    """The ranks of each case: where they were, and the medians of their times."""
-    from spbench.record.comparison import RankComparison
-    from spbench.record.machine.cores import fold_numbers, place_cells
-    from spbench.record.number_formatting import format_factor, format_time, printable
-
-    legend: dict[str, None] = {}
-    for case in state.cases.values():
-        times, comparison = case.own_medians(), RankComparison(case.identity)
-        skews, alike = comparison.compare(times).ratios, comparison.alike(times)
-        titles = ["median"] if times else []
-        has_waits = any(time.own is not None for time in times.values())
-        if has_waits:
-            titles += ["waits", "own"]
-            legend[_OWN_LEGEND] = None
-        if skews:
-            titles += ["alike", "skew"]
-            legend[_ALIKE_LEGEND] = None
-            legend[_OWN_SKEW_LEGEND if has_waits else _SKEW_LEGEND] = None
-        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", *titles]]
-        for rank, part in sorted(case.measured.ranks.items()):
-            cells: dict[str, str] = {}
-            if (time := times.get(rank)) is not None:
-                own = time.whole if time.own is None else time.own
-                cells = {
-                    "median": format_time(time.whole),
-                    "waits": format_time(max(0.0, time.whole - own)),
-                    "own": format_time(own),
-                }
-            if rank in skews:
-                cells["alike"] = fold_numbers(tuple(alike[rank]))
-                cells["skew"] = format_factor(skews[rank])
-            rows.append([str(rank), *place_cells(part), *(cells.get(name, "") for name in titles)])
-        yield f"\n{case.id}"
-        yield from map(printable, aligned(rows, (0, 2, *range(7, 7 + len(titles)))))
-    if legend:
-        yield ""
-        yield from legend
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:

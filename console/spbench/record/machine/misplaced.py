@@ -17,12 +17,12 @@ _Ranks = Mapping[int, CaseRank]
 
 @dataclass(frozen=True, slots=True)
 class _Amiss:
-    """One rank's place, and what was asked for; ``asked`` and ``mend`` are alike for many ranks."""
+    """The place of a rank that is not as asked, and how to correct it."""
 
     rank: int
     found: str
     asked: str
-    mend: str
+    remedy: str
 
 
 def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[str]:
@@ -40,9 +40,9 @@ def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[
     for number, of_job in ranks.items():
         for amiss in _rules(jobs[number], of_job) if number in jobs else ():
             # Jobs have ranks of the same numbers in the same places: each counts once.
-            members = groups.setdefault((amiss.asked, amiss.mend), {})
+            members = groups.setdefault((amiss.asked, amiss.remedy), {})
             members.setdefault(amiss.rank, (of_job[amiss.rank].host, amiss.found))
-    return [_describe(asked, mend, members) for (asked, mend), members in groups.items()]
+    return [_describe(asked, remedy, members) for (asked, remedy), members in groups.items()]
 
 
 def _rules(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
@@ -50,12 +50,12 @@ def _rules(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
         yield from rule(job, ranks)
 
 
-def _describe(asked: str, mend: str, members: Mapping[int, tuple[str, str]]) -> str:
+def _describe(asked: str, remedy: str, members: Mapping[int, tuple[str, str]]) -> str:
     first = min(members)
     host, found = members[first]
     others = len(members) - 1
     more = f" (and {counted(others, 'more rank')})" if others else ""
-    return f"rank {first} on {host}{more} {found}, but {asked}; {mend}"
+    return f"rank {first} on {host}{more} {found}, but {asked}; {remedy}"
 
 
 def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
@@ -65,11 +65,11 @@ def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     hosts: dict[str, set[int]] = {}
     for part in bound.values():
         hosts.setdefault(part.host, set()).update(part.cpus)
-    asked, mend = _ASKED.get(bind, ""), _mend(job)
+    asked, remedy = _ASKED.get(bind, ""), _remedy(job)
     for rank, part in bound.items():
         shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.cpus)
         if asked and (found := _found(bind, part, shared, hosts[part.host])):
-            yield _Amiss(rank, found, asked, mend)
+            yield _Amiss(rank, found, asked, remedy)
 
 
 _ASKED = {
@@ -97,7 +97,7 @@ def _found(bind: str, part: CaseRank, shared: bool, of_host: set[int]) -> str:
     return f"{cpus}, and so may another rank" if shared else ""
 
 
-def _mend(job: JobState) -> str:
+def _remedy(job: JobState) -> str:
     """Return what mends a binding: the variable that undoes it, else what shows where it fails."""
     if job.asked.get("undone_by"):
         return f"remove {job.asked['undone_by']} from launch.env and from the environment"
@@ -142,5 +142,5 @@ def _near_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
             cpus = fold_numbers(part.cpus)
             found = f"computes on {part.device} with CPUs {cpus} of another NUMA node"
             asked = "a GPU is faster with CPUs of its own NUMA node"
-            mend = "set launch.bind: numa, or order the GPUs by CUDA_VISIBLE_DEVICES"
-            yield _Amiss(rank, found, asked, mend)
+            remedy = "set launch.bind: numa, or order the GPUs by CUDA_VISIBLE_DEVICES"
+            yield _Amiss(rank, found, asked, remedy)

@@ -90,8 +90,8 @@ def _repeat_seconds(case: CaseTimes, ordered: Sequence[CaseTimes], start: float)
 
 def _neighbour_times(case: CaseTimes, ordered: Sequence[CaseTimes]) -> Iterator[float]:
     """Yield the time until the next case of the first launch, and since the last case before it."""
-    beside = [other for other in ordered if other.launches[:1] == case.launches[:1]]
-    for before, after in pairwise(beside):
+    neighbours = [other for other in ordered if other.launches[:1] == case.launches[:1]]
+    for before, after in pairwise(neighbours):
         if before is case:
             yield after.started - case.started
     last = sorted(

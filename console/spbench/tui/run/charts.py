@@ -105,7 +105,7 @@ class TimeLinePane(ChartPane):
 
 
 def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
-    """Return whose samples of what are shown: ``time of rank 3, each iteration``."""
+    """Return the title of a chart: ``time of rank 3, each iteration``."""
     info = case.identity.metrics[metric]
     if rank is not None:
         return f"{metric_name(info.name, info.unit)} of rank {rank}, each iteration"

@@ -29,7 +29,7 @@ from spbench.record.number_formatting import (
     format_value,
 )
 from spbench.record.places import MIRRORED
-from spbench.record.repeats import repeats_told
+from spbench.record.repeats import describe_repeats
 from spbench.record.runs.job_output import job_output
 from spbench.record.shares import shares
 from spbench.record.state import RankState
@@ -118,7 +118,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     )
     if iteration := iteration_name(case.identity.benchmark):
         yield "iteration", iteration
-    if told := repeats_told(case):
+    if told := describe_repeats(case):
         yield "repeats", told
     yield "parameters", ", ".join(f"{name}={value}" for name, value in case.identity.params.items())
     if case.identity.inject:
@@ -152,7 +152,7 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
 
 
 def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
-    """The references, and the efficiency of what was measured beside each of them."""
+    """The references, and the efficiency of the metric that each belongs to."""
     is_beaten = False
     for name, limit in case.measured.limits.items():
         info, summary = case.identity.metrics.get(name), case.summary(name)
@@ -234,9 +234,11 @@ def _compared(case: CaseState, rank: int) -> Iterator[Line]:
         return
     time = times[rank]
     yield "median time", format_time(time.whole)
-    if time.own is not None:
-        waits = format_time(max(0.0, time.whole - time.own))
-        yield "of that", f"own {format_time(time.own)}, waits for other ranks {waits}"
+    if time.own is not None and time.waits is not None:
+        yield (
+            "of that",
+            f"own {format_time(time.own)}, waits for other ranks {format_time(time.waits)}",
+        )
     skew = comparison.compare(times).ratios.get(rank)
     if skew is not None:
         alike = fold_numbers(tuple(comparison.alike(times)[rank]))

@@ -77,7 +77,7 @@ class Headline(Static):
             feed: The run.
             paused: Whether table and charts stand still.
             worst: The most pressing sentence, if the page has no room for the findings.
-            noisy: A sentence on noise, likewise; it comes after the phase of the run.
+            noisy: A sentence on noise; it comes after the phase of the run.
         """
         if feed is not self._feed:
             self._feed, self._rate = feed, EventRate()

@@ -69,6 +69,6 @@ def _cell(name: str, history: LoadHistory | None) -> TableCell:
         return TableCell("")
     now = history.last[-1]
     if name in _SHARES:
-        told = f"{sparkline(history.last, WIDTH, 1.0)} {format_percent(now):>6}"
-        return TableCell(told, "slow" if name == "cpu" and now > BUSY else "")
+        text = f"{sparkline(history.last, WIDTH, 1.0)} {format_percent(now):>6}"
+        return TableCell(text, "slow" if name == "cpu" and now > BUSY else "")
     return TableCell(f"{sparkline(history.last, WIDTH, history.most)} {format_rate(now / 1e9)}")

@@ -78,7 +78,7 @@ class TimeLine(Chart):
 
     @property
     def unit(self) -> str:
-        """The unit of the numbers beside the line."""
+        """The unit of the numbers next to the line."""
         return self._unit
 
     def stops(self) -> int:

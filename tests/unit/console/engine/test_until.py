@@ -5,7 +5,7 @@ import pytest
 from spbench.engine.recorder import Recorder
 from spbench.engine.until import further
 from spbench.launch.jobs import Job
-from spbench.record.repeats import repeats_told
+from spbench.record.repeats import describe_repeats
 from spbench.record.runs.event_log import EventLog
 from spbench.suites.case import Case, Until
 from spbench.suites.settings import LaunchSettings
@@ -49,7 +49,7 @@ def after(tmp_path):
         jobs = jobs or [Job(1, (case("a"),), 1, LaunchSettings())]
         found = further(jobs, recorder)
         launches = [([case.id for case in job.cases], job.repeat) for job in found]
-        return launches, repeats_told(state.cases["a"]), state.cases["a"].status
+        return launches, describe_repeats(state.cases["a"]), state.cases["a"].status
 
     return look
 

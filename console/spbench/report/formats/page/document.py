@@ -81,14 +81,14 @@ def _shown(parts: list[PagePart]) -> Iterator[Markup]:
 def _details(details: list[Markup], count: int) -> Markup:
     if not details:
         return NOTHING
-    told = NOTHING
+    note = NOTHING
     if len(details) < count:
-        words = (
+        sentence = (
             f"{len(details)} of {counted(count, 'case')}, those first that did not pass; the page"
             " has no room for more. The CSV has all figures."
         )
-        told = tag("p", words, class_="soft")
-    return joined([told, tag("div", *details, class_="tiles")])
+        note = tag("p", sentence, class_="soft")
+    return joined([note, tag("div", *details, class_="tiles")])
 
 
 def _within(parts: Iterator[Markup], room: int) -> Iterator[Markup]:

@@ -112,20 +112,20 @@ def links_part(run: RecordedRun) -> Markup:
     tables = [(case, one) for case, one in tables if len(one.ranks) > 2]
     if not tables:
         return NOTHING
-    words = (
+    sentence = (
         "The redder a pair, the slower it is than the median of its kind, within a host or between "
         f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
     )
     maps = _tiles(_maps(tables[:MOST_MAPS]), len(tables) - MOST_MAPS, "maps")
-    return joined([tag("p", words, class_="soft"), maps])
+    return joined([tag("p", sentence, class_="soft"), maps])
 
 
 def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
     """Yield the map of each table, with its slow pairs below."""
     for case, one in tables:
         slow = sorted(one.slow().items(), key=lambda pair: -pair[1])[:5]
-        told = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow)
-        note = tag("p", f"Slow: ranks {told}", class_="note") if told else NOTHING
+        slowest = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow)
+        note = tag("p", f"Slow: ranks {slowest}", class_="note") if slowest else NOTHING
         hosts = f" ({len(one.ranks)} ranks, by host)" if len(one.ranks) > MOST_RANKS else ""
         heading = tag("h3", f"{case}: {one.title}{hosts}")
         yield tag("figure", heading, heat_map(one), note, class_="tile")
@@ -133,16 +133,16 @@ def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
 
 def predictions_part(run: RecordedRun) -> Markup:
     """Return what was predicted beside what was measured, where a plan or a model predicted."""
-    found = predictions(run)
-    if not found:
+    predicted = predictions(run)
+    if not predicted:
         return NOTHING
     columns = ("case", "predicted by", "predicted", "measured", "error")
-    rows = table(columns, map(_cells, found[:MOST_ROWS]), (2, 3, 4))
-    words = (
+    rows = table(columns, map(_cells, predicted[:MOST_ROWS]), (2, 3, 4))
+    caption = (
         "On the dashed line a prediction is right; above it the case took longer. "
         "error: predicted over measured time, minus 1."
     )
-    drawn = tag("figure", tag("figcaption", words), prediction_plot(found), class_="tile")
+    drawn = tag("figure", tag("figcaption", caption), prediction_plot(predicted), class_="tile")
     return joined([tag("div", drawn, class_="tiles"), rows])
 
 
@@ -153,14 +153,14 @@ def _cells(one: PredictedTime) -> tuple[str, ...]:
 
 def scaling_part(run: RecordedRun) -> Markup:
     """Return the efficiency of cases over numbers of ranks, as lines and as a table."""
-    found = scalings(run)
-    if not found:
+    scaled = scalings(run)
+    if not scaled:
         return NOTHING
-    lines = [line for line in map(_efficiencies, found) if line.points]
+    lines = [line for line in map(_efficiencies, scaled) if line.points]
     drawn = line_plot("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
-    rows = table(SCALING_COLUMNS, islice(scaling_rows(found), MOST_ROWS), SCALING_FIGURES)
-    told = (tag("p", remark) for remark in scaling_remarks(found))
-    return joined([tag("div", tag("figure", drawn, class_="tile"), class_="tiles"), rows, *told])
+    rows = table(SCALING_COLUMNS, islice(scaling_rows(scaled), MOST_ROWS), SCALING_FIGURES)
+    remarks = (tag("p", remark) for remark in scaling_remarks(scaled))
+    return joined([tag("div", tag("figure", drawn, class_="tile"), class_="tiles"), rows, *remarks])
 
 
 def _efficiencies(one: Scaling) -> PlottedLine:

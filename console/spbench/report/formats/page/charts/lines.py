@@ -19,7 +19,7 @@ _LEGEND = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PlottedPoint:
-    """One value of a line, the extent of its samples, and the reference that is drawn beside it."""
+    """One value of a line, the extent of its samples, and its reference."""
 
     x: float
     label: str

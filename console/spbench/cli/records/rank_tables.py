@@ -1,0 +1,61 @@
+"""Tables of the ranks of a run's cases: where they ran, their times and their skew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spbench.cli.tables import aligned
+
+if TYPE_CHECKING:
+    from spbench.record.case_state import CaseState
+    from spbench.record.state import RunState
+
+_PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
+_OWN_LEGEND = "own: the median without the waits for other ranks."
+_ALIKE_LEGEND = "alike: ranks that do the same work."
+_OWN_SKEW_LEGEND = (
+    "skew: own time plus the shortest wait of those alike, over that of the median one of these."
+)
+_SKEW_LEGEND = "skew without own times: the median over that of the median rank of those alike."
+
+
+def rank_lines(state: RunState) -> Iterator[str]:
+    """Yield a table of ranks for each case, and below all of them what the columns mean."""
+    legend: dict[str, None] = {}
+    for case in state.cases.values():
+        yield f"\n{case.id}"
+        yield from _table(case, legend)
+    if legend:
+        yield ""
+        yield from legend
+
+
+def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
+    """Yield the table of a case, and add the meaning of its columns to the legend."""
+    from spbench.record.comparison import RankComparison
+    from spbench.record.machine.cores import fold_numbers, place_cells
+    from spbench.record.number_formatting import format_factor, format_time, printable
+
+    times, comparison = case.own_medians(), RankComparison(case.identity)
+    skews, alike = comparison.compare(times).ratios, comparison.alike(times)
+    has_own = bool(times) and all(time.own is not None for time in times.values())
+    titles = ["median"] if times else []
+    if has_own:
+        titles += ["waits", "own"]
+        legend[_OWN_LEGEND] = None
+    if skews:
+        titles += ["alike", "skew"]
+        legend |= {_ALIKE_LEGEND: None, _OWN_SKEW_LEGEND if has_own else _SKEW_LEGEND: None}
+    rows = [[*_PLACE, *titles]]
+    for rank, part in sorted(case.measured.ranks.items()):
+        cells: dict[str, str] = {}
+        if time := times.get(rank):
+            figures = {"median": time.whole, "waits": time.waits, "own": time.own}
+            cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
+        if rank in skews:
+            cells["alike"] = fold_numbers(tuple(alike[rank]))
+            cells["skew"] = format_factor(skews[rank])
+        rows.append([str(rank), *place_cells(part), *(cells.get(name, "") for name in titles)])
+    right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
+    yield from map(printable, aligned(rows, right))
