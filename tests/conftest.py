@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -38,6 +39,9 @@ def pytest_configure() -> None:
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     os.environ["PWD"] = str(plain_path(ROOT))
+    # A shell lets background jobs ignore SIGINT, and so do the programs that they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         give_programs_a_folder()
     else:
