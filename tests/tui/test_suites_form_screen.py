@@ -83,6 +83,14 @@ async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cur
 NARROW = SIZES[0]
 
 
+async def test_a_row_has_its_texts_before_its_boxes_are_mounted(suite):
+    expected, reference = ("time_ms.p50", "5", ""), ("time_ms.p50", "big", "0.35", "-0.1", "0.05")
+    async with opened(suite).run_test():
+        rows = ExpectRow(["time_ms"], expected), ReferenceRow(["time_ms"], reference)
+        assert not any(row.query(Input) for row in rows)
+        assert (rows[0].expected, rows[1].reference) == (expected, reference)
+
+
 async def test_references_of_systems_are_written_below_their_metric(suite):
     app = opened(suite)
     async with app.run_test(size=NARROW) as pilot:
@@ -92,6 +100,7 @@ async def test_references_of_systems_are_written_below_their_metric(suite):
         ):
             await until(pilot, lambda number=number: len(form.query(ReferenceRow)) > number)
             row = form.query(ReferenceRow)[number]
+            await until(pilot, lambda row=row: len(row.query(Input)) == 5)
             row.scroll_visible(animate=False)
             for box, text in zip(row.query(Input), texts, strict=True):
                 box.value = text

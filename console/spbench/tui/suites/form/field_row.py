@@ -164,13 +164,17 @@ class ExpectRow(FormRow):
 
     def __init__(self, names: Sequence[str], expected: Expected) -> None:
         super().__init__("", "", f"{_EXPECT} F2 lists metrics.", BOX_WIDTH + 2 * BOUND_WIDTH + 2)
-        self._names, self._first = names, expected
+        self._names = names
+        metric, most, least = expected
+        # Made here, not in compose: a row has its texts before it is mounted.
+        self._inputs = (
+            Input(metric, "metric", suggester=SuggestFromList(names), compact=True),
+            Input(most, "max", compact=True, classes="bound"),
+            Input(least, "min", compact=True, classes="bound"),
+        )
 
     def compose(self) -> ComposeResult:
-        metric, most, least = self._first
-        yield Input(metric, "metric", suggester=SuggestFromList(self._names), compact=True)
-        yield Input(most, "max", compact=True, classes="bound")
-        yield Input(least, "min", compact=True, classes="bound")
+        yield from self._inputs
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the metrics and their statistics for the first box."""
@@ -179,7 +183,7 @@ class ExpectRow(FormRow):
     @property
     def expected(self) -> Expected:
         """Metric, greatest and least value as typed."""
-        metric, most, least = (box.value.strip() for box in self.query(Input))
+        metric, most, least = (box.value.strip() for box in self._inputs)
         return metric, most, least
 
 
@@ -203,16 +207,20 @@ class ReferenceRow(FormRow):
     def __init__(self, names: Sequence[str], reference: ReferenceTexts) -> None:
         widths = (BOX_WIDTH, SYSTEM_WIDTH, BOUND_WIDTH, TOLERANCE_WIDTH, TOLERANCE_WIDTH)
         super().__init__("", "", f"{_REFERENCE} F2 lists metrics.", sum(widths) + len(widths))
-        self._names, self._first = names, reference
+        self._names = names
+        known = SuggestFromList(names)
+        metric, system, value, lower, upper = reference
+        # Made here, not in compose: a row has its texts before it is mounted.
+        self._inputs = (
+            Input(metric, "metric", suggester=known, compact=True, classes="metric"),
+            Input(system, "any system", compact=True, classes="system"),
+            Input(value, "reference", compact=True, classes="value"),
+            Input(lower, "lower", compact=True, classes="tolerance"),
+            Input(upper, "upper", compact=True, classes="tolerance"),
+        )
 
     def compose(self) -> ComposeResult:
-        metric, system, value, lower, upper = self._first
-        known = SuggestFromList(self._names)
-        yield Input(metric, "metric", suggester=known, compact=True, classes="metric")
-        yield Input(system, "any system", compact=True, classes="system")
-        yield Input(value, "reference", compact=True, classes="value")
-        yield Input(lower, "lower", compact=True, classes="tolerance")
-        yield Input(upper, "upper", compact=True, classes="tolerance")
+        yield from self._inputs
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the metrics and their statistics for the first box."""
@@ -221,5 +229,5 @@ class ReferenceRow(FormRow):
     @property
     def reference(self) -> ReferenceTexts:
         """Metric, system, reference and tolerances as typed."""
-        metric, system, value, lower, upper = (box.value.strip() for box in self.query(Input))
+        metric, system, value, lower, upper = (box.value.strip() for box in self._inputs)
         return metric, system, value, lower, upper
