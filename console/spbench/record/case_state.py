@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
+from spbench.record.efficiency import efficiency_of, is_efficiency_of_time
 from spbench.record.statistics import (
     Summary,
     median_of_repeats,
@@ -21,6 +22,11 @@ from spbench.suites.case import DERIVED_METRICS
 
 Place = tuple[int, int]
 """Repeat and rank."""
+_SPEEDUPS = {
+    "speedup_vs_sequential": ("sequential_ms",),
+    "speedup": ("sequential_ms", "unfused_ms"),
+}
+"""By speed-up, the metrics that it may compare ``time_ms`` with."""
 
 
 def _sum(values: Sequence[float]) -> float:
@@ -344,13 +350,33 @@ class CaseState:
         return rows
 
     def summary(self, metric: str) -> Summary | None:
-        """The metric over all repeats and iterations; None where nothing was measured."""
+        """The metric over all repeats and iterations; None where nothing was measured.
+
+        The p50 of a ratio of two times is the ratio of the p50s of the times, so that it follows
+        from them: over several repeats, the median of the ratios would be another number.
+        """
         if metric == SKEW.name:
             skew = self.skew()
             return None if skew is None else summarize([skew])
         if metric not in self.identity.metrics:
             return None
-        return summarize_repeats(self.folded(metric))
+        repeats = self.folded(metric)
+        summary = summarize_repeats(repeats)
+        ratio = self._ratio_of_times(metric) if summary and len(repeats) > 1 else None
+        return summary if summary is None or ratio is None else replace(summary, p50=ratio)
+
+    def _ratio_of_times(self, metric: str) -> float | None:
+        """The value of a ratio of two times; None for other metrics, or if a time is unknown."""
+        others: list[float | None] = []
+        if is_efficiency_of_time(metric):
+            others.append(self.measured.limits.get("time_ms", {}).get("value"))
+        others += [self._median(name) for name in _SPEEDUPS.get(metric, ())]
+        known = [other for other in others if other is not None]
+        return efficiency_of(self._median("time_ms"), known[0]) if known else None
+
+    def _median(self, metric: str) -> float | None:
+        summary = self.summary(metric)
+        return None if summary is None else summary.p50
 
     def rank_medians(self) -> dict[int, float]:
         """The median time of one iteration on each rank in ms, then the median of its repeats."""

@@ -39,8 +39,7 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
 def is_efficiency_of_time(metric: str) -> bool:
     """Return whether a metric is the efficiency that cases with a reference of their time have.
 
-    With several launches it is the median of their ratios, and not the ratio of the medians. Views
-    leave it out if they show that one, so that a case has one efficiency.
+    Views leave it out if they show that one, so that a case has one efficiency.
     """
     return metric in ("exchange_efficiency", "efficiency")
 

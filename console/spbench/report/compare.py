@@ -199,8 +199,10 @@ def _row(
     if no_ratio := _no_ratio(sides[0], sides[1]):
         return replace(row, reason=unfit or no_ratio)
     known_past = past(a.id, name)
-    found = difference(*sides, known_past)
     headline = name == HEADLINE
+    # The value of a ratio of two times is not the median of the launches' ratios.
+    has_ratio = not headline and min(mine.value, other.value) > 0
+    found = difference(*sides, known_past, other.value / mine.value if has_ratio else None)
     fastest = _fastest(a, b, sides, known_past) if headline else None
     factor = None
     if headline and not (a.noisy or b.noisy):
@@ -273,7 +275,8 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
         return _by_factor(row, row.ratio, _too_few(row, together))
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
-    if different and max(ratio, 1 / ratio) > 1 + TOLERANCE:
+    is_clear = row.by_fastest or not low <= 1 <= high
+    if different and is_clear and max(ratio, 1 / ratio) > 1 + TOLERANCE:
         why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
         return replace(row, outcome=_direction(row, ratio), reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:

@@ -29,16 +29,12 @@ MOST_NAMED = 6
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
-_PAIRS = "b/a: median over all pairs of a launch of b and one of a, so not always b divided by a"
+_INTERVALS = "95 % interval: the range of b/a that the differences between launches allow."
 _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
     "rank test of medians and of fastest iterations, corrected for the number of cases."
 )
-_ONE_BY_ONE = (
-    "Metrics other than time are tested one by one; efficiencies are medians of those of launches."
-)
-_FAR = 1.1
-"""The factor from which on b/a is far from b divided by a."""
+_ONE_BY_ONE = "Metrics other than time are tested one by one."
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _FORCE = "Use `spbench compare --force` to compare anyway."
 
@@ -94,10 +90,8 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
 def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list[str]:
     """Return what the numbers of the table are, below all other notes."""
     notes = [_TIMES]
-    if any(max(row.launches) > 1 for row in comparison.rows):
-        far = [pair.id for pair in comparison.cases if _is_far(pair.headline)]
-        scatter = f", least of all in {name_cases(far)}, whose launches differ" if far else ""
-        notes.append(f"{_PAIRS}{scatter}.")
+    if any(row.interval for row in comparison.rows):
+        notes.append(_INTERVALS)
     if comparison.judged_as(JudgementKind.JUDGED):
         notes.append(_RULES)
     if all_metrics:
@@ -112,14 +106,6 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
             names = ", ".join(dict.fromkeys(separate))
             notes.append(f"Measured in other loops, not parts of the time: {names}.")
     return notes
-
-
-def _is_far(row: MetricRow | None) -> bool:
-    """Return whether the ratio over launches is far from that of the two values in the row."""
-    if row is None or row.ratio is None or not row.a or not row.b:
-        return False
-    factor = row.ratio * row.a / row.b
-    return max(factor, 1 / factor) > _FAR
 
 
 def name_cases(ids: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ A launch is one sample, the median of its iterations: iterations of a launch dep
 and repeats in one launch share its state. The interval of the ratio is that of Hodges and Lehmann
 (1963), and whether chance explains the difference is told by the exact test of Mann and Whitney
 (1947), of which it is the inverse. Neither assumes a distribution, and one slow launch of several
-moves both little.
+moves both little. The ratio itself is that of the two medians, since that is what a reader gets who
+divides the values; where it is outside of the interval, the interval is widened to hold it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class Difference:
     """The ratio of b to a, over launches.
 
     Attributes:
-        ratio: The typical ratio of a launch of b to one of a.
-        low: The lower end of the 95 % interval; None with too few launches for a rank test.
-        high: The upper end.
+        ratio: The value of b over that of a.
+        low: The lower end of the 95 % interval, at most the ratio; None with too few launches.
+        high: The upper end, at least the ratio.
         chance: The probability of a difference this large, or larger, between equals.
         past: The number of earlier runs that widened the interval.
     """
@@ -43,7 +44,10 @@ class Difference:
 
 
 def difference(
-    a: Sequence[float], b: Sequence[float], past: Sequence[Sequence[float]] = ()
+    a: Sequence[float],
+    b: Sequence[float],
+    past: Sequence[Sequence[float]] = (),
+    ratio: float | None = None,
 ) -> Difference:
     """Return how b differs from a.
 
@@ -52,19 +56,21 @@ def difference(
         b: Those of the other side.
         past: The launches of earlier runs of the same case on the same machines, run by run. How
             much those runs differ from each other is the least that the interval allows for.
+        ratio: The ratio of the values of the two sides; without it, that of their medians.
     """
-    logs_a, logs_b = [math.log(x) for x in a], [math.log(y) for y in b]
-    logs = sorted([y - x for x in logs_a for y in logs_b])
-    centre = median(logs)
+    ratio = median(b) / median(a) if ratio is None else ratio
     chance = rank_test(a, b)
     skipped = skipped_at(len(a), len(b), LEVEL)
     if skipped is None:
-        return Difference(math.exp(centre), None, None, chance)
+        return Difference(ratio, None, None, chance)
+    logs_a, logs_b = [math.log(x) for x in a], [math.log(y) for y in b]
+    logs = sorted([y - x for x in logs_a for y in logs_b])
+    centre = math.log(ratio)
     widened, half = _widened(tuple(map(tuple, past)))
     low, high = min(logs[skipped], centre - half), max(logs[-1 - skipped], centre + half)
     if widened:
         chance = max(chance, math.erfc(abs(centre) / half * 1.96 / math.sqrt(2)))
-    return Difference(math.exp(centre), math.exp(low), math.exp(high), chance, widened)
+    return Difference(ratio, math.exp(low), math.exp(high), chance, widened)
 
 
 def chance_of_either(first: float, second: float) -> float:

@@ -55,6 +55,31 @@ def test_repeats_are_kept_apart_and_summarized_together():
     assert case.summary("time_ms").n == 2
 
 
+RATIOS = {"efficiency": 4.0 / 2.0, "speedup": 5.0 / 2.0}
+"""The reference of 4 ms and the sequential time of 5 ms over the time of 2 ms, each a median."""
+
+
+@pytest.mark.parametrize(("name", "expected"), RATIOS.items())
+def test_a_ratio_of_times_over_repeats_follows_from_the_times(name, expected):
+    """Each repeat's own ratio is another one: their median would be 1."""
+    metrics = [make.TIME, make.metric("sequential_ms"), make.metric(name, better="higher")]
+    what = make.described(repeat=3, metrics=metrics)
+    times, others = [1.0, 2.0, 8.0], [4.0, 2.0, 8.0]
+    events = [
+        event
+        for repeat, (time, other) in enumerate(zip(times, others, strict=True))
+        for event in (
+            *(samples(rank, time, repeat=repeat) for rank in (0, 1)),
+            make.rank_event("metric", name="sequential_ms", value=other + 1, repeat=repeat),
+            make.rank_event(
+                "metric", name="time_ms", value=other, measured_by="a copy", repeat=repeat
+            ),
+            make.rank_event("metric", name=name, value=1.0, repeat=repeat),
+        )
+    ]
+    assert make.case_of([*make.started(what), *events]).summary(name).p50 == expected
+
+
 @pytest.mark.parametrize(
     ("fold", "value"), [("max", 4.0), ("min", 1.0), ("sum", 5.0), ("mean", 2.5)]
 )

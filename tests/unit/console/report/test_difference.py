@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,26 @@ def test_the_interval_holds_the_ratio_in_95_of_100(launches: int) -> None:
         assert found.high is not None
         held += found.low <= 1.0 <= found.high
     assert held >= 0.95 * 2000 - 30
+
+
+@given(LAUNCHES, LAUNCHES)
+def test_the_ratio_is_that_of_the_medians_and_within_the_interval(
+    a: list[float], b: list[float]
+) -> None:
+    found = difference(a, b)
+    assert found.ratio == pytest.approx(median(b) / median(a))
+    if found.low is not None and found.high is not None:
+        assert found.low <= found.ratio * (1 + 1e-12)
+        assert found.ratio <= found.high * (1 + 1e-12)
+
+
+def test_an_interval_that_lies_elsewhere_is_widened_to_the_ratio() -> None:
+    # Differences of pairs lie around 1, and the medians are in the two halves of the launches.
+    a, b = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    found = difference(a, b)
+    assert (found.ratio, found.high) == (2.0, 2.0)
+    given = difference(a, b, ratio=3.0)
+    assert (given.ratio, given.high) == (pytest.approx(3.0), pytest.approx(3.0))
 
 
 def test_a_spread_between_runs_is_the_least_that_the_interval_allows_for() -> None:
