@@ -5,6 +5,7 @@ Every view prints these, so that a comparison reads the same in all of them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from spbench.report.run_comparison import (
 
 MOST_NAMED = 6
 """The number of cases that a note names."""
+MOST_LAUNCHES = 50
+"""The most launches a side that a note suggests; if it takes more, the machine is too noisy."""
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
@@ -183,6 +186,7 @@ def _largest_percent(sentence: str) -> float:
 def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
     pairs = {pair.id: pair for pair in comparison.cases}
     needed = least_launches(max(1, _count_tested(pairs.values())))
+    scattered = _scatter_advice(comparison)
     groups: dict[_Reason, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.UNJUDGED):
         pair = pairs.get(case.case)
@@ -192,7 +196,7 @@ def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
         elif pair.headline is None:
             key = _Reason("time not measured")
         else:
-            key = _explain_row(pair.headline, comparison, needed)
+            key = _explain_row(pair.headline, comparison, needed, scattered)
         groups.setdefault(key, []).append(case.case)
     return groups
 
@@ -235,7 +239,34 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"With fewer launches, a case is judged only if its ratio is {beyond}."
 
 
-def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
+def _scatter_advice(comparison: RunComparison) -> str:
+    """Return what to do about cases that have launches enough for a test, but differ too much."""
+    unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
+    rows = [pair.headline for pair in comparison.cases if pair.id in unjudged]
+    counts = [count for row in rows if row is not None and (count := _enough_launches(row))]
+    most = f" (about {max(counts)})" if counts and max(counts) <= MOST_LAUNCHES else ""
+    return (
+        f"Use a larger `repeat`{most}, or a quieter machine; `spbench gate check` says which "
+        "slowdown such launches find."
+    )
+
+
+def _enough_launches(row: MetricRow) -> int | None:
+    """Return about how many launches a side would judge a case that scatters as it does.
+
+    An interval narrows with the root of the launches, until it leaves 1 out or is within the
+    resolution. None if the launches do not say it: there is no interval, or it is that of runs.
+    """
+    if row.interval is None or row.ratio is None or row.past:
+        return None
+    low, high = map(math.log, row.interval)
+    centre = abs(math.log(row.ratio))
+    asked = max(math.log(1 + RESOLUTION) - centre, centre)
+    count = min(row.launches) * ((high - low) / 2 / asked) ** 2
+    return max(math.ceil(count), min(row.launches) + 1)
+
+
+def _explain_row(row: MetricRow, comparison: RunComparison, needed: int, scattered: str) -> _Reason:
     """Return why a case's time has no outcome, and what to do about it."""
     if row.outcome == "not comparable":
         return _explain_incomparable(row, comparison)
@@ -251,14 +282,10 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
             f"{needed} per side needed)"
         )
         return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
-    advice = (
-        "Use a larger `repeat`, or a quieter machine; `spbench gate check` says which slowdown such"
-        " launches find."
-    )
     if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
-        return _Reason("a difference that may be chance among so many cases", (advice,))
+        return _Reason("a difference that may be chance among so many cases", (scattered,))
     clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
-    return _Reason(clause, (advice,))
+    return _Reason(clause, (scattered,))
 
 
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:

@@ -264,6 +264,13 @@ def test_says_that_a_difference_may_be_chance_among_many_cases() -> None:
     )
 
 
+def test_says_about_how_many_launches_would_judge_a_case() -> None:
+    x = case("x", medians={"time_ms": [1.0, 1.05, 1.1, 1.15, 1.2]})
+    [note] = [note for note in notes_of([x], [x]) if note.startswith("Not judged")]
+    # The interval is 0.87 to 1.15: half as logarithm it is 1.5 times that of 10 %.
+    assert "Use a larger `repeat` (about 10), or a quieter machine" in note
+
+
 def test_the_table_says_what_its_numbers_are() -> None:
     once = compare(run(case("x")), run(case("x")))
     assert len(table_notes(once)) == 1

@@ -70,7 +70,8 @@ def html_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
     details = list(_within(map(case_details, cases, range(len(cases))), room))
     parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
     parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
-    body = tag("main", page_head(run, [part for part in parts if part.content]), *_shown(parts))
+    head = page_head(run, [part for part in parts if part.content], comparison)
+    body = tag("main", head, *_shown(parts))
     return f"<!doctype html>\n{tag('html', _meta(run), tag('body', body), lang='en')}\n"
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from spbench.record.number_formatting import GLYPHS, NOISY
+from spbench.report.comparison_rows import OutcomeLabel
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
 from spbench.report.formats.words import tally
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import JudgementKind, RunComparison
 from spbench.report.times import day_and_time
 
 MOST_ERRORS = 20
@@ -26,13 +28,21 @@ class Anchored(Protocol):
     def heading(self) -> str: ...
 
 
-def page_head(run: RecordedRun, parts: Sequence[Anchored]) -> Markup:
-    """Return the head; it leads to the parts."""
+def page_head(
+    run: RecordedRun, parts: Sequence[Anchored], comparison: RunComparison | None = None
+) -> Markup:
+    """Return the head; it leads to the parts.
+
+    Args:
+        run: The run.
+        parts: The parts of the page.
+        comparison: The comparison with a baseline. If it judged no case, the verdict says so.
+    """
     summary = run.summary
     verdict = tag("span", verdict_words(summary.verdict), class_=f"verdict {summary.verdict}")
     return tag(
         "header",
-        tag("h1", verdict, " ", summary.suite),
+        tag("h1", verdict, *_unjudged(comparison), " ", summary.suite),
         tag("p", *_about(run)),
         _shares(run),
         *_notes(run.errors, "error"),
@@ -40,6 +50,15 @@ def page_head(run: RecordedRun, parts: Sequence[Anchored]) -> Markup:
         *_notes(run.findings),
         tag("nav", *(tag("a", part.heading, href=f"#{part.anchor}") for part in parts)),
     )
+
+
+def _unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
+    """Yield a second verdict if nothing is known of how the run compares with its baseline."""
+    if comparison is not None and not (
+        comparison.judged_as(JudgementKind.JUDGED) or comparison.judged_as(JudgementKind.BROKEN)
+    ):
+        words = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
+        yield tag("span", words, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
 
 
 def verdict_words(status: str) -> str:

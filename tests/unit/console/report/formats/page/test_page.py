@@ -213,7 +213,14 @@ def test_a_comparison_is_a_part_of_its_own():
     assert '<span class="not-judged">? not judged</span>' in told
     assert "0 of 1 case judged, 1 not judged." in told
     assert told.count("too few launches") == 1
+    verdict = "? not judged against 20260101-000000-made-up-0000"
+    assert f'<span class="verdict not-judged">, {verdict}</span>' in told
     assert '<section id="comparison">' not in html_page(faster)
+
+
+def test_a_judged_comparison_leaves_the_verdict_alone():
+    judged = run(case("a", medians={"time_ms": [1.0, 1.01, 1.02, 1.03, 1.04]}))
+    assert "not judged against" not in html_page(judged, compare(judged, judged))
 
 
 def test_details_end_where_there_is_no_room_for_more(monkeypatch):
