@@ -98,6 +98,7 @@ class Plan:
         stages: In the order of the states.
         baselines: Other ways to train the same.
         skips: The way of outputs past stages; None where there are none.
+        measured_batches: The batch sizes at which the layers were measured, rising.
     """
 
     mode: Mode
@@ -114,6 +115,7 @@ class Plan:
     stages: tuple[PlanStage, ...]
     baselines: tuple[Baseline, ...] = ()
     skips: SkipWay | None = None
+    measured_batches: tuple[int, ...] = ()
 
     @property
     def speedup(self) -> float:

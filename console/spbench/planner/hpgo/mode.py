@@ -53,6 +53,7 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         single_s=work.total,
         stages=_stages(states, work, wires, best),
         baselines=baselines_of(states, cluster, problem),
+        measured_batches=states.profile.batch_sizes,
     )
 
 

@@ -87,10 +87,10 @@ def _assumed(what: str, cluster: Cluster) -> str:
 def stage_notes(plan: Plan) -> list[str]:
     """Return what the table of stages does not show.
 
-    That is the parts of all-reduces that take no further time, stages that recompute, and why the
-    plan cannot be run.
+    That is which times were not measured at their batch size, the parts of all-reduces that take no
+    further time, stages that recompute, and why the plan cannot be run.
     """
-    notes = []
+    notes = _batch_notes(plan)
     for index, stage in enumerate(plan.stages):
         if stage.overlapped_s > 0.0:
             hidden = time_text(min(stage.overlapped_s, stage.all_reduce_s))
@@ -112,6 +112,29 @@ def stage_notes(plan: Plan) -> list[str]:
             f"of {plan.micro_batch_size}; plan with --micro-batch-size {most} or more"
         )
     return notes
+
+
+def _batch_notes(plan: Plan) -> list[str]:
+    """Return how times come about at batch sizes of a device that the profile does not have."""
+    measured = plan.measured_batches
+    members = (stage.replicas // plan.pipelines for stage in plan.stages)
+    sizes = sorted({plan.micro_batch_size / each for each in members} - {*measured})
+    if not measured or not sizes:
+        return []
+    beyond = [size for size in sizes if not measured[0] <= size <= measured[-1]]
+    how = "extrapolated" if len(beyond) == len(sizes) else "interpolated"
+    if beyond and len(beyond) < len(sizes):
+        how = f"interpolated, beyond {measured[0]} to {measured[-1]} extrapolated"
+    return [
+        f"the profile was measured at batches of {_series(measured)}; times at {_series(sizes)} "
+        f"per device are {how}"
+    ]
+
+
+def _series(sizes: Sequence[float]) -> str:
+    """Return numbers in words: ``1, 2 and 4``."""
+    *others, last = (f"{size:g}" for size in sizes)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
@@ -186,7 +209,10 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
 def elsewhere_words(verified: Verified) -> str:
     """Return where else a step's time went."""
     spent = ", ".join(f"{name} {format_time(ms)}" for name, ms in verified.elsewhere.items())
-    return f"other times of a step, each on its slowest rank: {spent}"
+    return (
+        f"other times of a step, each on its slowest rank: {spent}; the predicted step has them "
+        "all but the optimizer"
+    )
 
 
 def time_text(seconds: float) -> str:

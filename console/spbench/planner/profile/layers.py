@@ -99,6 +99,11 @@ class Profile:
         if wrong:
             raise PlannerError(f"the profile {self.name}: {wrong}")
 
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The batch sizes at which the layers were measured, rising."""
+        return tuple(sorted({self.batch_size, *(point.batch_size for point in self.also)}))
+
     def at(self, batch_size: int) -> Profile:
         """Return the profile at another batch size; its layers are those of `layers_at`."""
         if batch_size == self.batch_size:

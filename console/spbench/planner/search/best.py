@@ -88,6 +88,7 @@ def search_best(
         stages=stages_of(cost_model, candidate, scores.times),
         baselines=tuple(priced(cost_model, way, single_s) for way in ways),
         skips=skips(cost_model, candidate.shape, candidate.micro_batch),
+        measured_batches=states.profile.batch_sizes,
     )
 
 

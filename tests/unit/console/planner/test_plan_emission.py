@@ -11,6 +11,7 @@ import pytest
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.emission import emitted
+from spbench.planner.output.plan_words import stage_notes
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.origin import Origin
@@ -174,3 +175,21 @@ def test_an_origin_is_read_back():
         told = json.dumps(json.loads(text) | {"origin": wrong})
         with pytest.raises(PlannerError, match=sentence):
             read_profile_json(told, "five.json", "five")
+
+
+@pytest.mark.parametrize(
+    ("measured", "note"),
+    [
+        ((2, 4), None),
+        ((1, 4), "measured at batches of 1 and 4; times at 2 per device are interpolated"),
+        ((8,), "measured at batches of 8; times at 2 and 4 per device are extrapolated"),
+        (
+            (1, 3),
+            "measured at batches of 1 and 3; times at 2 and 4 per device are interpolated, "
+            "beyond 1 to 3 extrapolated",
+        ),
+    ],
+)
+def test_the_notes_say_which_batch_sizes_were_not_measured(measured, note):
+    plan = replace(planned((2, [0, 1]), (5, [2])), measured_batches=measured)
+    assert stage_notes(plan) == ([f"the profile was {note}"] if note else [])
