@@ -720,5 +720,5 @@ async def test_findings_are_all_shown_once_and_a_case_has_its_own_reasons(tmp_pa
         assert words_of(app, "#case-words") == f"{case['id']}\nno tile"
         await pilot.press("tab", "enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
-        await until(pilot, lambda: "rank 1 on node01 is 3.00x slower" in shown(app))
+        await until(pilot, lambda: "rank 1 on node01 is 3.00x as slow" in shown(app))
         assert "≈ noisy: the hypervisor of node01 gave 50 %" in shown(app)

@@ -243,10 +243,10 @@ async def test_a_slow_rank_is_named_with_how_long(opened):
             run.source.say(*batch)
             await run.until(lambda: run.source._batches.empty())
             await run.pilot.pause(0.02)
-        await run.sees("▲ slow rank 3 on node03 is 2.00x slower than")
+        await run.sees("▲ slow rank 3 on node03 is 2.00x as slow as")
         await run.focus("words")
         await run.press("y")
-        assert "rank 3 on node03 is 2.00x slower than the median rank in warp" in run.app.clipboard
+        assert "rank 3 on node03 is 2.00x as slow as the median rank in warp" in run.app.clipboard
 
 
 SLOW = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
@@ -270,7 +270,7 @@ async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_e
     cases = make.state_of(events).cases
     [slow] = describe_lags(lags_of(cases["warp"], cases["warp"].verdict.stragglers))
     async with opened(WIDE, events) as run:
-        await run.sees("▲ slow rank 3 on node03 is 3.00x slower", "≈ noisy the hypervisor of")
+        await run.sees("▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of")
         while_running = pane_text(run.app)
         assert while_running.count(slow) == while_running.count("rank 3") == 1
         assert while_running.count("hypervisor") == while_running.count("≈ noisy") == 1
@@ -286,7 +286,7 @@ async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_e
         told = pane_text(run.app)
         assert all(told.count(finding) == 1 for finding in found)
         assert told.count("hypervisor") == told.count("rank 3") == 1
-        assert "▲ slow rank 3 on node03 is up to 3.00x slower" in told
+        assert "▲ slow rank 3 on node03 is up to 3.00x as slow" in told
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

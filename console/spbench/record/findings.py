@@ -60,8 +60,12 @@ def describe_noise(state: RunState) -> list[str]:
 
 
 def names_slow_part(finding: str) -> bool:
-    """Whether a finding names a slow rank, host or link: all of these have the same words."""
-    return " slower than the median " in finding and not finding.startswith("nothing is slow")
+    """Whether a finding names a slow rank, host or link: all of these have the same words.
+
+    Those of older versions have other ones.
+    """
+    has_words = any(words in finding for words in (" as slow as ", " slower than the median "))
+    return has_words and not finding.startswith("nothing is slow")
 
 
 def found_or_defect(state: RunState) -> list[str]:
@@ -215,7 +219,7 @@ def _slow_link(
     median_text = format_value(middle, metric.unit)
     sentence = (
         f"link from rank {row['source']} on {row['host_a']} to rank {row['target']} on"
-        f" {row['host_b']} is {format_factor(ratio)} slower than the median link in {case.id}"
+        f" {row['host_b']} is {format_factor(ratio)} as slow as the median link in {case.id}"
         f" ({metric.what} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )

@@ -83,7 +83,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         who = name_ranks(case, slowed)
         verb = "is" if len(slowed) == 1 else "are"
         return (
-            f"planted fault {fault} not confirmed: {who} {verb} {ratio} slower than the median"
+            f"planted fault {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
             f" rank, but too briefly to be sure; {_ADVICE}"
         )
     if planted.isdisjoint(skews):

@@ -61,18 +61,18 @@ class Straggler:
 
     @property
     def sentence(self) -> str:
-        """Return ``rank 7 on node03 is 1.80x slower than the median rank for 40 s``."""
+        """Return ``rank 7 on node03 is 1.80x as slow as the median rank for 40 s``."""
         doubt = "" if self.cause else ", or waits for a slower rank"
         return f"{self.describe_ratio()} for {format_duration(self.seconds)}{doubt}"
 
     def describe_ratio(self, bound: str = "") -> str:
-        """Return ``rank 7 on node03 is 1.80x slower than the median rank``.
+        """Return ``rank 7 on node03 is 1.80x as slow as the median rank``.
 
         Args:
             bound: Words before the factor, such as ``up to``.
         """
         factor = " ".join(filter(None, (bound, format_factor(self.ratio))))
-        return f"{self.name} is {factor} slower than the median rank"
+        return f"{self.name} is {factor} as slow as the median rank"
 
     def describe_span(self) -> str:
         """Return ``for 40 s``; if it lagged for a minute or more, also since when."""

@@ -24,7 +24,7 @@ class Slow:
         what: A host, a rank or a pair of them: if it is slow twice, the worse one is reported.
         ratio: How many times slower it is.
         name: Its name: ``host node03``, ``rank 3 on node03``.
-        comparison: Compared with what, and where: ``than the median host in a``.
+        comparison: Compared with what, and where: ``as the median host in a``.
         advice: What to do next.
     """
 
@@ -36,9 +36,9 @@ class Slow:
 
     @property
     def sentence(self) -> str:
-        """Return ``host node03 is 1.20x slower than the median host in a; check it with: ...``."""
+        """Return ``host node03 is 1.20x as slow as the median host in a; check it with: ...``."""
         verb = "are" if self.name.startswith("links ") else "is"
-        slow = f"{self.name} {verb} {format_factor(self.ratio)} slower {self.comparison}"
+        slow = f"{self.name} {verb} {format_factor(self.ratio)} as slow {self.comparison}"
         return f"{slow}; {self.advice}"
 
 

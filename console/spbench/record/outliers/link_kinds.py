@@ -126,13 +126,13 @@ def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
     for host, own in ranks.items():
         ratios = {rank: slow[rank] for rank in own if rank in slow}
         if len(ratios) == len(own):
-            comparison = f"than those of the median host {view.what}"
+            comparison = f"as those of the median host {view.what}"
             ratio = min(ratios.values())
             yield Slow(host, ratio, f"links of host {host}", comparison, _advise_adapter(host))
         else:
             for rank, ratio in ratios.items():
                 name = f"links of rank {rank} on {host}"
-                comparison = f"than those of the median rank {view.what}"
+                comparison = f"as those of the median rank {view.what}"
                 yield Slow((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
@@ -148,7 +148,7 @@ def _links(view: _View, slow: Mapping[Pair, float]) -> Iterator[Slow]:
     for ends, pair in worst.items():
         (one, other), (host, far) = pair, ends
         name = f"link from rank {one} on {host} to rank {other} on {far}"
-        comparison = f"than expected from its ends {view.what}"
+        comparison = f"as expected from its ends {view.what}"
         yield Slow(frozenset(pair), slow[pair], name, comparison, advise_link(host, far))
 
 

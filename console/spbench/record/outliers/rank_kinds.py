@@ -44,7 +44,7 @@ def by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dict[int,
 
 def _hosts(where: str, slow: Mapping[str, float]) -> Iterator[Slow]:
     for host, ratio in slow.items():
-        comparison = f"than the median host {where}"
+        comparison = f"as the median host {where}"
         yield Slow(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
@@ -57,5 +57,5 @@ def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Slow]:
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"
-            comparison = f"than the median rank in {case.id}"
+            comparison = f"as the median rank in {case.id}"
             yield Slow((host, rank), ratio, name, comparison, advise_host_of_rank(host))

@@ -199,7 +199,7 @@ TWO_CASES = started(described("a", 4), described("b", 4), hosts=HOSTS)
 def test_a_rank_that_lags_for_five_seconds_is_told_once():
     assert printed_of([*TWO_CASES, *lagging(4)]) == []
     told = [
-        "  note: rank 3 on node02 is 2.00x slower than the median rank in a for 5.0 s; "
+        "  note: rank 3 on node02 is 2.00x as slow as the median rank in a for 5.0 s; "
         "check its host with: spbench doctor --hosts node02"
     ]
     assert printed_of([*TWO_CASES, *lagging(6)]) == told
@@ -222,7 +222,7 @@ def test_a_host_that_lags_is_told_in_place_of_its_ranks():
     ]
     every = sorted([*lagging(7, slow=(1, 2)), *alike], key=lambda event: event["time"])
     assert printed_of([*events, *every]) == [
-        "  note: host node02 is 2.00x slower than the median rank in a for 5.0 s; "
+        "  note: host node02 is 2.00x as slow as the median rank in a for 5.0 s; "
         "check its host with: spbench doctor --hosts node02"
     ]
 

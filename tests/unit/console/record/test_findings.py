@@ -24,27 +24,27 @@ def times(*values):
 
 def test_a_slow_rank_is_named_with_its_host():
     assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
-        "rank 3 on node02 is 2.00x slower than the median rank in a for 200 ms; "
+        "rank 3 on node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
 def test_the_slow_one_of_two_ranks_is_named():
     [sentence] = found(timed(times(20, 10), ["node01", "node01"]))
-    assert sentence.startswith("rank 0 on node01 is 2.00x slower ")
+    assert sentence.startswith("rank 0 on node01 is 2.00x as slow ")
 
 
 def test_a_slow_host_is_named_rather_than_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
     assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
-        "host node02 is 2.00x slower than the median rank in a for 200 ms; "
+        "host node02 is 2.00x as slow as the median rank in a for 200 ms; "
         "check its host with: spbench doctor --hosts node02"
     ]
 
 
 def test_a_host_with_one_slow_rank_of_two_is_not_called_slow():
     [sentence] = found(timed(times(10, 10, 30, 10), TWO_HOSTS))
-    assert sentence.startswith("rank 2 on node02 is 3.00x slower ")
+    assert sentence.startswith("rank 2 on node02 is 3.00x as slow ")
 
 
 def test_one_rank_is_compared_with_none():
@@ -115,7 +115,7 @@ def test_a_slow_link_is_named_with_both_ends(figures, parts):
     [sentence] = found(measured(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures))
     link, values = parts
     assert sentence.startswith(f"link from {link} is ")
-    assert f"x slower than the median link in links ({values}); check " in sentence
+    assert f"x as slow as the median link in links ({values}); check " in sentence
 
 
 @pytest.mark.parametrize(("slowest", "start"), [(2.9, "nothing is slow"), (3.1, "link from")])
@@ -160,7 +160,7 @@ def test_the_slowest_of_ranks_and_links_is_the_one_that_is_told():
     ]
     events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *slow_link]
     [sentence] = found([*events, judged("a"), judged("links")])
-    assert sentence.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x slower")
+    assert sentence.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x as slow")
 
 
 def test_a_slow_link_is_named_next_to_a_slow_rank_of_another_case():

@@ -56,7 +56,7 @@ def test_a_slow_rank_is_named_with_how_much_and_how_long():
     run = Running()
     run.go_on(41, 10, 10, 10, 18)
     assert run.said == [
-        "rank 3 on node02 is 1.80x slower than the median rank in a for 40 s; "
+        "rank 3 on node02 is 1.80x as slow as the median rank in a for 40 s; "
         "check its host with: spbench doctor --hosts node02"
     ]
     assert run.stragglers.find() == [Straggler(3, "node02", 1.8, 40.0, since=1001.0)]

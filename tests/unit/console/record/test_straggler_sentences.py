@@ -24,13 +24,13 @@ def test_a_rank_that_is_slow_in_several_cases_is_one_sentence_with_the_largest_f
         for name, ratio in zip("abcd", (2, 9, 3, 4), strict=True)
     ]
     assert describe_lags(lags) == [
-        "rank 3 on node02 is up to 9.00x slower than the median rank in 4 cases: a, b and 2 more; "
+        "rank 3 on node02 is up to 9.00x as slow as the median rank in 4 cases: a, b and 2 more; "
         "check its host with: spbench doctor --hosts node02"
     ]
     [sentence] = describe_lags(lags[:3])
     assert " in 3 cases: a, b and c; " in sentence
     [sentence] = describe_lags(lags[:1])
-    assert sentence.startswith("rank 3 on node02 is 2.00x slower than the median rank in a for 5.0")
+    assert sentence.startswith("rank 3 on node02 is 2.00x as slow as the median rank in a for 5.0")
 
 
 def test_each_rank_has_its_sentence_the_slowest_first():

@@ -384,7 +384,7 @@ def test_a_straggler_stays_in_the_report_and_junit(tmp_path):
     folder = recorded(tmp_path, [*events, judged("a", "passed", stragglers=[SLOW]), run_end()])
     run = load_run(folder)
     (part,) = run.cases["a"].stragglers
-    assert part.sentence == "rank 1 on node01 is 3.00x slower than the median rank for 6.0 s"
+    assert part.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
     assert (part.rank, part.ratio, part.duration_s, part.cause) == (1, 3.0, 6.0, True)
     assert part.since == "2001-09-09T01:46:40.000+00:00"
     assert part.sentence in junit(run)
@@ -421,7 +421,7 @@ def test_each_finding_is_said_once_in_a_page_and_in_markdown(tmp_path, write, en
     text = text.replace("\\", "")  # of Markdown
     assert text.count(noise) == text.count(slow) == 1
     # Nor in other words: the cases have the sign only.
-    for part in ("hypervisor", "slower than the median rank"):
+    for part in ("hypervisor", "as slow as the median rank"):
         assert text.count(part) == 1
     assert text.count(f"{NOISY} noisy") >= 2
     assert text.index(slow) < text.index(f"{NOISY} noisy")

@@ -36,7 +36,7 @@ def test_each_slow_host_is_named_the_slowest_first():
     told = found(timed(times({3: 1.2, 11: 1.5}), HOSTS))
     assert [sentence.split(" is ")[0] for sentence in told] == ["host node11", "host node03"]
     assert told[0].endswith(
-        "x slower than the median host in a; check it with: spbench doctor --hosts node11"
+        "x as slow as the median host in a; check it with: spbench doctor --hosts node11"
     )
 
 
