@@ -174,7 +174,8 @@ class CaseTable:
             yield _SWEEP_LEGEND
         others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
         if len(others) > _MOST_EXPLAINED:
-            yield f"{_EXPLANATIONS}{', '.join(others)}."
+            names = (f"{name} (case {case.identity.name})" for name, case in others.items())
+            yield f"{_EXPLANATIONS}{', '.join(names)}."
         else:
             yield from (
                 f"{name}: {words}."
