@@ -14,7 +14,7 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import slow_of
 from spbench.record.number_formatting import format_exact, format_factor
 from spbench.record.reference_wording import describe_limit, describe_miss
-from spbench.record.stragglers import Straggler, is_planted, planted_ranks
+from spbench.record.stragglers import LAG_RULE, Straggler, is_planted, planted_ranks
 from spbench.suites.expression import ExpressionError
 
 _ADVICE = "take more iterations, or set `expect: {skew: {max: 1.3}}` in the suite"
@@ -84,7 +84,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         verb = "is" if len(slowed) == 1 else "are"
         return (
             f"planted fault {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
-            f" rank, but too briefly to be sure; {_ADVICE}"
+            f" rank, but too briefly to be sure (it takes {LAG_RULE}); {_ADVICE}"
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"

@@ -27,6 +27,11 @@ SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 LEAST_LASTED = 0.02
 """The least seconds that a straggler lags: a scheduler's time slice is shorter."""
+LAG_RULE = (
+    f"{FEWEST_BLOCKS} of {BLOCKS} parts of the iterations in a row, and "
+    f"{format_time(1000 * LEAST_LASTED)}"
+)
+"""The least that a straggler lags, in words."""
 MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
 YEAR_10000 = 253402300800.0

@@ -17,15 +17,22 @@ _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
     "skew: own time plus the shortest wait of those alike, over that of the median one of these."
 )
+_NAMED = "Named as slow: a skew of {factor} or more in {rule}."
 _SKEW_LEGEND = "skew without own times: the median over that of the median rank of those alike."
 
 
 def rank_lines(state: RunState) -> Iterator[str]:
     """Yield a table of ranks for each case, and below all of them what the columns mean."""
+    from spbench.record.comparison import NOTABLE_RANK
+    from spbench.record.number_formatting import format_factor
+    from spbench.record.stragglers import LAG_RULE
+
     legend: dict[str, None] = {}
     for case in state.cases.values():
         yield f"\n{case.id}"
         yield from _table(case, legend)
+    if _ALIKE_LEGEND in legend:
+        legend[_NAMED.format(factor=format_factor(NOTABLE_RANK), rule=LAG_RULE)] = None
     if legend:
         yield ""
         yield from legend
