@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from spbench.engine.estimate import RunEstimate, format_estimate
+from spbench.record.phase_words import seconds_of_phase
 from spbench.record.state import RunState
 
 _LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0
@@ -19,7 +20,8 @@ _OVERRUN = 0.1
 def remaining(state: RunState, estimate: RunEstimate, now: float) -> float | None:
     """Return the estimated seconds until the end of a run; None if they are unknown.
 
-    What the run has measured so far corrects the estimate of the rest.
+    What the run has measured so far corrects the estimate of the rest, which is at least what a
+    case's phase takes yet.
 
     Args:
         state: The run.
@@ -61,7 +63,7 @@ def remaining(state: RunState, estimate: RunEstimate, now: float) -> float | Non
     factor = min(_MOST_FACTOR, max(_LEAST_FACTOR, factor))
     # A launch that takes longer than estimated does not make the launches after it shorter.
     rest_of_launch = max(factor * launch - since, _OVERRUN * since if left else 0.0)
-    return factor * (left - launch) + rest_of_launch
+    return max(factor * (left - launch) + rest_of_launch, seconds_of_phase(state, now) or 0.0)
 
 
 def format_remaining(seconds: float | None) -> str:
@@ -83,14 +85,16 @@ def _is_running(state: RunState, name: str) -> bool:
 
 
 def _begun_launches(state: RunState, begin: float) -> Counter[str]:
-    """Count the launches of each case with ranks that have started."""
-    jobs = (job for job in state.jobs.values() if job.started >= begin and job.ready is not None)
+    """Count the launches of each case whose ranks have begun to run cases."""
+    jobs = (
+        job for job in state.jobs.values() if job.started >= begin and job.first_case is not None
+    )
     return Counter(name for job in jobs for name in job.cases)
 
 
 def _starting_cases(state: RunState) -> Collection[str]:
-    """Return the cases of the launch that is still starting its ranks."""
-    jobs = [job for job in state.jobs.values() if job.finished is None and job.ready is None]
+    """Return the cases of the launch that has not begun the first of them."""
+    jobs = [job for job in state.jobs.values() if job.finished is None and job.first_case is None]
     return frozenset(jobs[-1].cases) if jobs else frozenset()
 
 
@@ -115,7 +119,7 @@ def _last_end(state: RunState, begin: float, now: float) -> float:
     Ranks have clocks of their own: what they report lies between the other two times.
     """
     ends = [
-        *(job.ready for job in state.jobs.values()),
+        *(job.first_case for job in state.jobs.values()),
         *(case.verdict.finished for case in state.cases.values()),
         *(case.measured.last_end for case in state.cases.values()),
     ]

@@ -61,13 +61,24 @@ def phase_words(state: RunState, now: float) -> str:
     Of programs, which cannot tell how far they are, ``running, 40 lines, 12 s``; empty where no
     rank tells.
     """
-    counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
-    if not counting:
+    rank = _counting_rank(state)
+    if rank is None:
         return _endless_words(state, now)
+    percent, left = 100 * rank.done // rank.total, _seconds_left(rank, now)
+    return f"{rank.phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
+
+
+def seconds_of_phase(state: RunState, now: float) -> float | None:
+    """Return how long the phase takes yet, at the speed that it has so far; None if unknown."""
+    rank = _counting_rank(state)
+    return None if rank is None else _seconds_left(rank, now)
+
+
+def _counting_rank(state: RunState) -> RankState | None:
+    """Return the rank that gets on, of those that count what they do."""
+    counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
     # Ranks that wait for others tell nothing new, and those of an earlier phase least of all.
-    rank = max(counting, key=lambda one: one.phase_since)
-    percent = 100 * rank.done // rank.total
-    return f"{rank.phase} {percent} %{_yet(rank, now)}"
+    return max(counting, key=lambda one: one.phase_since, default=None)
 
 
 def _endless_words(state: RunState, now: float) -> str:
@@ -80,8 +91,8 @@ def _endless_words(state: RunState, now: float) -> str:
     return ""
 
 
-def _yet(rank: RankState, now: float) -> str:
+def _seconds_left(rank: RankState, now: float) -> float | None:
     if not rank.done or not rank.phase_since:
-        return ""
+        return None
     each = (now - rank.phase_since) / rank.done
-    return f", {max(0.0, each * (rank.total - rank.done)):.0f} s left"
+    return max(0.0, each * (rank.total - rank.done))

@@ -76,8 +76,8 @@ class JobState:
     reason: str | None = None
     cpus: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """The host and the CPUs of each rank that is ready."""
-    ready: float | None = None
-    """When the last of these was ready, by its own clock."""
+    first_case: float | None = None
+    """When a rank began the first case, by its own clock."""
 
 
 @dataclass(slots=True)
@@ -268,7 +268,6 @@ class RunState:
         job = self.jobs.get(event.get("job", max(self.jobs, default=0)))
         if job is not None:
             job.cpus[rank.rank] = rank.host, rank.cpus
-            job.ready = max(event["time"], job.ready or 0.0)
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
@@ -288,6 +287,9 @@ class RunState:
             verdict.status = "running"
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
+        job = self.jobs.get(event.get("job", verdict.job))
+        if job is not None and job.first_case is None:
+            job.first_case = event["time"]
         place = places[rank.rank] if rank.rank < len(places) else {}
         earlier = case.measured.ranks.get(rank.rank)
         case.measured.ranks[rank.rank] = CaseRank(

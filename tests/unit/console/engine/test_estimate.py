@@ -336,12 +336,23 @@ def test_the_start_of_a_launch_does_not_make_its_first_case_slow() -> None:
     state = state_of([run_start(*(described(name, 1) for name in "abcd")) | {"time": 0.0}])
     state.apply(job_start(*"abcd", np=1) | {"time": 0.1})
     assert remaining(state, estimate, 5.0) == pytest.approx(5.0)
-    state.apply(rank_event("ready", 0, job=1) | {"time": 6.0})
+    state.apply(rank_event("ready", 0, job=1) | {"time": 2.0})  # torch is not imported yet
+    assert remaining(state, estimate, 5.0) == pytest.approx(5.0)
+    state.apply(rank_event("case_start", 0, case="a") | {"time": 6.0})
     assert remaining(state, estimate, 6.0) == pytest.approx(4.0)
     state.apply(console_event("case_begin", case="a") | {"time": 6.0})
     assert remaining(state, estimate, 6.5) == pytest.approx(3.5)
     state.apply(judged("a") | {"time": 7.0})
     assert remaining(state, estimate, 7.0) == pytest.approx(3.0)
+
+
+def test_what_remains_is_at_least_what_the_phase_of_a_case_takes() -> None:
+    state = running(("a", 0.0, 10.0), ("b", 10.0, 20.0), ("c", 20.0, 30.0))
+    state.apply(rank_event("case_start", 0, case="d") | {"time": 30.0})
+    for done, time in ((0, 30.0), (10, 38.0)):
+        progress = rank_event("progress", 0, case="d", phase="check", done=done, total=100)
+        state.apply(progress | {"time": time})
+    assert remaining(state, FOUR, 39.0) == pytest.approx(81.0)
 
 
 def test_a_launch_that_takes_longer_than_estimated_leaves_time_for_those_after_it() -> None:
