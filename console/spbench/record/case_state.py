@@ -394,6 +394,16 @@ class CaseState:
         """
         return RankComparison(self.identity).compare(self.own_medians()).ratios
 
+    def mean_skews(self) -> Mapping[int, float]:
+        """The same of the mean times, which an interruption lengthens; waits are included."""
+        times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
+        means = {
+            rank: RankTime(_mean([time for repeat in repeats for time in repeat]))
+            for rank, repeats in times.items()
+            if any(repeats)
+        }
+        return RankComparison(self.identity).compare(means).ratios
+
     def own_medians(self) -> dict[int, RankTime]:
         """Each rank's median time, and the same without waits for other ranks."""
         waits = RankComparison(self.identity).waits

@@ -17,6 +17,7 @@ from spbench.record.noise import noise_of, summarize_noise
 from spbench.record.number_formatting import (
     counted,
     format_factor,
+    format_time,
     format_value,
 )
 from spbench.record.outliers.generalised_esd import FEWEST
@@ -32,12 +33,17 @@ from spbench.record.outliers.rank_kinds import rank_kinds
 from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
-from spbench.record.stragglers import Straggler, is_planted
+from spbench.record.stragglers import LEAST_LASTED, Straggler, is_planted
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""
 SLIGHT_RATIO, SLIGHT_SECONDS = 1.5, 1.0
 """A rank that is less slow, for a shorter time, is not named if other work disturbed its case."""
+_COMPARED = {
+    "rank": f"quiet cases of compute and memory of {format_time(1000 * LEAST_LASTED)} or more",
+    "link": "cases of links",
+}
+"""The cases that tell whether something is slow, by what they measure."""
 MOST = 12
 """Sentences on outliers; the others are counted."""
 
@@ -105,7 +111,7 @@ def _is_slight(straggler: Straggler) -> bool:
     return straggler.ratio < SLIGHT_RATIO and straggler.seconds < SLIGHT_SECONDS
 
 
-def _slowest(cases: Iterable[CaseState]) -> list[str]:
+def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     """Return sentences over all cases that measure ranks or links.
 
     Each outlier among many is named, except for stragglers, which have a sentence already. Of a few
@@ -124,29 +130,57 @@ def _slowest(cases: Iterable[CaseState]) -> list[str]:
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
-    ranks = [slow for case in by_rank for slow in _ranks(case)]
-    return [] if stragglers else _nothing_slow(measured, ranks, links)
+    # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
+    quiet = [case for case in by_rank if noise_of(case) is None]
+    telling = [case for case in quiet if _seconds(case) >= LEAST_LASTED]
+    if stragglers or any(
+        slow.few and slow.ratio >= NOTABLE_RANK for case in by_rank for slow in _ranks(case)
+    ):
+        return []  # slow, but not for long enough to be named
+    ranks = [slow for case in telling for slow in _ranks(case)]
+    return _nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))
 
 
 def _nothing_slow(
-    measured: list[CaseState], ranks: list[_Slowest], links: list[_Slowest]
-) -> list[str]:
-    """Return that ranks and links are alike, unless there are none or a rank may be slow."""
-    if not ranks and not links:
-        return []
-    if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in ranks):
-        return []  # slow, but not for long enough to be named
-    worst = max([*ranks, *links], key=lambda slow: slow.ratio)
+    cases: list[CaseState], compared: list[_Slowest], interrupted: str
+) -> Iterator[str]:
+    """Yield that ranks and links are alike by their medians, unless there are none.
+
+    Args:
+        cases: The cases that count.
+        compared: The ranks and links in them.
+        interrupted: What is to be said of a rank that is slow on average only; empty if none is.
+    """
+    if not compared:
+        return
+    worst = max(compared, key=lambda slow: slow.ratio)
+    measured = {case.identity.measures for case in cases}
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
     chance = ", which is chance among so many" if by_chance else ""
-    compared = "cases of compute, memory and links" if ranks and links else None
-    compared = compared or ("cases of compute and memory" if ranks else "cases of links")
-    limit = NOTABLE_RANK if worst in ranks else NOTABLE_LINK
-    named = f"; from {limit:g}x on it is named" if worst.few else ""
-    return [
-        f"nothing is slow: of {_extent(measured)}, the slowest takes {format_factor(worst.ratio)}"
-        f" as long as the median of its kind, in {worst.case}{chance} ({compared} count{named})"
-    ]
+    limit = NOTABLE_LINK if worst.sentence else NOTABLE_RANK
+    named = f"; named from {limit:g}x on" if worst.few else ""
+    kinds = [words for measures, words in _COMPARED.items() if measures in measured]
+    yield (
+        f"nothing is slow: of {_extent(cases)}, the slowest takes {format_factor(worst.ratio)} as "
+        f"long as the median of its kind, in {worst.case}{chance} (counted: "
+        f"{', '.join(kinds)}{named}){interrupted}"
+    )
+
+
+def _seconds(case: CaseState) -> float:
+    """Return the time that the iterations of the slowest rank took."""
+    ranks = case.measured.ranks
+    return max((sum(map(sum, case.rank_times(rank))) for rank in ranks), default=0.0) / 1000.0
+
+
+def _interrupted(cases: Iterable[CaseState]) -> str:
+    """Return a clause on the rank that is slow by its mean, though not by its median."""
+    worst: tuple[float, str] = (NOTABLE_RANK, "")
+    for case in cases:
+        for rank, ratio in case.mean_skews().items():
+            name = f"rank {rank} on {case.measured.ranks[rank].host}"
+            worst = max(worst, (ratio, f"{name} takes {format_factor(ratio)} in {case.id}"))
+    return f"; but on average {worst[1]}: other work interrupted it" if worst[1] else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ def test_one_rank_is_compared_with_none():
 def test_ranks_that_are_alike_are_called_so():
     assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
         "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
-        "its kind, in a (cases of compute and memory count; from 1.3x on it is named)"
+        "its kind, in a (counted: quiet cases of compute and memory of 20.0 ms or more; named from "
+        "1.3x on)"
     ]
 
 
@@ -80,7 +81,7 @@ BANDWIDTH = pairs(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 def test_links_are_compared_with_their_own_kind_only():
     assert found(measured(LATENCY, BANDWIDTH)) == [
         "nothing is slow: of 2 hosts, 5 ranks and 6 links, the slowest takes 1.00x as long as the "
-        "median of its kind, in links (cases of links count; from 1.5x on it is named)"
+        "median of its kind, in links (counted: cases of links; named from 1.5x on)"
     ]
 
 
@@ -193,7 +194,18 @@ def test_a_case_that_timed_out_still_has_its_slow_rank():
 
 def test_a_rank_that_was_slow_for_a_moment_is_not_named():
     moment = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
-    assert found(timed(moment, TWO_HOSTS))[0].startswith("nothing is slow")
+    [sentence] = found(timed(moment, TWO_HOSTS))
+    assert sentence.startswith("nothing is slow")
+    assert sentence.endswith(
+        "; but on average rank 3 on node02 takes 9.90x in a: other work interrupted it"
+    )
+
+
+def test_cases_that_are_noisy_or_short_do_not_show_that_nothing_is_slow():
+    assert found(timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"])) == []
+    *events, end, verdict = timed(times(*ALIKE), TWO_HOSTS)
+    noisy = rank_event("case_end", 0, case="a", disturbed={"waited": 0.6})
+    assert not any("nothing" in sentence for sentence in found([*events, noisy, end, verdict]))
 
 
 def test_a_failed_case_still_has_its_times():

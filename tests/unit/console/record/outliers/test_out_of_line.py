@@ -19,7 +19,7 @@ def found(events):
 def times(slow, hosts=HOSTS, noise=0.02):
     """Times of one rank a host; slow ones by their numbers."""
     draw = random.Random(7)
-    return [[10.0 * slow.get(rank, 1.0) * (1 + draw.gauss(0, noise))] for rank in range(len(hosts))]
+    return [[30.0 * slow.get(rank, 1.0) * (1 + draw.gauss(0, noise))] for rank in range(len(hosts))]
 
 
 def links(slow=lambda a, b: 1.0, pairs=None, hosts=HOSTS):
