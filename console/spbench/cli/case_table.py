@@ -26,7 +26,7 @@ from spbench.record.number_formatting import (
 from spbench.record.state import JobState
 from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
 
-_TIME_LEGEND = "time: slowest rank, median of iterations."
+_TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (
     "efficiency: reference / time, where the reference is what simpler operations (such as a "
     "ping-pong, a memory copy or a single rank) need for the same work, measured in the same job."

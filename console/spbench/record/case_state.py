@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
-from spbench.record.efficiency import efficiency_of, is_efficiency_of_time
+from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, efficiency_of
 from spbench.record.statistics import (
     Summary,
     median_of_repeats,
@@ -22,11 +22,6 @@ from spbench.suites.case import DERIVED_METRICS
 
 Place = tuple[int, int]
 """Repeat and rank."""
-_SPEEDUPS = {
-    "speedup_vs_sequential": ("sequential_ms",),
-    "speedup": ("sequential_ms", "unfused_ms"),
-}
-"""By speed-up, the metrics that it may compare ``time_ms`` with."""
 
 
 def _sum(values: Sequence[float]) -> float:
@@ -367,12 +362,13 @@ class CaseState:
 
     def _ratio_of_times(self, metric: str) -> float | None:
         """The value of a ratio of two times; None for other metrics, or if a time is unknown."""
-        others: list[float | None] = []
-        if is_efficiency_of_time(metric):
-            others.append(self.measured.limits.get("time_ms", {}).get("value"))
-        others += [self._median(name) for name in _SPEEDUPS.get(metric, ())]
-        known = [other for other in others if other is not None]
-        return efficiency_of(self._median("time_ms"), known[0]) if known else None
+        limits = self.measured.limits
+        times = [
+            *((name, limits.get(name, {}).get("value")) for name in EFFICIENCIES.get(metric, ())),
+            *(("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())),
+        ]
+        ratios = (efficiency_of(self._median(name), other) for name, other in times)
+        return next((ratio for ratio in ratios if ratio is not None), None)
 
     def _median(self, metric: str) -> float | None:
         summary = self.summary(metric)

@@ -44,6 +44,20 @@ def is_efficiency_of_time(metric: str) -> bool:
     return metric in ("exchange_efficiency", "efficiency")
 
 
+EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("time_ms", "exchange_ms")}
+"""By efficiency, the times with a reference that it may be of."""
+SPEEDUPS = {
+    "speedup_vs_sequential": ("sequential_ms",),
+    "speedup": ("sequential_ms", "unfused_ms"),
+}
+"""By speed-up, the times that it may compare ``time_ms`` with."""
+
+
+def is_ratio_of_times(metric: str) -> bool:
+    """Return whether a metric follows from two times: over several repeats, from their medians."""
+    return metric in EFFICIENCIES or metric in SPEEDUPS
+
+
 def format_metric(value: float, unit: str, metric: str, *, disturbed: bool) -> str:
     """Return a metric's value with its unit; ``~46 %`` if disturbed times are not the hardware's.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_work import DATA_ALONE
 from spbench.report.case_judgement import broken_reason, judge_cases, unfit
 from spbench.report.deciding_factor import deciding_factor
@@ -199,10 +200,12 @@ def _row(
     if no_ratio := _no_ratio(sides[0], sides[1]):
         return replace(row, reason=unfit or no_ratio)
     known_past = past(a.id, name)
+    if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
+        # It is not the median of the launches' ratios: these do not tell how far it is known.
+        why = "it follows from the times"
+        return replace(row, ratio=other.value / mine.value, reason=unfit or unlike or why)
     headline = name == HEADLINE
-    # The value of a ratio of two times is not the median of the launches' ratios.
-    has_ratio = not headline and min(mine.value, other.value) > 0
-    found = difference(*sides, known_past, other.value / mine.value if has_ratio else None)
+    found = difference(*sides, known_past)
     fastest = _fastest(a, b, sides, known_past) if headline else None
     factor = None
     if headline and not (a.noisy or b.noisy):

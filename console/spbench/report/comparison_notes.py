@@ -31,13 +31,16 @@ MOST_LAUNCHES = 50
 """The most launches a side that a note suggests; if it takes more, the machine is too noisy."""
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
-_TIMES = "Times: slowest rank, median over iterations. b is faster if b/a is below 1."
+_TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
 _INTERVALS = "95 % interval: the range of b/a that the differences between launches allow."
 _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
     "rank test of medians and of fastest iterations, corrected for the number of cases."
 )
-_ONE_BY_ONE = "Metrics other than time are tested one by one."
+_ONE_BY_ONE = (
+    "Metrics other than time are tested one by one; efficiencies and speed-ups follow from the "
+    "times and have no interval."
+)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _FORCE = "Use `spbench compare --force` to compare anyway."
 

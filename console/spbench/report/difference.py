@@ -47,7 +47,6 @@ def difference(
     a: Sequence[float],
     b: Sequence[float],
     past: Sequence[Sequence[float]] = (),
-    ratio: float | None = None,
 ) -> Difference:
     """Return how b differs from a.
 
@@ -56,9 +55,8 @@ def difference(
         b: Those of the other side.
         past: The launches of earlier runs of the same case on the same machines, run by run. How
             much those runs differ from each other is the least that the interval allows for.
-        ratio: The ratio of the values of the two sides; without it, that of their medians.
     """
-    ratio = median(b) / median(a) if ratio is None else ratio
+    ratio = median(b) / median(a)
     chance = rank_test(a, b)
     skipped = skipped_at(len(a), len(b), LEVEL)
     if skipped is None:

@@ -92,7 +92,7 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
 
 
 def _lines(case: BaselineCase) -> list[str]:
-    from spbench.record.efficiency import format_metric
+    from spbench.record.efficiency import format_metric, is_ratio_of_times
     from spbench.record.metric_names import folded_name
     from spbench.record.number_formatting import counted
 
@@ -104,7 +104,9 @@ def _lines(case: BaselineCase) -> list[str]:
             format_metric(figure, metric.unit, key, disturbed=disturbed)
             for figure in (metric.value, *metric.launches)
         )
-        lines.append(f"  {name:<20} {value:>9}  launches {', '.join(launches)}")
+        follows = is_ratio_of_times(key)
+        note = "follows from the times" if follows else f"launches {', '.join(launches)}"
+        lines.append(f"  {name:<20} {value:>9}  {note}")
     return lines
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from spbench.record.state import RunState
 
 _PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
+_MEDIAN_LEGEND = (
+    "median: over a rank's iterations; a case's time has the slowest rank of each, so it is longer."
+)
 _OWN_LEGEND = "own: the median without the waits for other ranks."
 _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
@@ -48,6 +51,8 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     skews, alike = comparison.compare(times).ratios, comparison.alike(times)
     has_own = bool(times) and all(time.own is not None for time in times.values())
     titles = ["median"] if times else []
+    if len(times) > 1:
+        legend[_MEDIAN_LEGEND] = None
     if has_own:
         titles += ["waits", "own"]
         legend[_OWN_LEGEND] = None

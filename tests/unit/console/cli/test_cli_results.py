@@ -292,7 +292,7 @@ def test_two_runs_are_compared(spbench, two_runs):
         "Not judged, only in b: c. Run the same cases on both sides.",
         "Not judged, only in a: a.",
         "With fewer launches, a case is judged only if its ratio is beyond 3.00x.",
-        "Times: slowest rank, median over iterations. b is faster if b/a is below 1.",
+        "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster.",
     ]
 
 
