@@ -282,7 +282,7 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         assert asked == [(str(page.suite),)]
         await until(pilot, lambda: "runs; its figures stand here" in shown(app))
         app.context.watch_run(run_of(page.suite, folder / "home"), show=False)
-        await until(pilot, lambda: "other times of a step" in shown(app))
+        await until(pilot, lambda: "which has the most work" in shown(app))
         # The table is drawn a moment after the line below it.
         await until(pilot, lambda: step_rows(app))
         [row] = step_rows(app)

@@ -39,6 +39,8 @@ class PlanStage:
         once_bytes: The part that one pass at a time takes.
         data_share: The share of the backward pass that computes gradients of data, where those of
             weights are computed later.
+        overhead_s: The part of the forward pass, and the same of the backward pass, in which
+            messages keep a device from computing.
     """
 
     start: int
@@ -55,6 +57,7 @@ class PlanStage:
     held_bytes: float = 0.0
     once_bytes: float = 0.0
     data_share: float = DATA_SHARE
+    overhead_s: float = 0.0
 
     @property
     def replicas(self) -> int:

@@ -21,6 +21,8 @@ from spbench_core.schedule.orders import ZERO_BUBBLE
 THIS_PLAN = "this plan"
 STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
 """Below the stages' table, on a terminal and in the console."""
+MOST_OVERHEADS = 6
+"""The stages whose handling of messages a note lists."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 
@@ -98,12 +100,15 @@ def stage_notes(plan: Plan) -> list[str]:
                 f"stage {index}: {hidden} of {time_text(stage.all_reduce_s)} of all-reduce overlap "
                 "the last backward pass"
             )
+    overheads = [time_text(stage.overhead_s) for stage in plan.stages]
+    if any(stage.overhead_s > 0.0 for stage in plan.stages):
+        each = ", ".join(overheads[:MOST_OVERHEADS]) + ", ..." * (len(overheads) > MOST_OVERHEADS)
+        notes.append(
+            f"forward and backward include the handling of messages: {each} each, stage by stage"
+        )
     again = tuple(at for at, stage in enumerate(plan.stages) if stage.recompute)
     if again:
-        notes.append(
-            f"stage{'s' if len(again) > 1 else ''} {fold_numbers(again)}: activations are "
-            "recomputed in the backward pass"
-        )
+        notes.append(f"{_stages_text(again)}: activations are recomputed in the backward pass")
     members = [stage.replicas // plan.pipelines for stage in plan.stages]
     most = max(members)
     if most > plan.micro_batch_size:
@@ -112,6 +117,11 @@ def stage_notes(plan: Plan) -> list[str]:
             f"of {plan.micro_batch_size}; plan with --micro-batch-size {most} or more"
         )
     return notes
+
+
+def _stages_text(stages: Sequence[int]) -> str:
+    """Return stages by number: ``stage 0``, ``stages 0-2``."""
+    return f"stage{'s' if len(stages) > 1 else ''} {fold_numbers(tuple(stages))}"
 
 
 def _batch_notes(plan: Plan) -> list[str]:
@@ -207,11 +217,11 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
 
 
 def elsewhere_words(verified: Verified) -> str:
-    """Return where else a step's time went."""
-    spent = ", ".join(f"{name} {format_time(ms)}" for name, ms in verified.elsewhere.items())
+    """Return where a step's time went on the rank with the most work."""
+    work, *others = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
     return (
-        f"other times of a step, each on its slowest rank: {spent}; the predicted step has them "
-        "all but the optimizer"
+        f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
+        f"the most work: {work}, {', '.join(others)}; no optimizer is predicted"
     )
 
 

@@ -35,12 +35,15 @@ class Verified:
         step: A step.
         stages: Passes and messages of all micro-batches of a step, by group of devices, as
             `Plan.together` has them: of all stages that each has.
-        elsewhere: Where else a step's time went on the slowest rank of each, in milliseconds.
+        rank: The rank whose passes and messages take the longest.
+        spent: Where its time of a step went, in milliseconds: ``other`` is what nothing accounts
+            for.
     """
 
     step: Compared
     stages: tuple[Compared, ...]
-    elsewhere: Mapping[str, float]
+    rank: int
+    spent: Mapping[str, float]
 
 
 def verified(plan: Plan, case: CaseState) -> Verified:
@@ -65,14 +68,11 @@ def verified(plan: Plan, case: CaseState) -> Verified:
         )
         seconds = plan.micro_batches * passes
         stages.append(Compared(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks)))
-    return Verified(
-        Compared(1000.0 * plan.step_s, step.p50),
-        tuple(stages),
-        {
-            name.removesuffix("_ms"): max(_median(case, name, rank) for rank in parts)
-            for name in _ELSEWHERE
-        },
-    )
+    busiest = max(work, key=work.__getitem__)
+    spent = {"passes and messages": work[busiest]}
+    spent |= {name.removesuffix("_ms"): _median(case, name, busiest) for name in _ELSEWHERE}
+    spent["other"] = max(0.0, step.p50 - sum(spent.values()))
+    return Verified(Compared(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent)
 
 
 def _median(case: CaseState, metric: str, rank: int) -> float:

@@ -32,6 +32,7 @@ class Pass(NamedTuple):
     overlapped_s: float
     recompute: bool
     data_share: float = DATA_SHARE
+    overhead_s: float = 0.0
 
 
 def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
@@ -107,6 +108,7 @@ def _passes(
                 overlapped,
                 again[at],
                 data_share,
+                overhead,
             )
         )
     return found

@@ -191,8 +191,8 @@ def test_measured_times_fit_the_terminal(width):
     cluster = load_cluster(DOCS / "examples" / "two-cores.yaml")
     made = plan_of(profile, cluster, 8, micro_batch_size=1)
     compared = tuple(Compared(300.0, 320.0) for _ in made.together)
-    elsewhere = dict.fromkeys(("allreduce", "optimizer", "bubble", "another"), 12.0)
-    lines = list(verified_lines(made, Verified(compared[0], compared, elsewhere), width))
+    spent = dict.fromkeys(("passes and messages", "optimizer", "bubble", "other"), 12.0)
+    lines = list(verified_lines(made, Verified(compared[0], compared, 1, spent), width))
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
 

@@ -193,3 +193,15 @@ def test_an_origin_is_read_back():
 def test_the_notes_say_which_batch_sizes_were_not_measured(measured, note):
     plan = replace(planned((2, [0, 1]), (5, [2])), measured_batches=measured)
     assert stage_notes(plan) == ([f"the profile was {note}"] if note else [])
+
+
+def test_the_notes_say_what_messages_take_of_the_passes():
+    plan = planned((2, [0]), (5, [1]))
+    first, second = (
+        replace(stage, overhead_s=seconds)
+        for stage, seconds in zip(plan.stages, (1e-3, 2e-3), strict=True)
+    )
+    assert stage_notes(replace(plan, stages=(first, second))) == [
+        "forward and backward include the handling of messages: 1.00 ms, 2.00 ms each, stage by "
+        "stage"
+    ]

@@ -12,7 +12,7 @@ from spbench.planner.output.plan_words import verified_cells
 from spbench.planner.output.timeline_svg import timeline_svg
 from spbench.planner.output.timeline_text import timeline_text
 from spbench.planner.output.trace import trace
-from spbench.planner.output.verification import Compared, Verified
+from spbench.planner.output.verification import Compared, Verified, verified
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.simulation.step import simulate
@@ -27,6 +27,7 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.rounds_timetable import rounds_end, rounds_timetable
 from spbench_core.schedule.timetable import timetable
 from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
+from unit.events import TIME, described, judged, metric, rank_event, started, state_of
 
 WHOLE_BACKWARD = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)
@@ -222,7 +223,7 @@ def test_memory_of_an_interleaved_step_is_that_of_all_stages_of_a_device():
 
 def test_stages_of_the_same_devices_are_measured_in_one_row():
     plan = plan_of(in_rounds(4), 4, "interleaved")
-    figures = Verified(Compared(9.0, 10.0), (Compared(4.0, 5.0), Compared(3.0, 2.0)), {})
+    figures = Verified(Compared(9.0, 10.0), (Compared(4.0, 5.0), Compared(3.0, 2.0)), 0, {})
     rows = verified_cells(plan, figures)
     assert [row[0] for row in rows] == ["0,2,4,6", "1,3,5,7", "step"]
     assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4.00 ms", "5.00 ms", "-20.0 %")
@@ -409,3 +410,29 @@ def test_the_timeline_as_a_trace():
     assert {event["pid"] for event in events} == {0, 1}
     names = [event["args"]["name"] for event in told["traceEvents"] if event["ph"] == "M"]
     assert "stage 0: s0, on 1 device" in names
+
+
+def test_the_times_of_the_busiest_rank_add_up_to_the_step():
+    def of(name, *by_rank):
+        return [rank_event("samples", rank, metric=name, values=[ms]) for rank, ms in by_rank]
+
+    events = [
+        *started(described(metrics=[TIME, metric("forward_ms"), metric("bubble_ms")])),
+        *of("time_ms", (0, 9.0), (1, 10.0)),
+        *of("forward_ms", (0, 4.0), (1, 7.0)),
+        *of("bubble_ms", (0, 5.0), (1, 2.0)),
+        judged(),
+    ]
+    case = state_of(events).cases["a"]
+    for rank, part in case.measured.ranks.items():
+        part.place = {"stage": rank}
+    plan = plan_of(even(2), 2)
+    figures = verified(plan, case)
+    assert figures.rank == 1
+    assert figures.spent == {
+        "passes and messages": 7.0,
+        "allreduce": 0.0,
+        "optimizer": 0.0,
+        "bubble": 2.0,
+        "other": 1.0,
+    }
