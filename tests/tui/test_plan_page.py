@@ -266,7 +266,8 @@ def run_of(path, home):
 
 def step_rows(app):
     """The lines of the screen that show the measured step of `run_of`."""
-    return [line for line in shown(app).splitlines() if " step " in line and "2.00 s" in line]
+    lines = shown(app).splitlines()
+    return [line for line in lines if " step " in line and "2.00 s" in line and "%" in line]
 
 
 async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):

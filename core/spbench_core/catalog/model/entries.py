@@ -47,8 +47,21 @@ _METRICS = (
         "lower",
         "of a rank's passes, operators on gathered maps of a network of one's own over tiles",
     ),
-    Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
-    Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
+    Metric(
+        "bubble",
+        "1",
+        "lower",
+        "share of the ranks' time in which they wait, all together; the phase has the longest wait",
+        "mean",
+        title="bubble share",
+    ),
+    Metric(
+        "ideal_bubble",
+        "1",
+        "none",
+        "the same of the schedule, its stages equally long",
+        title="ideal bubble share",
+    ),
     Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
     Metric(
         "activation_mb", "MB", "lower", "the most that autograd keeps, in a step of the warm-up"
