@@ -277,6 +277,12 @@ class CaseState:
         """Whether every rank has ended every repeat, and there are to be no more."""
         return self.through and not (self.identity.until and self.measured.repeats_end is None)
 
+    @property
+    def timed_seconds(self) -> float:
+        """The time that all iterations of the slowest rank took, in seconds."""
+        times = (sum(map(sum, self.rank_times(rank))) for rank in self.measured.ranks)
+        return max(times, default=0.0) / 1000.0
+
     def ended(self, repeat: int) -> bool:
         """Whether every rank has ended that repeat."""
         return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))

@@ -132,7 +132,7 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
     # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
     quiet = [case for case in by_rank if noise_of(case) is None]
-    telling = [case for case in quiet if _seconds(case) >= LEAST_LASTED]
+    telling = [case for case in quiet if case.timed_seconds >= LEAST_LASTED]
     if stragglers or any(
         slow.few and slow.ratio >= NOTABLE_RANK for case in by_rank for slow in _ranks(case)
     ):
@@ -165,12 +165,6 @@ def _nothing_slow(
         f"long as the median of its kind, in {worst.case}{chance} (counted: "
         f"{', '.join(kinds)}{named}){interrupted}"
     )
-
-
-def _seconds(case: CaseState) -> float:
-    """Return the time that the iterations of the slowest rank took."""
-    ranks = case.measured.ranks
-    return max((sum(map(sum, case.rank_times(rank))) for rank in ranks), default=0.0) / 1000.0
 
 
 def _interrupted(cases: Iterable[CaseState]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
@@ -14,10 +15,18 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import slow_of
 from spbench.record.number_formatting import format_exact, format_factor
 from spbench.record.reference_wording import describe_limit, describe_miss
-from spbench.record.stragglers import LAG_RULE, Straggler, is_planted, planted_ranks
+from spbench.record.stragglers import (
+    FEWEST_BLOCKS,
+    LAG_RULE,
+    LEAST_LASTED,
+    Straggler,
+    is_planted,
+    planted_ranks,
+)
 from spbench.suites.expression import ExpressionError
 
-_ADVICE = "take more iterations, or set `expect: {skew: {max: 1.3}}` in the suite"
+_MARGIN = 2.0
+"""How many times as long as the least a case is advised to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         verb = "is" if len(slowed) == 1 else "are"
         return (
             f"planted fault {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
-            f" rank, but too briefly to be sure (it takes {LAG_RULE}); {_ADVICE}"
+            f" rank, but too briefly to be sure (it takes {LAG_RULE}); {_advise(case)}"
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
@@ -93,7 +102,18 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
             f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
         )
-    return f"{unseen}; {_ADVICE}"
+    return f"{unseen}; {_advise(case)}"
+
+
+def _advise(case: CaseState) -> str:
+    """Return what to do so that a slow rank is noticed, with the iterations that it takes."""
+    iterations, seconds = case.identity.params.get("iterations"), case.timed_seconds
+    number = ""
+    if isinstance(iterations, int) and seconds > 0:
+        factor = max(LEAST_LASTED / seconds, FEWEST_BLOCKS / (iterations * case.repeats), 1.0)
+        step = 10 ** max(0, len(str(round(_MARGIN * factor * iterations))) - 2)
+        number = f" (`--set iterations={step * ceil(_MARGIN * factor * iterations / step)}`)"
+    return f"take more iterations{number}, or set `expect: {{skew: {{max: 1.3}}}}` in the suite"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:

@@ -221,6 +221,15 @@ def test_a_planted_rank_that_was_slow_too_briefly_is_not_denied():
     )
 
 
+def test_the_advice_says_how_many_iterations_show_a_slow_rank():
+    params = {"iterations": 10}
+    case = case_of([alike(10, 0.5), alike(10, 1.0)], inject="slow=2", params=params)
+    reason = judge(case, stragglers=stragglers_of(case)).reason
+    # Twice 20 ms at 1 ms an iteration.
+    assert "too briefly to be sure" in reason
+    assert "take more iterations (`--set iterations=40`)" in reason
+
+
 def test_each_job_of_a_case_has_its_planted_rank():
     case = case_of([alike(), alike(ms=20.0), alike(), alike()], inject="slow", shares=[2, 2])
     verdict = judge(case, stragglers=stragglers_of(case))
