@@ -116,7 +116,7 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
     for count in sorted({count for count in counts.values() if count < needed}):
         few = [id_ for id_, of_case in counts.items() if of_case == count]
         yield (
-            f"warning: too few launches to judge cases ({count} per case, {needed} needed): "
+            f"warning: too few launches to find a difference ({count} per case, {needed} needed): "
             f"{name_cases(few)}; repeat the run with `--set repeat={needed}`"
         )
 

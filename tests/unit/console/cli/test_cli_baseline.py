@@ -84,7 +84,7 @@ def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
     done = spbench("baseline", "set", "main")
     assert done.status == 0
     assert done.err == (
-        "spbench: warning: too few launches to judge cases (1 per case, 4 needed): a; "
+        "spbench: warning: too few launches to find a difference (1 per case, 4 needed): a; "
         "repeat the run with `--set repeat=4`\n"
     )
 

@@ -288,7 +288,7 @@ def test_few_launches_are_warned_of_with_the_repeat_to_set():
     few, enough = case("a"), [launched(name=name) for name in "bcd"]
     [warning] = launch_warnings(baseline(few, *enough))
     assert warning == (
-        "warning: too few launches to judge cases (1 per case, 5 needed): a; "
+        "warning: too few launches to find a difference (1 per case, 5 needed): a; "
         "repeat the run with `--set repeat=5`"
     )
     assert [*launch_warnings(baseline(*enough))] == []
