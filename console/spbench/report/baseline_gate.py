@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.number_formatting import counted
-from spbench.report.compare import compare
+from spbench.report.compare import compare, rules_out_slowdown
 from spbench.report.comparison_notes import comparison_summary
 from spbench.report.comparison_text import gate_lines
 from spbench.report.export import comparison_object
@@ -54,15 +54,29 @@ class GatePolicy:
         outcomes = {case.outcome for case in comparison.judgements}
         if comparison.judged_as(JudgementKind.BROKEN) or not self.outcomes.isdisjoint(outcomes):
             return ExitCode.FAILED
-        if not comparison.judged_as(JudgementKind.JUDGED):
+        if not self._known(comparison):
             return ExitCode.UNJUDGED
         return ExitCode.FAILED if self.unjudged(comparison) else ExitCode.PASSED
 
     def unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
         """Return the unjudged cases that fail a comparison: all, if there are more than allowed."""
-        cases = comparison.judged_as(JudgementKind.UNJUDGED)
-        allowed = len(cases) <= self.most_unjudged and comparison.judged_as(JudgementKind.JUDGED)
+        harmless = self._harmless(comparison)
+        unjudged = comparison.judged_as(JudgementKind.UNJUDGED)
+        cases = [case for case in unjudged if case.case not in harmless]
+        allowed = len(cases) <= self.most_unjudged and self._known(comparison)
         return cases if self.outcomes and not allowed else []
+
+    def _known(self, comparison: RunComparison) -> bool:
+        """Return whether anything is known of how a case compares."""
+        judged = comparison.judged_as(JudgementKind.JUDGED)
+        return bool(judged or self._harmless(comparison))
+
+    def _harmless(self, comparison: RunComparison) -> set[str]:
+        """Return the unjudged cases that cannot fail the comparison, whatever their outcome is."""
+        if "better" in self.outcomes:
+            return set()
+        rows = (pair.headline for pair in comparison.cases)
+        return {row.case for row in rows if row is not None and rules_out_slowdown(row)}
 
     def failures(self, comparison: RunComparison, word: str = "unjudged") -> Iterator[str]:
         """Yield why a comparison fails for too few judged cases.
@@ -73,8 +87,7 @@ class GatePolicy:
         """
         if not self.outcomes:
             return
-        judged = comparison.judged_as(JudgementKind.JUDGED)
-        if not judged and not comparison.judged_as(JudgementKind.BROKEN):
+        if not self._known(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.unjudged(comparison):
             count = counted(len(cases), "case")
@@ -135,9 +148,10 @@ class GateResult:
 
     @property
     def page(self) -> RecordedRun:
-        """The run as people read it: what was not judged does not fail a case or the run.
+        """The run as people read it: a case that was not judged has not failed.
 
-        The errors of the run say how many cases were not judged, and the comparison why.
+        The errors of the run say how many cases were not judged, and the comparison why. If it
+        judged no case, it is not known whether the run fails it.
         """
         return self._with_failed(
             self._differing_cases(),
@@ -160,7 +174,7 @@ class GateResult:
                 missing.append(f"{id_}: {why}")
         errors = (*self.run.errors, *missing, *failures)
         summary = self.run.summary
-        if summary.verdict == "passed" and failing:
+        if summary.verdict == "passed" and (failing or exit_code == ExitCode.FAILED):
             summary = replace(summary, verdict="failed", exit_code=int(exit_code))
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
 

@@ -292,6 +292,17 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     return _by_factor(row, row.ratio, why)
 
 
+def rules_out_slowdown(row: MetricRow) -> bool:
+    """Return whether b is not worse than a by more than `RESOLUTION`, whether or not it is better.
+
+    It is known of the time of a case that comes to no outcome since it may be better.
+    """
+    if row.interval is None or row.outcome != "not enough samples":
+        return False
+    low, high = row.interval
+    return (high if row.better == "lower" else 1 / low) <= 1 + RESOLUTION
+
+
 def _direction(row: MetricRow, ratio: float) -> Outcome:
     return "better" if (ratio < 1) == (row.better == "lower") else "worse"
 

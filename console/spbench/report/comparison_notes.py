@@ -5,7 +5,6 @@ Every view prints these, so that a comparison reads the same in all of them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import counted, format_factor, format_percent
 from spbench.report.case_judgement import BASELINE
-from spbench.report.compare import RESOLUTION
+from spbench.report.compare import RESOLUTION, rules_out_slowdown
 from spbench.report.difference import least_launches
 from spbench.report.overall import overall
 from spbench.report.run_comparison import (
@@ -27,12 +26,11 @@ from spbench.report.run_comparison import (
 
 MOST_NAMED = 6
 """The number of cases that a note names."""
-MOST_LAUNCHES = 50
-"""The most launches a side that a note suggests; if it takes more, the machine is too noisy."""
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
 _INTERVALS = "95 % interval: the range of b/a that the differences between launches allow."
+_WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
 _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
     "rank test of medians and of fastest iterations, corrected for the number of cases."
@@ -42,6 +40,10 @@ _ONE_BY_ONE = (
     "times and have no interval."
 )
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_SCATTERED = (
+    "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches find "
+    "which slowdown."
+)
 _FORCE = "Use `spbench compare --force` to compare anyway."
 
 
@@ -97,7 +99,7 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
     """Return what the numbers of the table are, below all other notes."""
     notes = [_TIMES]
     if any(row.interval for row in comparison.rows):
-        notes.append(_INTERVALS)
+        notes.append(_WIDENED if any(past_notes(comparison)) else _INTERVALS)
     if comparison.judged_as(JudgementKind.JUDGED):
         notes.append(_RULES)
     if all_metrics:
@@ -189,7 +191,6 @@ def _largest_percent(sentence: str) -> float:
 def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
     pairs = {pair.id: pair for pair in comparison.cases}
     needed = least_launches(max(1, _count_tested(pairs.values())))
-    scattered = _scatter_advice(comparison)
     groups: dict[_Reason, list[str]] = {}
     for case in comparison.judged_as(JudgementKind.UNJUDGED):
         pair = pairs.get(case.case)
@@ -199,7 +200,7 @@ def _unjudged_groups(comparison: RunComparison) -> dict[_Reason, list[str]]:
         elif pair.headline is None:
             key = _Reason("time not measured")
         else:
-            key = _explain_row(pair.headline, comparison, needed, scattered)
+            key = _explain_row(pair.headline, comparison, needed)
         groups.setdefault(key, []).append(case.case)
     return groups
 
@@ -242,34 +243,7 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"With fewer launches, a case is judged only if its ratio is {beyond}."
 
 
-def _scatter_advice(comparison: RunComparison) -> str:
-    """Return what to do about cases that have launches enough for a test, but differ too much."""
-    unjudged = {case.case for case in comparison.judged_as(JudgementKind.UNJUDGED)}
-    rows = [pair.headline for pair in comparison.cases if pair.id in unjudged]
-    counts = [count for row in rows if row is not None and (count := _enough_launches(row))]
-    most = f" (about {max(counts)})" if counts and max(counts) <= MOST_LAUNCHES else ""
-    return (
-        f"Use a larger `repeat`{most}, or a quieter machine; `spbench gate check` says which "
-        "slowdown such launches find."
-    )
-
-
-def _enough_launches(row: MetricRow) -> int | None:
-    """Return about how many launches a side would judge a case that scatters as it does.
-
-    An interval narrows with the root of the launches, until it leaves 1 out or is within the
-    resolution. None if the launches do not say it: there is no interval, or it is that of runs.
-    """
-    if row.interval is None or row.ratio is None or row.past:
-        return None
-    low, high = map(math.log, row.interval)
-    centre = abs(math.log(row.ratio))
-    asked = max(math.log(1 + RESOLUTION) - centre, centre)
-    count = min(row.launches) * ((high - low) / 2 / asked) ** 2
-    return max(math.ceil(count), min(row.launches) + 1)
-
-
-def _explain_row(row: MetricRow, comparison: RunComparison, needed: int, scattered: str) -> _Reason:
+def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
     """Return why a case's time has no outcome, and what to do about it."""
     if row.outcome == "not comparable":
         return _explain_incomparable(row, comparison)
@@ -285,10 +259,14 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int, scatter
             f"{needed} per side needed)"
         )
         return _Reason(few, (f"Run both sides with `--set repeat={needed}`.",))
+    if rules_out_slowdown(row):
+        limit = format_percent(RESOLUTION)
+        harmless = f"a slowdown above {limit} ruled out, a speed-up neither shown nor ruled out"
+        return _Reason(harmless, ("`--fail-on worse` accepts that.",))
     if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
-        return _Reason("a difference that may be chance among so many cases", (scattered,))
+        return _Reason("a difference that may be chance among so many cases", (_SCATTERED,))
     clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
-    return _Reason(clause, (scattered,))
+    return _Reason(clause, (_SCATTERED,))
 
 
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
@@ -308,11 +286,8 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     failed = []
     fastest = []
     large = []
-    past = []
     for pair in comparison.cases:
         row = pair.headline
-        if row is not None and row.past and row.interval:
-            past.append(f"{pair.id} ({counted(row.past, 'run')})")
         if row is None or pair.id not in judged:
             continue
         if pair.status_a != "passed":
@@ -325,12 +300,22 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"Judged by the fastest iteration of each launch: {name_cases(fastest)}."
     if large:
         yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
-    if past:
-        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(past)}."
+    yield from past_notes(comparison)
     if failed:
         why = "by an expectation or a planted fault"
         yield f"Failed in a {why}, but compared: {name_cases(failed)}."
     yield from _settings_notes(comparison)
+
+
+def past_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield the cases with an interval that the spread of earlier runs has widened."""
+    past = [
+        f"{pair.id} ({counted(row.past, 'run')})"
+        for pair in comparison.cases
+        if (row := pair.headline) is not None and row.past and row.interval
+    ]
+    if past:
+        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(past)}."
 
 
 def _settings_notes(comparison: RunComparison) -> Iterator[str]:

@@ -14,6 +14,7 @@ from spbench.report.comparison_notes import (
     comparison_summary,
     comparison_warnings,
     noise_notes,
+    past_notes,
     table_notes,
     unjudged_notes,
 )
@@ -83,6 +84,7 @@ def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
     for note in (
         *broken_notes(comparison),
         *unjudged_notes(comparison),
+        *past_notes(comparison),
         *noise_notes(comparison),
     ):
         yield from wrap_text(note, width)

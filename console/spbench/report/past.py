@@ -12,27 +12,25 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
 
 
-def past_of(home: Path, a: RecordedRun, b: RecordedRun, until: str | None = None) -> Past:
-    """Return the launches of a home's earlier runs on the same machines, but for these two.
+def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
+    """Return the launches of a home's runs on the same machines that are older than these two.
 
-    Of headline metrics alone, and of cases that did the same work as those of a; nothing where the
-    two have no fingerprint in common. ``until`` is the id of a run: those after it are not asked.
+    Runs that are newer than both do not count, so that a comparison stays the same. Only headline
+    metrics have a past, and only cases that did the same work as those of a. It is empty if the two
+    runs have no fingerprint in common.
     """
     machines = {_machines(a), _machines(b)}
     machine = machines.pop()
     if machines or machine is None:
         return nothing_past
     known = past_runs(home, HEADLINE, machine)
-    judged = {a.summary.id, b.summary.id, *a.made_of, *b.made_of}
+    compared = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
+    newest = max(compared)  # ids begin with the time
 
     def past(case: str, metric: str) -> Sequence[Sequence[float]]:
         work = _work(a, case)
         runs = known.get((case, work), {}) if metric == HEADLINE and work else {}
-        return [
-            launches
-            for run, launches in runs.items()
-            if run not in judged and (until is None or run < until)
-        ]
+        return [launches for run, launches in runs.items() if run not in compared and run < newest]
 
     return past
 

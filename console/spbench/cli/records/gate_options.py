@@ -56,6 +56,16 @@ FailOnOption = Annotated[
         show_default="worse with --baseline, else never",
     ),
 ]
+ReportFailOnOption = Annotated[
+    FailOn | None,
+    typer.Option(
+        "--fail-on",
+        help="Show the run as failed if a case is worse or broken (worse), or also if it is better "
+        "(any); or ignore the comparison (never)",
+        metavar="WHEN",
+        show_default="worse with --baseline, else never",
+    ),
+]
 CompareFailOnOption = Annotated[
     FailOn | None,
     typer.Option("--fail-on", help=_FAIL_ON_HELP, metavar="WHEN", show_default="never"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spbench.cli.completing import complete_baseline
-from spbench.cli.records.gate_options import FailOnOption, MaxUnjudgedOption, gate_of
+from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, gate_of
 from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
 from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, refuse_folder
 from spbench.errors import SpbenchError, UsageError
@@ -66,7 +66,7 @@ def report(
             autocompletion=complete_baseline,
         ),
     ] = None,
-    fail_on: FailOnOption = None,
+    fail_on: ReportFailOnOption = None,
     max_unjudged: MaxUnjudgedOption = None,
     push: Annotated[
         str | None,

@@ -59,10 +59,12 @@ def test_a_case_of_the_same_name_that_does_other_work_is_no_past(home: Path) -> 
     assert list(past_of(home, a, b)("a", "time_ms")) == [*before, [1.5]]
 
 
-def test_runs_after_one_can_be_left_out(home: Path) -> None:
-    a, b = on("m1", "x"), on("m1", "y")
-    past = past_of(home, a, b, until="20260101-000003-x-0000")
-    assert list(past("a", "time_ms")) == [[1.0], [1.01], [1.02]]
+def test_runs_after_both_do_not_change_their_comparison(home: Path) -> None:
+    a, b = (on("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
+    baseline = replace(on("m1", "main"), made_of=(a.summary.id,))
+    for first, second in ((a, b), (b, a), (baseline, b)):
+        past = past_of(home, first, second)
+        assert list(past("a", "time_ms")) == [[1.0], [1.02], [1.03]]
 
 
 def test_a_run_with_a_planted_fault_is_no_past(home: Path) -> None:

@@ -246,12 +246,28 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
     assert ("error: 1 case not judged, and --max-unjudged allows 0" in said) == (code == 1)
     assert found.shown.cases["a"].status == ("failed" if code else "passed")
     assert found.page.cases["a"].status == "passed"
-    assert found.page.summary.verdict == "passed"
+    assert found.page.summary.verdict == ("failed" if code else "passed")
     assert bool(found.page.errors) == bool(code)
     quiet = []
     found.print_to(quiet.append, quiet=True)
     tally = "against baseline main: 1 of 2 cases judged (1 same), 1 not judged"
     assert quiet == (said if code else [tally])
+
+
+UNCLEAR = case("b", medians={"time_ms": [0.5, 0.6, 0.8, 0.9, 1.04]})
+"""Against `FIVE` its interval rules out a slowdown above 10 %, but not that it is the same."""
+
+
+@pytest.mark.parametrize(
+    ("fails", "code"), [("worse", ExitCode.PASSED), ("worse better", ExitCode.FAILED)]
+)
+def test_a_case_that_cannot_be_worse_does_not_fail_as_not_judged(fails, code):
+    policy = GatePolicy(frozenset(fails.split()))
+    old = side(baseline(launched(), launched(name="b")))
+    found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), UNCLEAR, id="later"))
+    assert [item.judgement for item in found.comparison.judgements] == ["judged", "unjudged"]
+    assert found.exit_code(ExitCode.PASSED) == code
+    assert found.page.summary.verdict == ("passed" if code == ExitCode.PASSED else "failed")
 
 
 def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
