@@ -86,12 +86,12 @@ class Context:
         fault, factor = fault_of(self._inject)
         return faults.plant(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
 
-    def slowest(self, seconds: float) -> float:
+    def largest(self, value: float) -> float:
         """Return the largest of the ranks' values. All ranks must call it."""
         from mpi4py import MPI
 
-        value: float = self.world.comm.allreduce(seconds, op=MPI.MAX)
-        return value
+        most: float = self.world.comm.allreduce(value, op=MPI.MAX)
+        return most
 
     def median_of_slowest(self, times: Sequence[float]) -> float:
         """Return the median over iterations of the slowest rank's times, as the console does.

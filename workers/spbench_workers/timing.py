@@ -71,7 +71,7 @@ def measure(
         context.samples(metric, times[done : done + batch])
         if waits is not None:
             context.samples(WAITED, _per_iteration(waits, batch))
-        seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
+        seconds = context.largest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
         context.progress("timing", done, iterations)
         if tell is not None:
@@ -104,7 +104,7 @@ def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
             context.progress("warmup", done, count)
             told = perf_counter()
     elapsed = perf_counter() - start
-    return context.slowest(elapsed / count) if count else 0.0
+    return context.largest(elapsed / count) if count else 0.0
 
 
 def _batch_size(seconds: float) -> int:

@@ -69,9 +69,8 @@ _BANDWIDTH = Metric(
     "bandwidth_gb_s",
     "GB/s",
     "higher",
-    "bytes that a rank sends over its median time, lowest of all ranks",
+    "bytes of the rank that sends the most, over the time of the exchange",
     "min",
-    folded_title="lowest bandwidth",
 )
 _most = partial(Metric, better="none", fold="max")
 _BYTES = _most(

@@ -132,7 +132,7 @@ def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
         start = perf_counter()
         for _ in range(runs):
             reduction.run()
-        seconds = context.slowest((perf_counter() - start) / runs)
+        seconds = context.largest((perf_counter() - start) / runs)
         if seconds > _LONG:
             return 1
         calls = calls_of(seconds)
@@ -181,4 +181,4 @@ def _seconds_of(context: Context, reduction: Reduction) -> float:
     context.world.comm.Barrier()
     start = perf_counter()
     reduction.run()
-    return context.slowest(perf_counter() - start)
+    return context.largest(perf_counter() - start)

@@ -64,12 +64,12 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
     phases = phases_of(context, exchange, convolution.place)
     context.metric("exchange_ms", phases.whole)
     give_phases(context, phases, outgoing, convolution.place)
-    give_traffic(context, exchange, phases.whole)
+    slowest_ms = context.largest(phases.whole)
+    give_traffic(context, exchange, slowest_ms)
     context.metric("compute_ms", _compute_ms(context, convolution))
     if context.params["overlap"] != "off":
         _give_overlap(context, convolution, phases.whole)
     pieces = outgoing, incoming
-    slowest_ms = context.slowest(phases.whole)
     give_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.place)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
 
 import torch
 
@@ -113,12 +112,11 @@ def run(context: Context) -> None:
         times = measure(context, _timed(exchange, place), waits=waits)
     worst = worst.worse(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
     context.check("halo", worst.error, worst.tolerance, worst.detail)
-    exchange_ms = median(times)
-    give_traffic(context, exchange, exchange_ms)
+    slowest_ms = context.median_of_slowest(times)
+    give_traffic(context, exchange, slowest_ms)
     phases = phases_of(context, exchange, place)
     give_phases(context, phases, padded.outgoing, place)
     pieces = padded.outgoing, padded.incoming
-    slowest_ms = context.median_of_slowest(times)
     give_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
     exchange.free()
 

@@ -60,13 +60,22 @@ def give_choice(context: Context, exchange: Exchange) -> None:
         context.choice("gpu_memory", *exchange.memory_path)
 
 
-def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> None:
-    """Report this rank's traffic, as the exchange counts it, and its bandwidth."""
+def give_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> None:
+    """Report this rank's traffic, as the exchange counts it, and the bandwidth of all.
+
+    All ranks must call it.
+
+    Args:
+        context: The case.
+        exchange: The exchange.
+        slowest_ms: The time of the exchange on the slowest rank.
+    """
     traffic = exchange.traffic
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    if traffic.bytes:
-        context.metric("bandwidth_gb_s", traffic.bytes / (exchange_ms * 1e6))
+    most_bytes = context.largest(traffic.bytes)
+    if most_bytes:
+        context.metric("bandwidth_gb_s", most_bytes / (slowest_ms * 1e6))
 
 
 def phases_of(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:

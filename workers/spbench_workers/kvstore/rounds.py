@@ -65,7 +65,7 @@ def _first(context: Context, round_: Callable[[], None]) -> float:
     context.world.comm.Barrier()
     start = perf_counter()
     round_()
-    return context.slowest(perf_counter() - start)
+    return context.largest(perf_counter() - start)
 
 
 def _group(
@@ -83,7 +83,7 @@ def _group(
         context.world.comm.Barrier()
         time_batch(body, times, done, batch, 1000.0)
         context.samples("time_ms", times[done : done + batch])
-        seconds = context.slowest(sum(times[done : done + batch]) / batch / 1000.0)
+        seconds = context.largest(sum(times[done : done + batch]) / batch / 1000.0)
         done += batch
         context.progress("timing", done, len(times))
     return seconds

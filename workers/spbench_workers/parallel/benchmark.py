@@ -85,7 +85,7 @@ def run(context: Context) -> None:
     if context.params["baseline"] and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         give_back()
-        seconds = median([context.slowest(time) for time in times]) / 1000.0
+        seconds = median([context.largest(time) for time in times]) / 1000.0
         give_baseline(context, case, Measured(seconds, used), proxy, _make_ready)
 
 
@@ -234,7 +234,7 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     """Report the latency of a closed load, as it was timed, or serve an open load."""
     params = context.params
     if params["arrival"] == "closed":
-        give_latency(context, [context.slowest(time) for time in times])
+        give_latency(context, [context.largest(time) for time in times])
         return
     seed = context.seed_for("arrivals")
     arrived = arrivals(len(times), params["arrival_rate"], seed)

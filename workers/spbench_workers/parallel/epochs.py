@@ -80,7 +80,7 @@ class Epochs:
 
     def finish(self, times: array[float]) -> None:
         """Say the last line of the reference scripts, and report the last epoch's means."""
-        rates = [1000.0 * self._images / self._context.slowest(time) for time in times]
+        rates = [1000.0 * self._images / self._context.largest(time) for time in times]
         self._say(f"Mean {sum(rates) / len(rates):.6g} Median {median(rates):.6g}")
         if self._means is not None:
             self._context.metric("epoch_loss", self._means[0])

@@ -125,7 +125,7 @@ def test_show_names_metrics_for_people_and_marks_noisy_efficiencies(spbench, hom
         path.write_text(json.dumps(baseline | {"cases": [case | {"noisy": noisy}]}))
         _, *rows = spbench("baseline", "show", "main").out.partition("a: ")[2].splitlines()
         assert [" ".join(row.split()) for row in rows] == [
-            "lowest bandwidth 163 MB/s launches 163 MB/s",
+            "bandwidth 163 MB/s launches 163 MB/s",
             f"exchange efficiency {sign}70 % follows from the times",
         ]
 

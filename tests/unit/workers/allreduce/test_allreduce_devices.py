@@ -141,7 +141,7 @@ def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, long
     monkeypatch.setattr(Later, "free", lambda _: None, raising=False)
     world = SimpleNamespace(comm=Alone())
     params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
-    case = SimpleNamespace(params=params, world=world, slowest=lambda seconds: seconds)
+    case = SimpleNamespace(params=params, world=world, largest=lambda seconds: seconds)
     buffers = SimpleNamespace(source=None, result=None)
     sweep_benchmark._against_native(case, Alone(), buffers, Later(1e-3), 1e-3)
     assert said == [pytest.approx(longest)]
