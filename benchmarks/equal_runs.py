@@ -137,7 +137,7 @@ def _judged(home: Path, before: str, run: RecordedRun) -> Line:
     """Return the verdicts on a run beside one before it, by what the runs until then tell."""
     judged: Line = {"times": {}, "others": {}}
     a = _of(home, before)
-    for row in compare(a, run, past_of(home, a, run, until=run.summary.id)).rows:
+    for row in compare(a, run, past_of(home, a, run)).rows:
         kind = "times" if row.metric == HEADLINE else "others"
         judged[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
     return judged
