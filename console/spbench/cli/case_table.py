@@ -32,9 +32,9 @@ _EFFICIENCY_LEGEND = (
     "ping-pong, a memory copy or a single rank) need for the same work, measured in the same job."
 )
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
-_MOST_EXPLAINED = 3
-"""The number of benchmarks up to which the legend explains what was timed."""
-_EXPLANATIONS = "`spbench benchmarks NAME` explains the times and rates of "
+MOST_EXPLAINED = 3
+"""The number of benchmarks up to which the legend of a run explains what was timed."""
+_EXPLANATIONS = "`spbench results show` says what an iteration and the rate of each case are."
 _REFERENCES = "`spbench results show` has the origin of each reference."
 _SWEEP_LEGEND = (
     "algbw: size / time. busbw: algbw scaled to the traffic per link, as nccl-tests does. #wrong: "
@@ -114,6 +114,13 @@ class CaseTable:
     A sweep of collectives has the columns of nccl-tests; other cases have time, reference,
     efficiency and checks. In a narrow table the less important columns are left out, then ids are
     shortened.
+
+    Args:
+        cases: The cases.
+        jobs: The launches.
+        width: The most columns of a line; None for the width of a pipe.
+        numbered: Whether rows begin with a number.
+        explained: The number of benchmarks up to which the legend explains what was timed.
     """
 
     def __init__(
@@ -122,7 +129,9 @@ class CaseTable:
         jobs: Mapping[int, JobState],
         width: int | None = None,
         numbered: bool = True,
+        explained: int = MOST_EXPLAINED,
     ) -> None:
+        self._explained = explained
         self._jobs = jobs
         self._width = width or PIPE_WIDTH
         self._total = len(cases)
@@ -173,9 +182,8 @@ class CaseTable:
         if self._has_sweeps:
             yield _SWEEP_LEGEND
         others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
-        if len(others) > _MOST_EXPLAINED:
-            names = (f"{name} (case {case.identity.name})" for name, case in others.items())
-            yield f"{_EXPLANATIONS}{', '.join(names)}."
+        if len(others) > self._explained:
+            yield _EXPLANATIONS
         else:
             yield from (
                 f"{name}: {words}."

@@ -206,7 +206,8 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.record.number_formatting import printable
 
     width = output_width(sys.stdout)
-    table = CaseTable(state.cases, state.jobs, width, numbered=False)
+    count = len(state.cases)
+    table = CaseTable(state.cases, state.jobs, width, numbered=False, explained=count)
     for case in state.cases.values():
         for line in table.lines(case):
             print(line)
