@@ -55,8 +55,8 @@ _VERIFIED = (
 )
 _STATES_LEGEND = "states: the numbers of the layers, as --format json has them"
 _VERIFIED_LEGEND = (
-    "stages: passes and messages of all micro-batches of a step; error: predicted over measured "
-    "time, minus 1"
+    "stages: passes and messages of all micro-batches of a step, mean of a stage's ranks; error: "
+    "predicted over measured time, minus 1"
 )
 _BATCHES = ("batch", "step", "speed-up", "micro-batch", "layers@devices")
 _BATCH_LEGEND = "0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31, counted from 0"

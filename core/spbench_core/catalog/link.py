@@ -116,7 +116,13 @@ BENCHMARKS = (
         metrics=(
             time_of("one round trip of the largest message"),
             Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
-            Metric("bandwidth_gb_s", "GB/s", "higher", "largest message, slowest pair", "min"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes of the largest message over half the round trip, slowest pair",
+                "min",
+            ),
         ),
         checks=("echo",),
         faults=("corrupt-message",),
@@ -135,7 +141,13 @@ BENCHMARKS = (
         metrics=(
             time_of("one exchange of the largest message with both neighbours, ring in order"),
             Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
-            Metric("bandwidth_gb_s", "GB/s", "higher", "sent by a rank, ring in order", "min"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that a rank sends to both neighbours over the time, ring in order",
+                "min",
+            ),
             Metric("random_latency_us", "us", "lower", "smallest messages, mean of random rings"),
             Metric(
                 "random_bandwidth_gb_s", "GB/s", "higher", "sent by a rank, random rings", "min"
@@ -154,7 +166,13 @@ BENCHMARKS = (
         ),
         metrics=(
             time_of("one exchange of a message in each pair, both ways, halves in order"),
-            Metric("bandwidth_gb_s", "GB/s", "higher", "of all pairs, halves in order", "min"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes of all pairs, both ways, over the time, halves in order",
+                "min",
+            ),
             Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
         ),
         work=bisection_work,
@@ -169,7 +187,13 @@ BENCHMARKS = (
         ),
         metrics=(
             time_of("one exchange of the largest message with both neighbours, ring in order"),
-            Metric("effective_gb_s", "GB/s", "higher", "sent by all ranks together", "min"),
+            Metric(
+                "effective_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that all ranks send over the time, mean of sizes and rings",
+                "min",
+            ),
             Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
         ),
         resolve=_resolve_sizes,

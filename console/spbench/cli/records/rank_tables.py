@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import aligned, output_width
+from spbench.report.text_tables import wrap_text
 
 if TYPE_CHECKING:
     from spbench.record.case_state import CaseState
@@ -18,10 +20,14 @@ _MEDIAN_LEGEND = (
 _OWN_LEGEND = "own: the median without the waits for other ranks."
 _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
-    "skew: own time plus the shortest wait of those alike, over that of the median one of these."
+    "skew: own time plus the shortest wait of those alike, over that of the median one of these, "
+    "which is the faster of two."
 )
 _NAMED = "Named as slow: a skew of {factor} or more in {rule}."
-_SKEW_LEGEND = "skew without own times: the median over that of the median rank of those alike."
+_SKEW_LEGEND = (
+    "skew without own times: the median over that of the median rank of those alike, which is the "
+    "faster of two."
+)
 
 
 def rank_lines(state: RunState) -> Iterator[str]:
@@ -38,7 +44,9 @@ def rank_lines(state: RunState) -> Iterator[str]:
         legend[_NAMED.format(factor=format_factor(NOTABLE_RANK), rule=LAG_RULE)] = None
     if legend:
         yield ""
-        yield from legend
+        width = output_width(sys.stdout)
+        for note in legend:
+            yield from wrap_text(note, width)
 
 
 def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
