@@ -256,14 +256,13 @@ def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> I
     separate, known = separate_metrics(case.identity.benchmark), shares(case)
     # Such as bubble, the mean over ranks, next to its share of all ranks together.
     of_shares = {part for share in known for part in share.parts}
-    infos = case.identity.metrics.values()
-    shown = [info.name for info in infos if metric_name(info.name, info.unit) not in of_shares]
+    shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
     own = (name for name in shown if name not in separate)
     others = (name for name in shown if name in separate)
     for title, items in (
         ("", _metrics(case, own, sign)),
         ("measured in other loops, not parts of the time: ", _metrics(case, others, sign)),
-        ("", _choices(case)),
+        ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
     ):
         if text := ", ".join(items):
             yield from indent_text(title + text, width, _INDENT)

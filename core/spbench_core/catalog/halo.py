@@ -180,6 +180,7 @@ BENCHMARKS = (
                 "share of the exchange that computing hides if they overlap; below 0: it is longer",
                 "min",
                 separate=True,
+                title="exchange hidden by overlap",
             ),
             *_SEPARATE_EXCHANGE,
             _separate_ms("sequential_ms", help="the whole image on rank 0, the others asleep"),
