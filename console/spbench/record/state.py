@@ -352,7 +352,7 @@ class RunState:
             of_metric[event["repeat"], event["rank"]] = reference
             info = self.cases[event["case"]].identity.metrics.get(name)
             unit = info.unit if info is not None else ""
-            measured.limits[name] = _median_reference(of_metric.values(), unit)
+            measured.limits[name] = _median_reference(of_metric.values(), name, unit)
         elif event.get("labels"):
             measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
@@ -392,8 +392,10 @@ class RunState:
         self._rank(event).phase = "ended"
 
 
-def _median_reference(references: Collection[dict[str, Any]], unit: str) -> dict[str, Any]:
-    """Return the median of references, with the origin of the one in the middle.
+def _median_reference(
+    references: Collection[dict[str, Any]], metric: str, unit: str
+) -> dict[str, Any]:
+    """Return the median of a metric's references, with the origin of the one in the middle.
 
     Its origin names parts that add up to its own value: if this is not the median, it says so.
     """
@@ -407,7 +409,7 @@ def _median_reference(references: Collection[dict[str, Any]], unit: str) -> dict
     middle = known[(len(known) - 1) // 2]
     origin = middle["measured_by"]
     if value != middle["value"]:
-        nearest = format_value(middle["value"], unit)
+        nearest = format_value(middle["value"], unit, metric)
         origin = f"{origin} ({nearest}, next to the median of {len(known)})"
     return {"value": value, "measured_by": origin}
 
