@@ -201,7 +201,7 @@ def _row(
         return replace(row, reason=unfit or no_ratio)
     known_past = past(a.id, name)
     if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
-        # It is not the median of the launches' ratios: these do not tell how far it is known.
+        # The launches' own ratios have another median, so that they give it no interval.
         why = "it follows from the times"
         return replace(row, ratio=other.value / mine.value, reason=unfit or unlike or why)
     headline = name == HEADLINE

@@ -13,7 +13,7 @@ from spbench.report.run_comparison import HEADLINE
 
 
 def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
-    """Return the launches of a home's runs on the same machines that are older than these two.
+    """Return the launches of other runs of a home on the same machines, for a comparison of two.
 
     Runs that are newer than both do not count, so that a comparison stays the same. Only headline
     metrics have a past, and only cases that did the same work as those of a. It is empty if the two
