@@ -85,7 +85,8 @@ NARROW = SIZES[0]
 
 async def test_a_row_has_its_texts_before_its_boxes_are_mounted(suite):
     expected, reference = ("time_ms.p50", "5", ""), ("time_ms.p50", "big", "0.35", "-0.1", "0.05")
-    async with opened(suite).run_test():
+    async with opened(suite).run_test() as pilot:
+        await ready(pilot)
         rows = ExpectRow(["time_ms"], expected), ReferenceRow(["time_ms"], reference)
         assert not any(row.query(Input) for row in rows)
         assert (rows[0].expected, rows[1].reference) == (expected, reference)

@@ -125,13 +125,12 @@ class CasesPane(Vertical):
     async def _estimate(self, reading: Reading) -> None:
         estimate = await asyncio.to_thread(estimate_of, reading)
         # The console may have ended meanwhile, and another text may have been read.
-        if reading is self._reading:
-            for table in self.query(CasesTable):
-                table.show_estimate(estimate)
+        if reading is self._reading and self.app.is_running:
+            self.query_one(CasesTable).show_estimate(estimate)
 
     # Textual would describe it by its arguments: to print a suite of 2,000 cases takes 0.2 s.
     @work(exclusive=True, group="command", description="the launch command of a case")
     async def _command(self, reading: Reading, case: Case) -> None:
         command = await asyncio.to_thread(command_of, reading, case.id)
-        for pane in self.query(CommandPane):  # none where the console has ended meanwhile
-            pane.show(command, case.id)
+        if self.app.is_running:
+            self.query_one(CommandPane).show(command, case.id)

@@ -262,7 +262,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             self._say_problems(read.complaints.values())
             return None
         made = await asyncio.to_thread(preview, read.draft, self._write, self._path, self._estimate)
-        if not self.is_running:  # the form was left meanwhile, and its parts go before it
+        # The form may have been left or the console have ended meanwhile: its parts go before it.
+        if not (self.is_running and self.app.is_running):
             return None
         written = self.query_one("#written", SuiteEditor)
         if written.text != made.lines:
