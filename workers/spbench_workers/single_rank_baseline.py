@@ -22,7 +22,7 @@ def give_rate_and_limit(
     rate: str,
     amount: float,
 ) -> None:
-    """Report this rank's rate, and as its limit the single-rank baseline of rank 0.
+    """Report the rate at the slowest rank's time, and as its limit the baseline of rank 0 alone.
 
     All ranks must call it.
 
@@ -33,7 +33,7 @@ def give_rate_and_limit(
         rate: The name of the rate's metric.
         amount: The work of one iteration, in the metric's unit times one second.
     """
-    context.metric(rate, amount / (median(times) / 1000.0))
+    context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
     rest(context.world.comm)
     if context.world.rank == 0:
         seconds = _seconds(body, min(MAX_ITERATIONS, len(times)))

@@ -21,7 +21,7 @@ _RATE = Metric(
     "gflops",
     "GFLOP/s",
     "higher",
-    "operations of a rank over its median time, lowest of all ranks",
+    "operations of a rank over the time",
     "min",
 )
 

@@ -69,7 +69,7 @@ BENCHMARKS = (
                 "bandwidth_gb_s",
                 "GB/s",
                 "higher",
-                "bytes that a rank copies over its median time, lowest of all ranks",
+                "bytes that a rank copies over the time",
                 "min",
             ),
         ),
