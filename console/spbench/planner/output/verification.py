@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.record.case_state import CaseState
+from spbench.record.metric_names import metric_name
+from spbench.record.shares import shares_of
 from spbench.record.statistics import median
 
 _WORK = ("forward_ms", "backward_ms", "join_ms")
@@ -69,10 +71,23 @@ def verified(plan: Plan, case: CaseState) -> Verified:
         seconds = plan.micro_batches * passes
         stages.append(Compared(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks)))
     busiest = max(work, key=work.__getitem__)
-    spent = {"passes and messages": work[busiest]}
-    spent |= {name.removesuffix("_ms"): _median(case, name, busiest) for name in _ELSEWHERE}
-    spent["other"] = max(0.0, step.p50 - sum(spent.values()))
+    spent = _spent(case, busiest, step.p50)
     return Verified(Compared(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent)
+
+
+def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
+    """Return where a rank's time went: its share of all steps, of the median one."""
+    found = shares_of(case, "time_ms", rank)
+    parts = found.parts if found is not None else {}
+    shares = {"passes and messages": sum(parts.get(_part(name), 0.0) for name in _WORK)}
+    shares |= {_part(name): parts.get(_part(name), 0.0) for name in _ELSEWHERE}
+    shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+    return {name: share * step_ms for name, share in shares.items()}
+
+
+def _part(metric: str) -> str:
+    """Return the name of a part of the step, as `shares_of` has it."""
+    return metric_name(metric, "ms")
 
 
 def _median(case: CaseState, metric: str, rank: int) -> float:

@@ -416,8 +416,9 @@ def test_the_times_of_the_busiest_rank_add_up_to_the_step():
     def of(name, *by_rank):
         return [rank_event("samples", rank, metric=name, values=[ms]) for rank, ms in by_rank]
 
+    phases = [metric(name, "ms", part_of="time_ms") for name in ("forward_ms", "bubble_ms")]
     events = [
-        *started(described(metrics=[TIME, metric("forward_ms"), metric("bubble_ms")])),
+        *started(described(metrics=[TIME, *phases])),
         *of("time_ms", (0, 9.0), (1, 10.0)),
         *of("forward_ms", (0, 4.0), (1, 7.0)),
         *of("bubble_ms", (0, 5.0), (1, 2.0)),
@@ -429,10 +430,12 @@ def test_the_times_of_the_busiest_rank_add_up_to_the_step():
     plan = plan_of(even(2), 2)
     figures = verified(plan, case)
     assert figures.rank == 1
-    assert figures.spent == {
-        "passes and messages": 7.0,
-        "allreduce": 0.0,
-        "optimizer": 0.0,
-        "bubble": 2.0,
-        "other": 1.0,
-    }
+    assert figures.spent == pytest.approx(
+        {
+            "passes and messages": 7.0,
+            "allreduce": 0.0,
+            "optimizer": 0.0,
+            "bubble": 2.0,
+            "other": 1.0,
+        }
+    )
