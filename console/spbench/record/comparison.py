@@ -57,12 +57,14 @@ class RankRatios:
 
     Attributes:
         typical: The typical time by kind of work.
-        ratios: By rank, its time over the typical one of its kind: the whole time, or if waits are
-            measured, its own and the shortest wait of any rank of its kind.
+        ratios: By rank, its compared time over that of the typical rank of its kind.
+        compared: By rank, the whole time, or if waits are measured, its own and the shortest wait
+            of any rank of its kind.
     """
 
     typical: Mapping[int, TypicalTime] = field(default_factory=dict)
     ratios: Mapping[int, float] = field(default_factory=dict)
+    compared: Mapping[int, float] = field(default_factory=dict)
 
 
 class RankComparison:
@@ -97,6 +99,7 @@ class RankComparison:
         kinds = self._kinds(times)
         typical_times: dict[int, TypicalTime] = {}
         ratios: dict[int, float] = {}
+        compared: dict[int, float] = {}
         for kind, ranks in kinds.items():
             if len(ranks) < 2:
                 continue
@@ -106,10 +109,10 @@ class RankComparison:
             wait = max(0.0, min(map(sub, wholes, values)))
             typical_times[kind] = TypicalTime(typical(values), wait)
             whole = typical_times[kind].own + wait
+            compared |= {rank: value + wait for rank, value in zip(ranks, values, strict=True)}
             if whole > 0:
-                of_kind = (within_floats((value + wait) / whole) for value in values)
-                ratios |= zip(ranks, of_kind, strict=True)
-        return RankRatios(typical_times, ratios)
+                ratios |= {rank: within_floats(compared[rank] / whole) for rank in ranks}
+        return RankRatios(typical_times, ratios, compared)
 
     def alike(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:
         """Return the ranks that each rank is compared with, itself among them."""

@@ -17,16 +17,18 @@ _PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
 _MEDIAN_LEGEND = (
     "median: over a rank's iterations; a case's time has the slowest rank of each, so it is longer."
 )
-_OWN_LEGEND = "own: the median without the waits for other ranks."
+_OWN_LEGEND = (
+    "own: the median without the waits for other ranks. own+wait: with the shortest wait of those "
+    "alike, which is the time that the exchange itself takes."
+)
 _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
-    "skew: own time plus the shortest wait of those alike, over that of the median one of these, "
-    "which is the faster of two."
+    "skew: own+wait over that of the median rank of those alike, which is the faster of two."
 )
 _NAMED = "Named as slow: a skew of {factor} or more in {rule}."
 _SKEW_LEGEND = (
-    "skew without own times: the median over that of the median rank of those alike, which is the "
-    "faster of two."
+    "skew without own: the median over that of the median rank of those alike, which is the faster "
+    "of two."
 )
 
 
@@ -56,13 +58,14 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     from spbench.record.number_formatting import format_factor, format_time, printable
 
     times, comparison = case.own_medians(), RankComparison(case.identity)
-    skews, alike = comparison.compare(times).ratios, comparison.alike(times)
+    found, alike = comparison.compare(times), comparison.alike(times)
+    skews = found.ratios
     has_own = bool(times) and all(time.own is not None for time in times.values())
     titles = ["median"] if times else []
     if len(times) > 1:
         legend[_MEDIAN_LEGEND] = None
     if has_own:
-        titles += ["waits", "own"]
+        titles += ["waits", "own", "own+wait"]
         legend[_OWN_LEGEND] = None
     if skews:
         titles += ["alike", "skew"]
@@ -71,7 +74,12 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     for rank, part in sorted(case.measured.ranks.items()):
         cells: dict[str, str] = {}
         if time := times.get(rank):
-            figures = {"median": time.whole, "waits": time.waits, "own": time.own}
+            figures = {
+                "median": time.whole,
+                "waits": time.waits,
+                "own": time.own,
+                "own+wait": found.compared.get(rank),
+            }
             cells = {name: format_time(ms) for name, ms in figures.items() if ms is not None}
         if rank in skews:
             cells["alike"] = fold_numbers(tuple(alike[rank]))
