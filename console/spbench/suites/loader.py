@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -89,8 +90,11 @@ def read_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> st
             with open_(path) as file:
                 raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")])
-        raise UsageError(f"cannot read {path}: there is no such file{near}") from None
+        folders = (path.parent, path.parent / "suites")
+        names = {near.name: near for folder in folders for near in sorted(folder.glob("*.y*ml"))}
+        near = get_close_matches(path.name, names, n=1)
+        advice = f" (did you mean {names[near[0]].relative_to(path.parent)}?)" if near else ""
+        raise UsageError(f"cannot read {path}: there is no such file{advice}") from None
     except IsADirectoryError:
         raise UsageError(f"cannot read {path}: it is a folder, name a suite file in it") from None
     except (OSError, ValueError) as error:

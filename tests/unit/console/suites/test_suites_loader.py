@@ -331,11 +331,14 @@ def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, lau
 
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "halo.yaml").write_text(HEAD)
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "smoke.yaml").write_text(HEAD)
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     (tmp_path / "nul.yaml").write_bytes(b"\0\0\0")
     (tmp_path / "big.yaml").write_bytes(b"#" * (4 * 2**20 + 1))
     cases = {
         "halo.yml": "there is no such file (did you mean halo.yaml?)",
+        "smoke.yaml": "there is no such file (did you mean suites/smoke.yaml?)",
         "none/x": "there is no such file",
         ".": "it is a folder",
         "latin.yaml": "it is not UTF-8 text (byte 9 is 0xe9)",
