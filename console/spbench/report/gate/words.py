@@ -17,6 +17,8 @@ _COLUMNS = (
     TextColumn("launches", right=True),
     TextColumn("false alarms", right=True),
 )
+MOST_ALARMS = 0.1
+"""The share of false alarms above which a gate is not usable: twice what the test allows."""
 NONE_FOUND = "? none found"
 NO_TIME = "✗ no time"
 
@@ -62,6 +64,11 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
             "With nothing planted, some case was called worse in "
             f"{format_percent(check.alarms)} of them."
         )
+        if check.alarms > MOST_ALARMS:
+            yield (
+                f"That is more than {format_percent(MOST_ALARMS)}: these launches and earlier runs "
+                "differ too much for a gate; measure on a quieter machine."
+            )
     planted = [case for case in check.cases if case.error is not None]
     if planted:
         reported = len(planted) - len(check.missed_errors)
