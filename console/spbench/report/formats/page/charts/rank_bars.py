@@ -16,6 +16,8 @@ from spbench.report.scale import Scale
 MOST_BARS = 128
 """With more ranks than this each bar is a host, by its slowest rank."""
 _WORDS = 16
+_MOST_WHISKER = 3.0
+"""The height of the axis as a multiple of the highest bar, at most: an outlier hides no bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
         return Markup("")
     usual = typical(bar.middle for bar in bars)
     unit = scale_of([usual], "ms")
-    top = max(bar.most for bar in bars)
+    top = min(max(bar.most for bar in bars), _MOST_WHISKER * max(bar.middle for bar in bars))
     height = Scale(0.0, top * 1.05 * unit.factor)
     frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)
     step = (frame.end - frame.left) / len(bars)
@@ -100,7 +102,7 @@ def _drawn(frame: Frame, bars: Iterable[RankBar], step: float, factor: float) ->
                 x1=middle,
                 x2=middle,
                 y1=frame.at_y(bar.least * factor),
-                y2=frame.at_y(bar.most * factor),
+                y2=max(frame.top, frame.at_y(bar.most * factor)),
                 class_="whisker",
             ),
         )
