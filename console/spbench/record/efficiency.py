@@ -9,6 +9,9 @@ ABOVE_REFERENCE = (
 )
 """The explanation that a view gives once if an efficiency is above 100 %."""
 
+MOST_EFFICIENCY = 9.995
+"""An efficiency above this says only that something disturbed its reference."""
+
 
 def efficiency_of(
     value: float | None, reference: float | None, better: str = "lower"
@@ -33,7 +36,8 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
     """Return ``41 %``; ``~41 %`` if times were disturbed, so that it is not the hardware's."""
     if efficiency is None:
         return ""
-    return (DISTURBED if disturbed else "") + format_percent(efficiency)
+    text = format_percent(efficiency) if efficiency < MOST_EFFICIENCY else "> 999 %"
+    return (DISTURBED if disturbed else "") + text
 
 
 def is_efficiency_of_time(metric: str) -> bool:
