@@ -17,8 +17,8 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
             "spbench run suites/halo.yaml --hostfile hosts --junit halo.xml",
         ),
         (
-            "Launch cases five times, and exit with 1 if one is worse than a baseline",
-            "spbench run suites/halo.yaml --set repeat=5 --baseline main",
+            "Launch cases six times, and exit with 1 if one is worse than a baseline",
+            "spbench run suites/halo.yaml --set repeat=6 --baseline main",
         ),
         ("Show the launch commands without running them", "spbench run suites/halo.yaml --dry-run"),
     ),
@@ -51,7 +51,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ),
     ),
     "baseline set": (
-        ("Launch each case five times", "spbench run suites/halo.yaml --set repeat=5"),
+        ("Launch each case six times", "spbench run suites/halo.yaml --set repeat=6"),
         ("Make a baseline of that run", "spbench baseline set main last"),
     ),
     "report": (
@@ -113,7 +113,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ),
         (
             "Fail a run that is slower than a baseline: an option of run, not of gate",
-            "spbench run suites/halo.yaml --set repeat=5 --baseline main",
+            "spbench run suites/halo.yaml --set repeat=6 --baseline main",
         ),
     ),
     "completion": (
