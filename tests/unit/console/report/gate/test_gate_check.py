@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 from spbench.report.compare import nothing_past
 from spbench.report.gate import check as gate
 from spbench.report.gate.check import CaseGate, check_gate
+from spbench.report.gate.words import gate_notes
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run, wrong_check
@@ -68,6 +70,10 @@ def test_a_judge_that_always_cries_wolf_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(gate, "_outcome", lambda pair, found: "worse")
     told = check_gate(run_of(noisy("a", 0.8)), resamples=20)
     assert (told.alarms, told.cases[0].alarms, told.cases[0].smallest) == (1.0, 1.0, 0.05)
+    warning = "That is more than 10 %: these launches and earlier runs differ too much for a gate"
+    assert any(note.startswith(warning) for note in gate_notes(told))
+    rare = replace(told, alarms=0.05)
+    assert not any(note.startswith(warning) for note in gate_notes(rare))
 
 
 def test_one_launch_tells_nothing() -> None:

@@ -1,0 +1,22 @@
+"""Efficiencies as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spbench.record.efficiency import format_efficiency
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "disturbed", "expected"),
+    [
+        (None, False, ""),
+        (0.412, False, "41 %"),
+        (0.412, True, "~41 %"),
+        (9.99, False, "999 %"),
+        (225.04, False, "> 999 %"),
+        (225.04, True, "~> 999 %"),
+    ],
+)
+def test_an_efficiency_is_a_percentage(efficiency, disturbed, expected):
+    assert format_efficiency(efficiency, disturbed=disturbed) == expected
