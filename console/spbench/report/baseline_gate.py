@@ -193,12 +193,12 @@ class GateResult:
         if not quiet or not passes:
             for line in gate_lines(self.comparison, width):
                 write(line)
-        for failure in self.policy.printed_failures(self.comparison):
-            for line in wrap_text(f"error: {failure}", width):
-                write(line)
         summary = comparison_summary(self.comparison)
         for line in wrap_text(f"against baseline {self.comparison.a.id}: {summary}", width):
             write(line)
+        for failure in self.policy.printed_failures(self.comparison):
+            for line in wrap_text(f"error: {failure}", width):
+                write(line)
 
     def document(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""

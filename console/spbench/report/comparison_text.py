@@ -75,7 +75,8 @@ def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
     all_rows = case_rows(comparison)
     rows = [row for row in all_rows if row.label in DIFFERENT]
-    measured = [row for row in all_rows if row.row and row.row.outcome == "not enough samples"]
+    others = [row for row in all_rows if row.label not in DIFFERENT]
+    measured = [row for row in others if row.row and row.row.outcome == "not enough samples"]
     rows += measured if len(measured) <= _MOST_UNJUDGED else []
     if rows:
         yield from render_table(CASE_COLUMNS, [row.case_cells() for row in rows], width)

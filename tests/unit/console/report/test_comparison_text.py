@@ -334,3 +334,10 @@ def test_no_line_of_a_hostile_name_is_a_command_of_a_ci_server(length: int) -> N
     name = "x" * length + " ::error::y"
     comparison = compare(run(case(name)), run(case(name, status="error")))
     assert not [line for line in gate_lines(comparison, 80) if line.lstrip().startswith("::")]
+
+
+def test_a_gate_lists_a_broken_case_once_although_its_launches_are_too_few() -> None:
+    broken = case("x", {"time_ms": 1.1}, status="failed", reason="planted fault not noticed")
+    lines = list(gate_lines(compare(run(case("x")), run(broken)), 120))
+    assert sum(line.startswith("✗ broken") for line in lines) == 1
+    assert not any(line.startswith("? not judged") for line in lines)

@@ -228,8 +228,8 @@ def test_other_machines_are_unjudged():
         "Not judged, other machines or libraries (see the warning): a, b. "
         "Set a baseline on these machines, or use `spbench",
         "  compare --force`.",
-        "error: no case was judged against main",
         "against baseline main: 0 of 2 cases judged, 2 not judged",
+        "error: no case was judged against main",
     ]
     assert [case.status for case in found.shown.cases.values()] == ["failed", "failed"]
 
