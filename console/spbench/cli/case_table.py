@@ -34,7 +34,7 @@ _EFFICIENCY_LEGEND = (
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
 MOST_EXPLAINED = 3
 """The number of benchmarks up to which the legend of a run explains what was timed."""
-_EXPLANATIONS = "`spbench results show` says what an iteration and the rate of each case are."
+_EXPLANATIONS = "`spbench results show` explains an iteration and the rate of each benchmark."
 _REFERENCES = "`spbench results show` has the origin of each reference."
 _SWEEP_LEGEND = (
     "algbw: size / time. busbw: algbw scaled to the traffic per link, as nccl-tests does. #wrong: "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spbench.cli.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import is_efficiency_of_time, is_relative
+from spbench.record.efficiency import EFFICIENCIES, is_relative
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
@@ -285,7 +285,7 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
         info, summary = case.identity.metrics[name], case.summary(name)
         if summary is None or info.part_of or info.better == "none":
             continue
-        if is_efficiency_of_time(name) and "time_ms" in case.measured.limits:
+        if name in EFFICIENCIES and "time_ms" in case.measured.limits:
             continue  # the row shows it as the efficiency
         if name == "time_ms":
             yield f"p99 {format_value(summary.p99, info.unit)}"

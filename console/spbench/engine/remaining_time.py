@@ -20,8 +20,8 @@ _OVERRUN = 0.1
 def remaining(state: RunState, estimate: RunEstimate, now: float) -> float | None:
     """Return the estimated seconds until the end of a run; None if they are unknown.
 
-    What the run has measured so far corrects the estimate of the rest, which is at least what a
-    case's phase takes yet.
+    What the run has measured so far corrects the estimate of the rest, which is at least the
+    remaining time of the phase.
 
     Args:
         state: The run.
@@ -85,7 +85,7 @@ def _is_running(state: RunState, name: str) -> bool:
 
 
 def _begun_launches(state: RunState, begin: float) -> Counter[str]:
-    """Count the launches of each case whose ranks have begun to run cases."""
+    """Count the launches of each case that have begun their first case."""
     jobs = (
         job for job in state.jobs.values() if job.started >= begin and job.first_case is not None
     )

@@ -400,7 +400,7 @@ class CaseState:
         """The same of the mean times, which an interruption lengthens; waits are included."""
         times = {rank: self.rank_times(rank) for rank in sorted(self.measured.ranks)}
         means = {
-            rank: RankTime(_mean([time for repeat in repeats for time in repeat]))
+            rank: RankTime(sum(map(sum, repeats)) / sum(map(len, repeats)))
             for rank, repeats in times.items()
             if any(repeats)
         }

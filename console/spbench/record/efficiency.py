@@ -40,16 +40,11 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
     return (DISTURBED if disturbed else "") + text
 
 
-def is_efficiency_of_time(metric: str) -> bool:
-    """Return whether a metric is the efficiency that cases with a reference of their time have.
-
-    Views leave it out if they show that one, so that a case has one efficiency.
-    """
-    return metric in ("exchange_efficiency", "efficiency")
-
-
 EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("time_ms", "exchange_ms")}
-"""By efficiency, the times with a reference that it may be of."""
+"""By efficiency, the times that it may divide the reference by.
+
+Views leave an efficiency of ``time_ms`` out if they show that of the case.
+"""
 SPEEDUPS = {
     "speedup_vs_sequential": ("sequential_ms",),
     "speedup": ("sequential_ms", "unfused_ms"),

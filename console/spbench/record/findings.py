@@ -43,7 +43,7 @@ _COMPARED = {
     "rank": f"quiet cases of compute and memory of {format_time(1000 * LEAST_LASTED)} or more",
     "link": "cases of links",
 }
-"""The cases that tell whether something is slow, by what they measure."""
+"""The compared cases in words, by what they measure."""
 MOST = 12
 """Sentences on outliers; the others are counted."""
 
@@ -144,12 +144,12 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
 def _nothing_slow(
     cases: list[CaseState], compared: list[_Slowest], interrupted: str
 ) -> Iterator[str]:
-    """Yield that ranks and links are alike by their medians, unless there are none.
+    """Yield a sentence on the slowest rank or link, which is not slow; nothing without any.
 
     Args:
         cases: The cases that count.
         compared: The ranks and links in them.
-        interrupted: What is to be said of a rank that is slow on average only; empty if none is.
+        interrupted: A clause on a rank that is slow on average only; empty without one.
     """
     if not compared:
         return

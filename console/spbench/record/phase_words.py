@@ -69,13 +69,13 @@ def phase_words(state: RunState, now: float) -> str:
 
 
 def seconds_of_phase(state: RunState, now: float) -> float | None:
-    """Return how long the phase takes yet, at the speed that it has so far; None if unknown."""
+    """Return the remaining seconds of the phase at its speed so far; None if unknown."""
     rank = _counting_rank(state)
     return None if rank is None else _seconds_left(rank, now)
 
 
 def _counting_rank(state: RunState) -> RankState | None:
-    """Return the rank that gets on, of those that count what they do."""
+    """Return the rank with the newest phase among those that report progress."""
     counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
     # Ranks that wait for others tell nothing new, and those of an earlier phase least of all.
     return max(counting, key=lambda one: one.phase_since, default=None)

@@ -199,12 +199,12 @@ def _row(
     sides = launches_of(a, name), launches_of(b, name)
     if no_ratio := _no_ratio(sides[0], sides[1]):
         return replace(row, reason=unfit or no_ratio)
-    known_past = past(a.id, name)
     if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
         # The launches' own ratios have another median, so that they give it no interval.
         why = "it follows from the times"
         return replace(row, ratio=other.value / mine.value, reason=unfit or unlike or why)
     headline = name == HEADLINE
+    known_past = past(a.id, name)
     found = difference(*sides, known_past)
     fastest = _fastest(a, b, sides, known_past) if headline else None
     factor = None
@@ -293,14 +293,10 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
 
 
 def rules_out_slowdown(row: MetricRow) -> bool:
-    """Return whether b is not worse than a by more than `RESOLUTION`, whether or not it is better.
-
-    It is known of the time of a case that comes to no outcome since it may be better.
-    """
+    """Return whether a time without outcome is at most `RESOLUTION` above the earlier one."""
     if row.interval is None or row.outcome != "not enough samples":
         return False
-    low, high = row.interval
-    return (high if row.better == "lower" else 1 / low) <= 1 + RESOLUTION
+    return row.interval[1] <= 1 + RESOLUTION
 
 
 def _direction(row: MetricRow, ratio: float) -> Outcome:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from spbench.record.efficiency import efficiency_of, is_efficiency_of_time
+from spbench.record.efficiency import EFFICIENCIES, efficiency_of
 from spbench.suites.settings import json_schema
 
 SCHEMA = "spbench.report/1"
@@ -286,7 +286,7 @@ class CasePart(_Part):
         return {
             name: metric
             for name, metric in self.metrics.items()
-            if not (has_efficiency and is_efficiency_of_time(name))
+            if not (has_efficiency and name in EFFICIENCIES)
         }
 
     @property

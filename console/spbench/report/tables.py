@@ -16,7 +16,6 @@ FIGURE_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "e
 def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
     """Yield the cells of `RUN_COLUMNS`: one row a metric; a case without any has one row."""
     for case in run.cases.values():
-        shown = case.shown_metrics
         for name, metric in case.metrics.items():
             limit = case.limits.get(name)
             figures = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
@@ -29,8 +28,6 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
             )
             title = folded_name(name, metric.unit)
             note = describe_separation(case.benchmark, name)
-            if name not in shown and metric.n > 1:
-                note = "median of the launches' efficiencies"
             yield (case.id, case.status, title, median, p95, p99, str(metric.n), bound, note)
         if not case.metrics:
             yield (case.id, case.status, *[""] * (len(RUN_COLUMNS) - 2))

@@ -22,7 +22,7 @@ THIS_PLAN = "this plan"
 STAGE_LEGEND = "all-reduce: one step; other times: one micro-batch; memory: one device"
 """Below the stages' table, on a terminal and in the console."""
 MOST_OVERHEADS = 6
-"""The stages whose handling of messages a note lists."""
+"""The most stages for which a note lists the time of messages."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 

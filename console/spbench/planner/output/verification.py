@@ -37,9 +37,8 @@ class Verified:
         step: A step.
         stages: Passes and messages of all micro-batches of a step, by group of devices, as
             `Plan.together` has them: of all stages that each has.
-        rank: The rank whose passes and messages take the longest.
-        spent: Where its time of a step went, in milliseconds: ``other`` is what nothing accounts
-            for.
+        rank: The rank with the longest passes and messages.
+        spent: The parts of its step in milliseconds; ``other`` is the remainder.
     """
 
     step: Compared
@@ -76,7 +75,7 @@ def verified(plan: Plan, case: CaseState) -> Verified:
 
 
 def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
-    """Return where a rank's time went: its share of all steps, of the median one."""
+    """Return the parts of a rank's step: their shares of all steps, times the median step."""
     found = shares_of(case, "time_ms", rank)
     parts = found.parts if found is not None else {}
     shares = {"passes and messages": sum(parts.get(_part(name), 0.0) for name in _WORK)}

@@ -53,12 +53,12 @@ def page_head(
 
 
 def _unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
-    """Yield a second verdict if nothing is known of how the run compares with its baseline."""
+    """Yield a second verdict if the comparison judged no case."""
     if comparison is not None and not (
         comparison.judged_as(JudgementKind.JUDGED) or comparison.judged_as(JudgementKind.BROKEN)
     ):
-        words = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
-        yield tag("span", words, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
+        verdict = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
+        yield tag("span", verdict, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
 
 
 def verdict_words(status: str) -> str:
