@@ -198,10 +198,10 @@ def started(*cases, hosts=("node01", "node01")):
     ]
 
 
-def timed(times, hosts, case="a"):
+def timed(times, hosts, case="a", measures="rank"):
     """A judged run of one case that has these times on each rank."""
     return [
-        *started(described(case, len(hosts)), hosts=hosts),
+        *started(described(case, len(hosts), measures=measures), hosts=hosts),
         *(
             rank_event("samples", rank, case=case, values=values)
             for rank, values in enumerate(times)

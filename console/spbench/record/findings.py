@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
 from spbench.record.machine.misplaced import misplaced
 from spbench.record.noise import noise_of, summarize_noise
@@ -33,7 +33,14 @@ from spbench.record.outliers.rank_kinds import rank_kinds
 from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
-from spbench.record.stragglers import LEAST_LASTED, Straggler, is_planted
+from spbench.record.stragglers import (
+    LAG_RULE,
+    LEAST_LASTED,
+    Straggler,
+    advise_iterations,
+    can_judge_ranks,
+    is_planted,
+)
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""
@@ -133,12 +140,65 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
     quiet = [case for case in by_rank if noise_of(case) is None]
     telling = [case for case in quiet if case.timed_seconds >= LEAST_LASTED]
-    if stragglers or any(
-        slow.few and slow.ratio >= NOTABLE_RANK for case in by_rank for slow in _ranks(case)
-    ):
-        return []  # slow, but not for long enough to be named
+    if stragglers:
+        return []
+    suspects = [
+        case
+        for case in by_rank
+        if any(slow.few and slow.ratio >= NOTABLE_RANK for slow in _ranks(case))
+    ]
+    if suspects:
+        return _suspected(case for case in suspects if noise_of(case) is None)
     ranks = [slow for case in telling for slow in _ranks(case)]
-    return _nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))
+    if ranks or links:
+        return _nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))
+    return _no_straggler(measured)
+
+
+def _suspected(cases: Iterable[CaseState]) -> Iterator[str]:
+    """Yield the slowest rank of some cases, none of which lagged for long enough to be named."""
+    skews = [(ratio, rank, case) for case in cases for rank, ratio in case.rank_skews().items()]
+    if not skews:
+        return
+    ratio, rank, case = max(skews, key=lambda skew: skew[0])
+    if case.identity.inject is None:
+        name = f"rank {rank} on {case.measured.ranks[rank].host}"
+        slow = f"{name} takes {format_factor(ratio)} as long as the median rank in {case.id}"
+        yield f"{slow}, but too briefly to be sure: {_too_short(case)}"
+    else:  # the case itself says which rank it is, and how many iterations it takes
+        limit = f"`expect: {{skew: {{max: {NOTABLE_RANK:g}}}}}`"
+        yield f"a slow rank must lag in {LAG_RULE}, unless the suite has {limit}"
+
+
+def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
+    """Yield that no rank lagged, or that no case was long enough to tell.
+
+    Only quiet cases count that compare ranks and measure how long they wait for each other.
+    """
+    compared = [case for case in measured if _compares_ranks(case)]
+    judged = [case for case in compared if can_judge_ranks(case)]
+    if judged:
+        number = counted(len(judged), "case")
+        short = len(compared) - len(judged)
+        rest = f" ({counted(short, 'other case')} too short to tell)" if short else ""
+        yield (
+            f"nothing is slow: in {number} no rank takes {NOTABLE_RANK:g}x as long as the median "
+            f"rank for {format_time(1000 * LEAST_LASTED)}{rest}"
+        )
+    elif compared:
+        longest = max(compared, key=lambda case: case.timed_seconds)
+        yield f"too short to tell whether a rank is slow: {_too_short(longest)}"
+
+
+def _compares_ranks(case: CaseState) -> bool:
+    if case.identity.measures == "link" or len(case.rank_skews()) < 2 or noise_of(case):
+        return False
+    return RankComparison(case.identity).separates(case.own_medians())
+
+
+def _too_short(case: CaseState) -> str:
+    """Return how long a rank must lag to be called slow, and how a case gets that long."""
+    return f"it must lag in {LAG_RULE}; in {case.id}, {advise_iterations(case)}"
 
 
 def _nothing_slow(
@@ -174,7 +234,7 @@ def _interrupted(cases: Iterable[CaseState]) -> str:
         for rank, ratio in case.mean_skews().items():
             name = f"rank {rank} on {case.measured.ranks[rank].host}"
             worst = max(worst, (ratio, f"{name} takes {format_factor(ratio)} in {case.id}"))
-    return f"; but on average {worst[1]}: other work interrupted it" if worst[1] else ""
+    return f"; but on average {worst[1]}: something interrupted it" if worst[1] else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from types import MappingProxyType
 from typing import Any
 
@@ -16,17 +15,12 @@ from spbench.record.findings import slow_of
 from spbench.record.number_formatting import format_exact, format_factor
 from spbench.record.reference_wording import describe_limit, describe_miss
 from spbench.record.stragglers import (
-    FEWEST_BLOCKS,
-    LAG_RULE,
-    LEAST_LASTED,
     Straggler,
+    advise_iterations,
     is_planted,
     planted_ranks,
 )
 from spbench.suites.expression import ExpressionError
-
-_MARGIN = 2.0
-"""How many times as long as the least a case is advised to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         verb = "is" if len(slowed) == 1 else "are"
         return (
             f"planted fault {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
-            f" rank, but too briefly to be sure (it takes {LAG_RULE}); {_advise(case)}"
+            f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted.isdisjoint(skews):
         return f"{unseen}: no other rank does the work of {name_ranks(case, sorted(planted))}"
@@ -107,13 +101,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
 
 def _advise(case: CaseState) -> str:
     """Return what to do so that a slow rank is noticed, with the iterations that it takes."""
-    iterations, seconds = case.identity.params.get("iterations"), case.timed_seconds
-    number = ""
-    if isinstance(iterations, int) and seconds > 0:
-        factor = max(LEAST_LASTED / seconds, FEWEST_BLOCKS / (iterations * case.repeats), 1.0)
-        step = 10 ** max(0, len(str(round(_MARGIN * factor * iterations))) - 2)
-        number = f" (`--set iterations={step * ceil(_MARGIN * factor * iterations / step)}`)"
-    return f"take more iterations{number}, or set `expect: {{skew: {{max: 1.3}}}}` in the suite"
+    return f"{advise_iterations(case)}, or set `expect: {{skew: {{max: 1.3}}}}` in the suite"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
+from math import ceil
 from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
@@ -34,6 +35,8 @@ LAG_RULE = (
 """The least that a straggler lags, in words."""
 MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""
+_MARGIN = 2.0
+"""How many times as long as the least a case is advised to be."""
 YEAR_10000 = 253402300800.0
 """Seconds since the epoch at which calendars end."""
 SINCE_FROM = 60.0
@@ -132,6 +135,23 @@ def waiting_ranks(identity: CaseIdentity, times: Mapping[int, RankTime]) -> list
     shortest = min(waits.values())
     unwaited = {rank: times[rank].whole - waits[rank] + shortest for rank in times}
     return [rank for rank in sorted(times) if times[rank].whole >= NOTABLE_RANK * unwaited[rank]]
+
+
+def can_judge_ranks(case: CaseState) -> bool:
+    """Whether a case was long enough to call a rank slow, if one had been slow throughout."""
+    return case.timed_seconds >= LEAST_LASTED and len(list(_blocks(case))) >= FEWEST_BLOCKS
+
+
+def advise_iterations(case: CaseState) -> str:
+    """Return ``take more iterations (`--set iterations=500`)``: how a case gets long enough."""
+    advice = "take more iterations"
+    iterations, seconds = case.identity.params.get("iterations"), case.timed_seconds
+    if not isinstance(iterations, int) or seconds <= 0:
+        return advice
+    factor = max(LEAST_LASTED / seconds, FEWEST_BLOCKS / (iterations * case.repeats), 1.0)
+    needed = _MARGIN * factor * iterations
+    step = 10 ** max(0, len(str(round(needed))) - 2)
+    return f"{advice} (`--set iterations={step * ceil(needed / step)}`)"
 
 
 def planted_ranks(case: CaseState) -> set[int]:

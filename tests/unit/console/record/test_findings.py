@@ -1,8 +1,18 @@
 import pytest
 
-from spbench.record.findings import findings
+from spbench.record.findings import findings, names_slow_part
 from spbench.record.stragglers import stragglers_of
-from unit.events import described, judged, measured, rank_event, started, state_of, timed
+from unit.events import (
+    TIME,
+    described,
+    judged,
+    measured,
+    metric,
+    rank_event,
+    started,
+    state_of,
+    timed,
+)
 
 
 def found(events):
@@ -197,15 +207,49 @@ def test_a_rank_that_was_slow_for_a_moment_is_not_named():
     [sentence] = found(timed(moment, TWO_HOSTS))
     assert sentence.startswith("nothing is slow")
     assert sentence.endswith(
-        "; but on average rank 3 on node02 takes 9.90x in a: other work interrupted it"
+        "; but on average rank 3 on node02 takes 9.90x in a: something interrupted it"
     )
 
 
 def test_cases_that_are_noisy_or_short_do_not_show_that_nothing_is_slow():
-    assert found(timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"])) == []
+    [sentence] = found(timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"]))
+    assert sentence.startswith("too short to tell whether a rank is slow: ")
     *events, end, verdict = timed(times(*ALIKE), TWO_HOSTS)
     noisy = rank_event("case_end", 0, case="a", disturbed={"waited": 0.6})
     assert not any("nothing" in sentence for sentence in found([*events, noisy, end, verdict]))
+
+
+def test_a_rank_that_lags_too_briefly_may_be_slow():
+    brief = [[value] * 10 for value in (1.0, 1.0, 1.0, 1.5)]
+    [sentence] = found(timed(brief, TWO_HOSTS))
+    assert sentence.startswith(
+        "rank 3 on node02 takes 1.50x as long as the median rank in a, but too briefly to be sure: "
+    )
+    assert not names_slow_part(sentence)
+
+
+def test_cases_of_a_whole_job_say_that_no_rank_lagged():
+    waited = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+
+    def with_waits(time_ms):
+        case = described("a", 4, measures="job", metrics=[TIME, waited])
+        ranks = range(4)
+        return [
+            *started(case, hosts=TWO_HOSTS),
+            *(rank_event("samples", rank, case="a", values=[time_ms] * 10) for rank in ranks),
+            *(
+                rank_event("samples", rank, case="a", metric="waited_ms", values=[0.1] * 10)
+                for rank in ranks
+            ),
+            judged("a"),
+        ]
+
+    assert found(with_waits(10.0)) == [
+        "nothing is slow: in 1 case no rank takes 1.3x as long as the median rank for 20.0 ms"
+    ]
+    [sentence] = found(with_waits(0.5))
+    assert sentence.startswith("too short to tell whether a rank is slow: ")
+    assert found(timed(times(*ALIKE), TWO_HOSTS, measures="job")) == []  # waits are not known
 
 
 def test_a_failed_case_still_has_its_times():
