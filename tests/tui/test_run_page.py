@@ -576,8 +576,9 @@ async def test_details_show_where_a_step_went(opened, size):
         await run.until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
         await run.focus("cases")
         await run.press("enter")
-        await run.sees("spin 60 %, send 10 %, idle 20 %, other 10 %", "all ranks  ")
-        await run.sees("rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · other", "ssss 60 %")
+        await run.sees("spin 60 %, send 10 %, idle 20 %, packing and sending 10 %", "all ranks  ")
+        await run.sees("rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · packing and sending")
+        await run.sees("ssss 60 %")
         await run.press("y")
         assert "of a step: spin 60 %" in run.app.clipboard
         await run.press("escape")

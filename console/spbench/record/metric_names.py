@@ -8,6 +8,8 @@ from spbench.record.case_state import CaseState
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import TIME_MS, Metric, iteration_of
 
+OTHER = "other"
+"""The name of the time that no part accounts for, if it is not known what takes it."""
 SEPARATELY = "measured separately"
 """The mark of a metric of another loop than ``time_ms``: it is not a part of that time."""
 
@@ -44,6 +46,12 @@ def iteration_name(benchmark: str) -> str:
     """Return one iteration of a benchmark in words, ``one barrier``; empty if unknown."""
     metric = _metric(benchmark, TIME_MS.name)
     return iteration_of(metric) if metric is not None else ""
+
+
+def remainder_name(benchmark: str, whole: str) -> str:
+    """Return what takes the time of a metric that no part accounts for, or ``other``."""
+    metric = _metric(benchmark, whole)
+    return (metric.remainder if metric is not None else "") or OTHER
 
 
 @cache

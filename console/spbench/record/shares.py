@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
-from spbench.record.metric_names import metric_name
-
-OTHER = "other"
-"""The name of the time that no part accounts for."""
+from spbench.record.metric_names import OTHER, metric_name, remainder_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +17,12 @@ class Shares:
     Attributes:
         whole: The metric.
         parts: Of each part, by its name without the unit, its share: 1 is all of the whole.
+        remainder: What takes the rest.
     """
 
     whole: str
     parts: Mapping[str, float]
+    remainder: str = OTHER
 
     @property
     def rest(self) -> float:
@@ -34,7 +33,7 @@ class Shares:
     def words(self) -> str:
         """Return ``forward 38 %, backward 41 %, other 21 %``; what took no time is left out."""
         shown = {name: part for name, part in self.parts.items() if part > 0}
-        shown |= {OTHER: self.rest} if round(100 * self.rest) else {}
+        shown |= {self.remainder: self.rest} if round(100 * self.rest) else {}
         return ", ".join(f"{name} {percent(part)}" for name, part in shown.items())
 
     @property
@@ -74,7 +73,8 @@ def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | 
     if not total > 0 or not all(map(math.isfinite, (total, *sums))):
         return None
     names = (metric_name(info.name, info.unit) for info in infos)
-    return Shares(whole, {name: part / total for name, part in zip(names, sums, strict=True)})
+    by_name = {name: part / total for name, part in zip(names, sums, strict=True)}
+    return Shares(whole, by_name, remainder_name(case.identity.benchmark, whole))
 
 
 def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:

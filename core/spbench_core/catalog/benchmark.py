@@ -28,8 +28,9 @@ class Metric:
     slow rank can be distinguished from the ranks that wait for it. ``separate`` marks a number
     that is measured in another loop than ``time_ms``: it is not a part of that time, and views mark
     it. ``title`` is the name for people, in all benchmarks with a metric of this name, if it is not
-    the name without its unit; ``folded_title`` is that of the value over all ranks. Events and
-    reports have none of these three.
+    the name without its unit; ``folded_title`` is that of the value over all ranks. ``remainder``
+    says what takes the time that no part accounts for, if that is known. Events and reports have
+    none of these four.
     """
 
     name: str
@@ -42,15 +43,21 @@ class Metric:
     separate: bool = False
     title: str = ""
     folded_title: str = ""
+    remainder: str = ""
 
 
 _OF_SLOWEST = ", as long as the slowest rank's"
 TIME_MS = Metric("time_ms", "ms", "lower", f"one iteration{_OF_SLOWEST}")
 
 
-def time_of(iteration: str) -> Metric:
-    """Return the metric of a benchmark's time, with what one iteration is, as ``one barrier``."""
-    return replace(TIME_MS, help=f"{iteration}{_OF_SLOWEST}")
+def time_of(iteration: str, remainder: str = "") -> Metric:
+    """Return the metric of a benchmark's time.
+
+    Args:
+        iteration: What one iteration is, such as ``one barrier``.
+        remainder: What takes the time that its parts leave.
+    """
+    return replace(TIME_MS, help=f"{iteration}{_OF_SLOWEST}", remainder=remainder)
 
 
 def iteration_of(time: Metric) -> str:

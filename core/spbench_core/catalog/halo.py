@@ -146,7 +146,7 @@ BENCHMARKS = (
             iterations(100),
             *_COMMON,
         ),
-        metrics=(time_of("one exchange of all halos"), *_EXCHANGE),
+        metrics=(time_of("one exchange of all halos", "packing and sending"), *_EXCHANGE),
         checks=("halo",),
         faults=_HALO_FAULTS,
         resolve=_resolve_exchange,
@@ -167,7 +167,10 @@ BENCHMARKS = (
             *_COMMON,
         ),
         metrics=(
-            time_of("one exchange and convolution of a tile, and the calls that join them"),
+            time_of(
+                "one exchange and convolution of a tile, and the calls that join them",
+                "computing and sending",
+            ),
             _EXCHANGE_MS,
             _separate_ms(
                 "compute_ms",
@@ -205,7 +208,7 @@ BENCHMARKS = (
             *_COMMON,
         ),
         metrics=(
-            time_of("all layers with a shared exchange"),
+            time_of("all layers with a shared exchange", "computing and sending"),
             _WAITED_MS,
             _separate_ms("unfused_ms", help="the same layers with an exchange each"),
             Metric("speedup", "1", "higher", "unfused_ms over time_ms"),

@@ -59,5 +59,5 @@ def _own(case: CaseState, of: Shares, rank: int) -> Shares | None:
 def _bars(whole: Shares, rows: list[Row]) -> StackedBars:
     bars = StackedBars()
     told = [Bar(label, [*of.parts.values()]) for label, of in rows if of is not None]
-    bars.update([*whole.parts], told)
+    bars.update([*whole.parts], told, whole.remainder)
     return bars

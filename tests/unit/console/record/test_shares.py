@@ -26,7 +26,10 @@ def test_shares_are_of_all_ranks_or_of_one():
     assert list(of.parts) == ["spin", "send", "idle"]
     assert list(of.parts.values()) == pytest.approx([0.6, 0.1, 0.2])
     assert of.rest == pytest.approx(0.1)
-    assert f"{of.title}: {of.words}" == "of a step: spin 60 %, send 10 %, idle 20 %, other 10 %"
+    assert (
+        f"{of.title}: {of.words}"
+        == "of a step: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
+    )
     assert [shares_of(case, "time_ms", rank).parts["idle"] for rank in range(3)] == pytest.approx(
         [0.1, 0.2, 0.3]
     )
@@ -42,7 +45,7 @@ def test_only_iterations_whose_parts_are_known_count():
     )
     (of,) = shares(case)
     assert [*of.parts.values()] == [0.5, 0.0]
-    assert of.words == "work 50 %, other 50 %"
+    assert of.words == "work 50 %, packing and sending 50 %"
     assert shares(case, rank=1) == []
 
 
