@@ -198,7 +198,10 @@ def _row(
         return replace(row, reason=f"in {mine.unit} in a, in {other.unit} in b")
     sides = launches_of(a, name), launches_of(b, name)
     if no_ratio := _no_ratio(sides[0], sides[1]):
-        return replace(row, reason=unfit or no_ratio)
+        # Such as wrong elements: 0 in every launch of both needs no test.
+        is_same = name != HEADLINE and not any((*sides[0], *sides[1]))
+        outcome: Outcome | None = "same" if is_same and not (unfit or unlike) else None
+        return replace(row, outcome=outcome, reason=unfit or no_ratio)
     if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
         # The launches' own ratios have another median, so that they give it no interval.
         why = "it follows from the times"

@@ -44,6 +44,8 @@ _SCATTERED = (
     "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches find "
     "which slowdown."
 )
+_DISTURBED = "~: such times differ from run to run, so that the ratio may not be that of the code."
+_QUIET = "For reliable times, run again on a quiet machine with a core for each rank."
 _FORCE = "Use `spbench compare --force` to compare anyway."
 
 
@@ -174,7 +176,7 @@ def noise_notes(comparison: RunComparison) -> Iterator[str]:
     if crowded:
         yield f"More ranks than cores {' and '.join(crowded)}."
     if is_disturbed or crowded:
-        yield "For reliable times, run again on a quiet machine with a core for each rank."
+        yield f"{_DISTURBED} {_QUIET}"
 
 
 def _noise_note(name: str, noise: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from spbench.record.efficiency import format_metric
 from spbench.record.metric_names import folded_name
-from spbench.record.number_formatting import format_factor, format_number
+from spbench.record.number_formatting import DISTURBED, format_factor, format_number
 from spbench.report.run_comparison import (
     HEADLINE,
     CaseJudgement,
@@ -93,8 +93,12 @@ class ComparedRow:
 
     @property
     def ratio(self) -> str:
-        """The ratio of b to a, such as ``1.27x``."""
-        return "" if self.row is None else format_ratio(self.row)
+        """The ratio of b to a, such as ``1.27x``; ``~1.27x`` if times were disturbed."""
+        if self.row is None or self.row.ratio is None:
+            return ""
+        # Bytes and counts stay the same, whatever disturbs the times.
+        disturbed = any(self.disturbed) and self.row.better != "none"
+        return (DISTURBED if disturbed else "") + format_factor(self.row.ratio)
 
     @property
     def interval(self) -> str:
@@ -118,11 +122,6 @@ class ComparedRow:
         return format_metric(value, self.row.unit, self.row.metric, disturbed=disturbed)
 
 
-def format_ratio(row: MetricRow) -> str:
-    """Return the ratio of b to a, such as ``1.27x``, or nothing."""
-    return "" if row.ratio is None else format_factor(row.ratio)
-
-
 def format_interval(row: MetricRow) -> str:
     """Return the ratio's 95 % interval, such as ``1.21 to 1.33``, or nothing."""
     return "" if row.interval is None else " to ".join(map(format_number, row.interval))
@@ -132,7 +131,7 @@ def case_rows(comparison: RunComparison) -> list[ComparedRow]:
     """Return a row for each case in both runs: worse and broken ones first, then better ones."""
     labels = _labels_of(comparison)
     rows = [
-        ComparedRow(pair, labels[pair.id], pair.headline)
+        ComparedRow(pair, labels[pair.id], pair.headline, _disturbed(comparison, pair.id))
         for pair in comparison.cases
         if comparison.only is None or pair.headline is not None
     ]
@@ -142,10 +141,9 @@ def case_rows(comparison: RunComparison) -> list[ComparedRow]:
 def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
     """Return a row for each metric of each case in both runs, in the order of `case_rows`."""
     labels = _labels_of(comparison)
-    a, b = comparison.conditions
     rows = []
     for pair in sorted(comparison.cases, key=lambda pair: _ORDER.get(labels[pair.id], _LAST)):
-        disturbed = (a.is_disturbed(pair.id), b.is_disturbed(pair.id))
+        disturbed = _disturbed(comparison, pair.id)
         rows += [
             ComparedRow(
                 pair,
@@ -158,6 +156,11 @@ def metric_rows(comparison: RunComparison) -> list[ComparedRow]:
         if not pair.rows:
             rows.append(ComparedRow(pair, labels[pair.id], None))
     return rows
+
+
+def _disturbed(comparison: RunComparison, case_id: str) -> tuple[bool, bool]:
+    a, b = comparison.conditions
+    return a.is_disturbed(case_id), b.is_disturbed(case_id)
 
 
 def _order(row: ComparedRow) -> int:

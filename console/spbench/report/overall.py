@@ -31,9 +31,11 @@ class Overall:
     @property
     def sentence(self) -> str:
         """The mean and the sums as text for a note."""
-        mean = f"Geometric mean of b/a over {self.cases} cases: {format_factor(self.mean_ratio)}."
+        cases = f"{self.cases} cases, each counted alike"
+        mean = f"Geometric mean of b/a over {cases}: {format_factor(self.mean_ratio)}."
         sums = f"{format_time(self.sum_a)} in a, {format_time(self.sum_b)} in b"
-        return f"{mean} Sum of the times: {sums} ({format_factor(self.sum_b / self.sum_a)})."
+        ratio = format_factor(self.sum_b / self.sum_a)
+        return f"{mean} Sum of the times, mostly that of long cases: {sums} ({ratio})."
 
 
 def overall(comparison: RunComparison) -> Overall | None:

@@ -219,7 +219,6 @@ def test_ranks_that_share_cores_in_one_run_only_are_not_compared():
     [
         (0.0, 1.0, "0 in a"),
         (1.0, 0.0, "0 in b"),
-        (0.0, 0.0, "0 in a and b"),
         (-1.0, 1.0, "below 0 in a"),
         (-2.0, -1.0, "below 0 in a and b"),
         (None, 1.0, "not measured in a"),
@@ -230,6 +229,11 @@ def test_ranks_that_share_cores_in_one_run_only_are_not_compared():
 def test_where_there_is_no_ratio_the_row_says_why(a, b, reason):
     row = row_of(a, b)
     assert (row.ratio, row.outcome, row.reason) == (None, None, reason)
+
+
+def test_a_count_that_is_0_in_all_launches_is_the_same():
+    row = row_of(0.0, 0.0)
+    assert (row.ratio, row.outcome, row.reason) == (None, "same", "0 in a and b")
 
 
 def test_rows_stand_in_the_order_of_the_first_run():

@@ -15,9 +15,10 @@ from spbench.report.comparison_notes import (
     comparison_summary,
     comparison_warnings,
     name_cases,
+    noise_notes,
     table_notes,
 )
-from spbench.report.comparison_rows import OutcomeLabel, case_rows
+from spbench.report.comparison_rows import OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison_text import comparison_lines, gate_lines
 from spbench.report.model import CasePart, LaunchPart
 from spbench.report.recorded import RecordedRun
@@ -146,7 +147,17 @@ def test_numbers_have_units_and_no_exponents(comparison: RunComparison, all_metr
     assert all(row.ratio.endswith("x") for row in rows)
     text = "\n".join(lines_of(comparison, 120, all_metrics=all_metrics))
     assert not re.search(r"\d(\.\d+)?e[+-]?\d", text)
-    assert re.search(r"~42 %", text) if all_metrics else "~" not in text
+    assert ("~42 %" in text) == all_metrics
+
+
+def test_ratios_of_disturbed_cases_are_marked(comparison: RunComparison) -> None:
+    marked = {row.pair.id for row in case_rows(comparison) if row.ratio.startswith("~")}
+    disturbed = {id_ for side in comparison.conditions for id_ in (*side.noise, *side.crowded)}
+    assert marked == disturbed & {row.pair.id for row in case_rows(comparison) if row.ratio}
+    assert marked
+    assert any(note.startswith("~: ") for note in noise_notes(comparison))
+    counts = [row for row in metric_rows(comparison) if row.row and row.row.better == "none"]
+    assert not any(row.ratio.startswith("~") for row in counts)
 
 
 def test_worse_and_broken_cases_come_first_and_then_better_ones(comparison: RunComparison) -> None:

@@ -19,8 +19,8 @@ def test_the_mean_weighs_cases_alike_and_the_sums_by_their_time():
     assert (together.cases, together.sum_a, together.sum_b) == (2, 101.0, 52.0)
     assert together.mean_ratio == pytest.approx(1.0)
     assert together.sentence == (
-        "Geometric mean of b/a over 2 cases: 1.00x. "
-        "Sum of the times: 101 ms in a, 52.0 ms in b (0.515x)."
+        "Geometric mean of b/a over 2 cases, each counted alike: 1.00x. "
+        "Sum of the times, mostly that of long cases: 101 ms in a, 52.0 ms in b (0.515x)."
     )
     assert together.sentence not in comparison_notes(both)  # no case is judged
     assert comparison_object(both)["overall"]["cases"] == 2
