@@ -413,6 +413,8 @@ def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
     given = {event["name"] for events in result for event in of_kind(events, "metric")}
     sampled = {event["metric"] for events in result for event in of_kind(events, "samples")}
     assert given | sampled >= wanted
+    overlaps = [choice["value"] for choice in of_kind(result[0], "choice", name="overlap")]
+    assert "overlap" not in given or overlaps == ["on"]
     (choice,) = of_kind(result[0], "choice", name="transport")
     asked = case.params.get("transport", "auto")
     assert choice["name"] == "transport"

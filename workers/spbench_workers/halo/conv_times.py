@@ -67,7 +67,7 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
     slowest_ms = context.largest(phases.whole)
     give_traffic(context, exchange, slowest_ms)
     context.metric("compute_ms", _compute_ms(context, convolution))
-    if context.params["overlap"] != "off":
+    if convolution.module.tiled.tiling.overlap:
         _give_overlap(context, convolution, phases.whole)
     pieces = outgoing, incoming
     give_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.place)
@@ -88,9 +88,8 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
 def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
     """Report the share of the exchange, or of the computation if shorter, that overlap hides.
 
-    It is that of the way with overlap, whether or not this is the one that is taken. It counts the
-    time that a rank spends in the exchange's calls, within whole convolutions with and without
-    overlap by turns. Data that the rank's own core has to copy are not hidden.
+    It counts the time that a rank spends in the exchange's calls, within whole convolutions with
+    and without overlap, interleaved. Data that the rank's own core has to copy are not hidden.
     """
     if crowded(context.world):
         if context.world.rank == 0:
