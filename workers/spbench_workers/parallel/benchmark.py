@@ -130,8 +130,11 @@ def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
     """Return what is compared with one process, and at which size, in words."""
     grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
     compared = images_of(small)
-    of = f" of {case.images}" if compared <= case.images else ""
-    return ", ".join([model, *grids, f"{compared}{of} images"])
+    if compared <= case.images:
+        images = f"{compared} of {case.images} images"
+    else:
+        images = f"{compared} images, since {case.images} are too few for batch normalisation"
+    return ", ".join([model, *grids, images])
 
 
 def _refuse_early(context: Context, case: ModelCase) -> None:
