@@ -40,6 +40,8 @@ LAGGED, LOOK = 5.0, 1.0
 """Seconds of the run for which a reported straggler has lagged, and between two looks."""
 FIRST, AGAIN = 2.0, 10.0
 """Seconds of silence before the phase of a case is printed, and before it is printed again."""
+MOST_FAILURES = 12
+"""Cases that did not pass and that a quiet run gives the reason of."""
 _INDENT = " " * 8
 
 
@@ -108,6 +110,8 @@ class Lines:
         if self._verbosity >= 0 and self._table is not None:
             for line in self._table.legend():
                 self._write_wrapped(line)
+        if self._verbosity < 0:
+            self._report_failures()
         for finding in self._findings():
             self._write_wrapped(finding)
         for error in self._state.errors:
@@ -138,6 +142,14 @@ class Lines:
     def _write_wrapped(self, text: str, indent: str = "") -> None:
         for line in indent_text(text, self._width, indent):
             self._write(line)
+
+    def _report_failures(self) -> None:
+        """Print why cases did not pass, for a run without a table."""
+        failed = [case for case in self._state.cases.values() if case.verdict.reason]
+        for case in failed[:MOST_FAILURES]:
+            self._write_wrapped(f"{case.id}: {case.status}, {case.verdict.reason}")
+        if len(failed) > MOST_FAILURES:
+            self._write(f"{counted(len(failed) - MOST_FAILURES, 'more case')} did not pass")
 
     def _report_stragglers(self) -> None:
         """Name each rank or host that lags, once per case."""

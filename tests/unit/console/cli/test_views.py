@@ -75,7 +75,9 @@ def phases_printed(verbosity, columns=None):
 
 
 def test_shares_of_a_step_are_printed_if_asked_for():
-    share = "of a step, all ranks together: spin 60 %, send 10 %, idle 20 %, other 10 %"
+    share = (
+        "of a step, all ranks together: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
+    )
     assert phases_printed(1)[-1].strip() == share
     assert not any("spin" in line for line in phases_printed(0))
     narrow = phases_printed(1, 40)[-3:]
@@ -113,6 +115,23 @@ def test_lines_on_a_pipe_tell_all():
     for case in state.cases.values():
         assert table.lines(case, 1)[-1] in printed
     assert printed[-1] == "report: x"
+
+
+@pytest.mark.parametrize(("failed", "printed_cases"), [(2, 2), (15, 12)])
+def test_a_quiet_run_gives_the_reasons_of_what_failed(failed, printed_cases):
+    names = [f"case{number}" for number in range(failed)]
+    events = [
+        *started(*map(described, [*names, "good"])),
+        *(judged(name, "failed", f"why {name}") for name in names),
+        judged("good"),
+    ]
+    printed = []
+    Lines(state_of(events), printed.append, verbosity=-1).finish("report: x")
+    reasons = [line for line in printed if ": failed, why " in line]
+    assert reasons[0] == "case0: failed, why case0"
+    assert len(reasons) == printed_cases
+    assert ("3 more cases did not pass" in printed) == (failed > printed_cases)
+    assert not any("good" in line for line in printed)
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
