@@ -165,7 +165,7 @@ HomeOption = Annotated[
 RunArgument = Annotated[
     str,
     typer.Argument(
-        help="Id of a run, its beginning, last or last~1",
+        help="Id of a run or an end of it, last or last~1",
         metavar="RUN",
         autocompletion=complete_run,
     ),
@@ -173,7 +173,7 @@ RunArgument = Annotated[
 RunOrReportArgument = Annotated[
     str,
     typer.Argument(
-        help="Id of a run, its beginning, last or last~1; or a report file",
+        help="Id of a run or an end of it, last or last~1; or a report file",
         metavar="RUN",
         autocompletion=complete_run,
     ),

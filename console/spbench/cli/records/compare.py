@@ -32,7 +32,7 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="Id of a run, its beginning, last or last~1; a baseline; or a file of either",
+            help="Id of a run or an end of it, last or last~1; a baseline; or a file of either",
             metavar="A",
             autocompletion=complete_side,
         ),

@@ -342,7 +342,7 @@ def stamped_runs(home: Path) -> list[tuple[RunFolder, FileStamp]]:
 
 
 def find_run(home: Path, name: str) -> RunFolder:
-    """Return the run of that id, or of that beginning of an id.
+    """Return the run of that id, of the beginning of its id, or of its last part.
 
     ``last`` is the newest run, ``last~1`` the one before it, and so on.
 
@@ -359,14 +359,17 @@ def _named_run(home: Path, name: str) -> RunFolder:
     from_last = _LAST.fullmatch(name)
     if from_last and folders:
         return _before_last(folders, int(from_last[1] or 0), home)
-    found = [folder for folder in folders if folder.id.startswith(name)]
+    ending = f"-{name}"
+    found = [
+        folder for folder in folders if folder.id.startswith(name) or folder.id.endswith(ending)
+    ]
     exact = [folder for folder in found if folder.id == name]
     if len(exact or found) == 1:
         return (exact or found)[0]
     if found:
         ids = ", ".join(folder.id for folder in found[:3])
         raise UsageError(
-            f"{len(found)} runs begin with {name!r} ({ids}, ...); write more of the id"
+            f"{len(found)} runs begin or end with {name!r} ({ids}, ...); write more of the id"
         )
     locked = home / "runs" / name
     if locked.name == name and locked.is_dir() and not os.access(locked, os.R_OK | os.X_OK):

@@ -100,10 +100,13 @@ def test_a_home_that_is_not_there_has_no_runs(home):
         ("20260102-000000-a", None),
         ("20260102-000000-a-", "20260102-000000-a-0001"),
         ("2027", None),
+        ("0002", "20260102-000000-ab-0002"),
+        ("0001", None),
+        ("002", None),
         ("", None),
     ],
 )
-def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(home, name, found):
+def test_a_run_is_found_by_its_id_its_ends_or_as_the_last(home, name, found):
     for known in ("20260101-000000-a-0001", "20260102-000000-a-0001", "20260102-000000-ab-0002"):
         finished(home, known)
     if found:
@@ -122,7 +125,7 @@ def test_an_id_may_begin_another(home):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("2026", ["2 runs begin with '2026'", "20260101-000000-a-0001", "write more"]),
+        ("2026", ["2 runs begin or end with '2026'", "20260101-000000-a-0001", "write more"]),
         ("20260101-000000-a-0009", ["no run", "did you mean 20260101-000000-a-0001"]),
     ],
 )
