@@ -286,7 +286,13 @@ def _place(params: Params, rank: int) -> dict[str, Any]:
 
 _METRICS = (
     time_of("one push and pull of all keys"),
-    Metric("bandwidth_gb_s", "GB/s", "higher", "a device's by measure.py's formula", "min"),
+    Metric(
+        "bandwidth_gb_s",
+        "GB/s",
+        "higher",
+        "bytes of all keys times 2(n - 1)/n for n devices over the time, as in measure.py",
+        "min",
+    ),
     Metric("error", "1", "lower", "measure.py's: the devices' errors over one of their sums"),
     Metric("mean_relative_error", "1", "lower", "the same, in the mean over devices"),
     Metric("num_arrays", "1", "none", "keys"),
