@@ -129,6 +129,12 @@ def defect_of(error: BaseException) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean X?)`` for the nearest known word, or an empty text."""
-    near = get_close_matches(word, list(known), n=1)
+    """Return `` (did you mean X?)`` for the nearest known word, or an empty text.
+
+    Of a name with dots, such as ``compute.memory``, the last part counts most.
+    """
+    names = list(known)
+    part = word.rpartition(".")[2]
+    sharing = [name for name in names if part in name.split(".")] if part != word else []
+    near = sharing or get_close_matches(word, names, n=1)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -160,7 +160,7 @@ def _give_comparison(context: Context, against: PairedComparison, device: torch.
     way = ", by way of the host" if is_gpu(device) else ""
     reason = (
         f"{against.ratio:.3f} times the MPI's own time{way}, 95 % interval {low:.3f} to {high:.3f} "
-        f"over {against.pairs} pairs of batches by turns"
+        f"over {against.pairs} interleaved pairs of batches"
     )
     context.choice("against native", against.verdict, reason)
 

@@ -144,6 +144,10 @@ def test_an_empty_env_value_is_refused():
             "unknown benchmark 'memory.cpy' (did you mean memory.copy?)",
         ),
         (
+            "  - {name: a, benchmark: §compute.memory}",
+            "unknown benchmark 'compute.memory' (did you mean memory.copy?)",
+        ),
+        (
             "  - {name: a, benchmark: §zzz}",
             "unknown benchmark 'zzz'; `spbench benchmarks` lists them",
         ),
