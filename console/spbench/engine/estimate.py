@@ -235,7 +235,7 @@ def _ranks_of_cases(jobs: Iterable[Job]) -> Counter[str]:
 
 def _work_hash(plan: RunPlan, case: Case, np: int) -> str:
     argv = [argument for fault in plan.request.inject for argument in ("--inject", fault)]
-    return work_of(case.benchmark, case.entry.version, np, case.params, argv)
+    return work_of(case.benchmark, case.entry.version, np, case.params, argv, case.id)
 
 
 def _turn_key(turn: Job) -> tuple[object, ...]:

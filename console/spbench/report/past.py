@@ -39,7 +39,8 @@ def _work(run: RecordedRun, case: str) -> str | None:
     part = run.cases.get(case)
     if part is None:
         return None
-    return work_of(part.benchmark, part.version, part.np, part.params, run.summary.argv)
+    about = (part.benchmark, part.version, part.np, part.params)
+    return work_of(*about, run.summary.argv, part.id)
 
 
 def _machines(run: RecordedRun) -> str | None:

@@ -106,7 +106,7 @@ def _summary(found: History) -> str:
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
     others = (
         (found.elsewhere, "on other machines"),
-        (found.otherwise, "with other parameters"),
+        (found.otherwise, "with other parameters or planted faults"),
         (found.earlier, "before these"),
     )
     rest = [f"; {_runs(left)} {which} left out" for left, which in others if left]

@@ -19,7 +19,12 @@ _LETTERS = 16
 
 
 def work_of(
-    benchmark: Any, version: Any, np: Any, params: Mapping[str, Any], argv: Sequence[Any] = ()
+    benchmark: Any,
+    version: Any,
+    np: Any,
+    params: Mapping[str, Any],
+    argv: Sequence[Any] = (),
+    case_id: str = "",
 ) -> str:
     """Return a short hash of benchmark, version, ranks and parameters, and of a planted fault.
 
@@ -28,12 +33,20 @@ def work_of(
         version: Its version.
         np: The number of ranks.
         params: The parameters of the case.
-        argv: The words of the run, which tell a planted fault.
+        argv: The command line of the run, which has the planted faults.
+        case_id: The id of the case; faults of other cases do not count.
     """
     same = {name: value for name, value in params.items() if name not in DATA_ALONE}
-    identity = [benchmark, version, np, same, planted_faults([str(word) for word in argv])]
+    faults = [fault for fault in planted_faults(list(map(str, argv))) if _concerns(fault, case_id)]
+    identity = [benchmark, version, np, same, faults]
     text = json.dumps(identity, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_LETTERS]
+
+
+def _concerns(fault: str, case_id: str) -> bool:
+    """Whether ``FAULT[@CASE]`` may be planted in a case: CASE is its id, or its name before it."""
+    _, at, target = fault.partition("@")
+    return not at or target in (case_id, case_id.partition("[")[0])
 
 
 def planted_faults(words: Sequence[str]) -> list[str]:

@@ -327,7 +327,7 @@ def _put_run(
         figures = (duration.seconds, duration.launches, duration.start) if duration else (None,) * 3
         index.execute(
             "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (run, case.id, case.status, work_of(*case.work, argv), *figures),
+            (run, case.id, case.status, work_of(*case.work, argv, case.id), *figures),
         )
     rows = [(run, case.id, *row) for case in cases.values() for row in case.medians]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)

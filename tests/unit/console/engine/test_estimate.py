@@ -181,6 +181,9 @@ def test_other_parameters_and_planted_faults_are_other_cases(home: Path) -> None
     sources = [case.source for case in estimate_plan(changed, home).cases.values()]
     assert sources == [WORK, HISTORY]
     faulty = planned(home, inject=("slow@few",))
+    sources = [case.source for case in estimate_plan(faulty, home).cases.values()]
+    assert sources == [WORK, HISTORY], "the fault is in the first case only"
+    faulty = planned(home, inject=("slow",))
     assert {case.source for case in estimate_plan(faulty, home).cases.values()} == {WORK}
 
 

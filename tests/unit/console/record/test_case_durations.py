@@ -15,6 +15,17 @@ def times(name, started, finished, *launches, status="passed", repeats=1):
     return CaseTimes(name, status, started, finished, launches or (1,), repeats)
 
 
+def test_a_fault_of_another_case_is_no_other_work():
+    def work(*words, case_id="a[n=1]"):
+        return work_of("compute.gemm", 1, 2, {"n": 1}, words, case_id)
+
+    plain = work()
+    assert work("--inject", "slow=2@b") == work("--inject=slow@b[n=1]") == plain
+    planted = [work("--inject", fault) for fault in ("slow@a", "slow@a[n=1]", "slow")]
+    assert plain not in planted
+    assert len(set(planted)) == 3
+
+
 def test_cases_of_jobs_that_run_one_after_another():
     cases = [times("a", 2.5, 3.0), times("b", 3.0, 7.0), times("c", 8.0, 8.25, 2)]
     durations = measure_durations(1.0, cases)
