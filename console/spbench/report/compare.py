@@ -7,6 +7,7 @@ few launches for a test, a time is judged only beyond a `deciding_factor`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -272,7 +273,26 @@ def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
         different = found[pair.id] if headline else row.chance <= LEVEL
         return _with_outcome(row, row.chance, len(found) if headline else 1, different=different)
 
-    return replace(pair, rows=tuple(map(with_outcome, pair.rows)))
+    rows = list(map(with_outcome, pair.rows))
+    time = next((row for row in rows if row.metric == HEADLINE), None)
+    return replace(pair, rows=tuple(_as_its_time(row, time) for row in rows))
+
+
+def _as_its_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
+    """Return a row with the outcome of its case's time if it has the same launches.
+
+    Such as the latency of a barrier, which is its time, or a rate of fixed work over the time. One
+    test less strict than that of the time would give the same numbers another outcome.
+    """
+    if time is None or time.outcome is None or row.outcome is None:
+        return row
+    if not (row.interval and row.ratio and time.interval and time.ratio):
+        return row
+    of_time = (time.interval[0], time.ratio, time.interval[1])
+    if row.better != time.better:
+        of_time = (1 / time.interval[1], 1 / time.ratio, 1 / time.interval[0])
+    same = all(map(math.isclose, (row.interval[0], row.ratio, row.interval[1]), of_time))
+    return replace(row, outcome=time.outcome) if same else row
 
 
 def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:

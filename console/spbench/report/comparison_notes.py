@@ -100,8 +100,12 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
 def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list[str]:
     """Return what the numbers of the table are, below all other notes."""
     notes = [_TIMES]
-    if any(row.interval for row in comparison.rows):
+    launches = {row.launches for row in comparison.rows if row.interval}
+    if launches:
         notes.append(_WIDENED if any(past_notes(comparison)) else _INTERVALS)
+    if len(launches) == 1:
+        of_a, of_b = launches.pop()
+        notes[-1] += f" Launches: {of_a} in a, {of_b} in b."
     if comparison.judged_as(JudgementKind.JUDGED):
         notes.append(_RULES)
     if all_metrics:

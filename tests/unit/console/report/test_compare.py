@@ -56,6 +56,26 @@ def test_the_metric_says_which_direction_is_better(better, factor, outcome):
     assert low < factor < high
 
 
+@pytest.mark.parametrize(("better", "inverse"), [("lower", False), ("higher", True)])
+def test_a_metric_with_the_launches_of_the_time_has_its_outcome(better, inverse):
+    a, b = FIVE, times(0.97, [1.0, 1.002, 1.001, 0.999, 0.998])
+
+    def side(launches):
+        own = [1 / value for value in launches] if inverse else launches
+        metrics = {"time_ms": figure(launches[0]), "m": figure(own[0], better=better)}
+        others = [
+            case(f"b{number}", {"time_ms": figure(1.0)}, medians={"time_ms": FIVE})
+            for number in range(9)
+        ]
+        return run(case("a", metrics, medians={"time_ms": launches, "m": own}), *others)
+
+    def outcomes(b):
+        return [row.outcome for row in compare(side(a), side(b)).cases[0].rows]
+
+    # Ten cases are tested together: five launches do not suffice for such a difference.
+    assert outcomes(b) == ["same", "same"]
+
+
 def test_neither_way_is_better_where_the_metric_has_none():
     row = launched(FIVE, times(2.0), "none")
     assert (row.outcome, row.reason) == (None, "neither way is better")
