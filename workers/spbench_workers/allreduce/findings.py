@@ -122,18 +122,23 @@ def _give_prediction(
         return
     differs = deviates(seconds, predicted.seconds, predicted.interval)
     if differs is None:
-        low, high = map(time_text, predicted.interval)
-        reason = (
-            f"{time_text(seconds)} is within a factor of {NOTABLE:g} of the predicted "
-            f"{low} to {high}"
-        )
-        context.choice("model", "holds", reason)
+        context.choice("model", "holds", describe_agreement(seconds, predicted.interval))
         return
     why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
     if nbytes > link.up_to:
         why += f"; links were measured up to {link.up_to} B"
     context.choice("model", "deviates", differs + why)
     context.log(f"the time deviates from the model: {differs}{why}")
+
+
+def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
+    """Return where a time is that agrees with the predicted interval."""
+    low, high = interval
+    predicted = f"the predicted {time_text(low)} to {time_text(high)}"
+    if low <= seconds <= high:
+        return f"{time_text(seconds)} is in {predicted}"
+    side = "below" if seconds < low else "above"
+    return f"{time_text(seconds)} is {side} {predicted}, by less than a factor of {NOTABLE:g}"
 
 
 def _give_choices_of_native(

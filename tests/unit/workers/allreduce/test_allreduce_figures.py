@@ -6,6 +6,7 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.allreduce.columns import say_row
+from spbench_workers.allreduce.findings import describe_agreement
 from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import JobLink
@@ -17,6 +18,18 @@ from unit.workers.allreduce.rows import Said, row
 def times(mean, spread=0.05, count=24, seed=0):
     generator = random.Random(seed)
     return [mean * generator.uniform(1 - spread, 1 + spread) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (5e-6, "5.00 us is in the predicted 3.00 us to 10.0 us"),
+        (12e-6, "12.0 us is above the predicted 3.00 us to 10.0 us, by less than a factor of 1.5"),
+        (2e-6, "2.00 us is below the predicted 3.00 us to 10.0 us, by less than a factor of 1.5"),
+    ],
+)
+def test_a_time_that_agrees_with_the_model_is_placed(seconds, text):
+    assert describe_agreement(seconds, (3e-6, 10e-6)) == text
 
 
 @pytest.mark.parametrize(
