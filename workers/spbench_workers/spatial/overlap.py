@@ -43,7 +43,7 @@ class OverlapChoice:
         if self.tried_ms is None:
             return self.why
         on, off = (time_text(ms / 1e3) for ms in self.tried_ms)
-        return f"the faster of on {on}, off {off}, any gradients included"
+        return f"the faster of on {on}, off {off} in a few passes, any gradients included"
 
 
 WITHIN_HOST = OverlapChoice(

@@ -26,5 +26,7 @@ def test_where_nothing_was_timed_there_is_no_choice_to_report():
 
 
 def test_a_choice_says_what_was_faster_or_that_it_was_asked_for():
-    assert ON.reason == "the faster of on 1.00 ms, off 2.00 ms, any gradients included"
+    assert (
+        ON.reason == "the faster of on 1.00 ms, off 2.00 ms in a few passes, any gradients included"
+    )
     assert OverlapChoice(True).reason == "asked for"
