@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from itertools import pairwise
 from statistics import median
+from time import perf_counter
 
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.timing import time_batch
 
 MEASURED_BY = "rank 0 alone, the other ranks asleep"
-MAX_ITERATIONS = 10
+WARM_SECONDS = 0.01
+"""Seconds of warm-up, or one iteration: after its sleep a core is slow at first."""
+FEWEST_ITERATIONS, MOST_SECONDS = 10, 0.1
+"""The case's iterations are timed, or those of so many seconds if they are at least so many."""
+PARTS = 3
+"""The fastest of so many parts counts, so that a moment of other work does not."""
 
 
 def give_rate_and_limit(
@@ -36,14 +43,24 @@ def give_rate_and_limit(
     context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
     rest(context.world.comm)
     if context.world.rank == 0:
-        seconds = _seconds(body, min(MAX_ITERATIONS, len(times)))
+        seconds = seconds_alone(body, len(times))
         context.limit("time_ms", seconds * 1000.0, MEASURED_BY)
         context.limit(rate, amount / seconds, MEASURED_BY)
     rest(context.world.comm)
 
 
-def _seconds(body: Callable[[], object], iterations: int) -> float:
-    body()
-    times = array("d", bytes(8 * iterations))
-    time_batch(body, times, 0, iterations, 1.0)
-    return median(times)
+def seconds_alone(body: Callable[[], object], iterations: int) -> float:
+    """Return the median seconds of an iteration in the fastest part of them."""
+    warmed = 0
+    start = now = perf_counter()
+    while not warmed or now - start < WARM_SECONDS:
+        body()
+        warmed += 1
+        now = perf_counter()
+    affordable = int(MOST_SECONDS * warmed / (now - start))
+    count = min(iterations, max(FEWEST_ITERATIONS, affordable))
+    times = array("d", bytes(8 * count))
+    time_batch(body, times, 0, count, 1.0)
+    parts = max(1, min(PARTS, count // FEWEST_ITERATIONS))
+    ends = [part * count // parts for part in range(parts + 1)]
+    return min(median(times[first:end]) for first, end in pairwise(ends))
