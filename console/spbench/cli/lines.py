@@ -12,7 +12,11 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import EFFICIENCIES, is_relative
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
-from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
+from spbench.record.machine.core_sharing import (
+    describe_sharing,
+    shares_cores,
+    summarize_sharing,
+)
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.metric_names import folded_name, metric_name, separate_metrics
 from spbench.record.noise import is_disturbed, other_work_at_start, without_other_work
@@ -273,7 +277,7 @@ def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> I
     others = (name for name in shown if name in separate)
     for title, items in (
         ("", _metrics(case, own, sign)),
-        ("measured in other loops, not parts of the time: ", _metrics(case, others, sign)),
+        (_title_of_others(case, jobs), _metrics(case, others, sign)),
         ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
     ):
         if text := ", ".join(items):
@@ -282,6 +286,14 @@ def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> I
         yield from indent_text(_describe_reference(case, *reference), width, _INDENT)
     for share in known:
         yield from indent_text(f"{share.title}, all ranks together: {share.words}", width, _INDENT)
+
+
+def _title_of_others(case: CaseState, jobs: Mapping[int, JobState]) -> str:
+    title = "measured in other loops, not parts of the time"
+    numbers = case.measured.jobs.values()
+    if any(number in jobs and shares_cores(jobs[number]) for number in numbers):
+        title += " (ranks that share cores take turns there, too, so that they do not add up to it)"
+    return f"{title}: "
 
 
 def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:

@@ -142,6 +142,16 @@ def test_a_filter_that_cannot_be_read_is_2(spbench, two_runs):
     assert "did you mean suite?" in err
 
 
+def test_shared_cores_explain_why_other_loops_do_not_add_up(spbench, home):
+    metrics = [metric("time_ms", "ms"), metric("exchange_ms", "ms")]
+    what = described(np=4, benchmark="halo.compute", metrics=metrics)
+    four = started(what, hosts=["node01"] * 4)
+    recorded(home, [*four, rank_event("metric", 0, name="exchange_ms", value=1.0)])
+    _, out, _ = spbench("results", "show")
+    text = " ".join(out.split())
+    assert "not parts of the time (ranks that share cores take turns there, too, so that" in text
+
+
 def test_no_runs_are_an_empty_list(spbench):
     assert spbench("results", "list", "--json") == (0, "[]\n", "")
 
