@@ -21,6 +21,10 @@ from spbench.record.stragglers import (
     planted_ranks,
 )
 from spbench.suites.expression import ExpressionError
+from spbench_core.catalog import fault_of
+
+_FAULT, _UNSEEN = "planted fault", "nothing noticed the planted fault"
+"""How the reasons of cases with a planted fault begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +68,33 @@ def judge(
     return Judgement("passed", None, expectations)
 
 
+def blames_fault(reason: str | None) -> bool:
+    """Whether a case's reason is that of a planted fault, and of nothing else."""
+    return reason is not None and reason.startswith((_FAULT, _UNSEEN))
+
+
 def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]) -> str:
     """Return whether a slow rank was noticed; a fault of another kind must fail a check."""
-    unseen = f"nothing noticed the planted fault {fault}"
+    unseen = f"{_UNSEEN} {fault}"
     planted = planted_ranks(case)
     if not planted:
         return unseen
     # The finding of the run says how slow it is.
     for straggler in stragglers:
         if is_planted(straggler, case):
-            return f"planted fault noticed: {straggler.name} is slow"
+            return f"{_FAULT} noticed: {straggler.name} is slow"
     ranks = case.measured.ranks
     named = {(ranks[rank].host, rank) for rank in planted & ranks.keys()}
     for slow in slow_of([case]):
         if slow.what in named or slow.what in {host for host, _ in named}:
-            return f"planted fault noticed: {slow.name} is slow"
+            return f"{_FAULT} noticed: {slow.name} is slow"
+    factor = fault_of(fault)[1]
+    if factor is not None and factor < NOTABLE_RANK:
+        limit = f"`expect: {{skew: {{max: {(1 + factor) / 2:.3g}}}}}`"
+        return (
+            f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite, or "
+            "compare with a baseline"
+        )
     skews = case.rank_skews()
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
     if slowed:
@@ -86,7 +102,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         who = name_ranks(case, slowed)
         verb = "is" if len(slowed) == 1 else "are"
         return (
-            f"planted fault {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
+            f"{_FAULT} {fault} not confirmed: {who} {verb} {ratio} as slow as the median"
             f" rank, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted.isdisjoint(skews):

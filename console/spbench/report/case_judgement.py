@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from spbench.record.judge import blames_fault
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import CaseJudgement, CasePair, JudgementKind
@@ -69,7 +70,8 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
         return None
     if why := unfit(b):
         return why
-    if b.status != "passed":
+    # With a planted fault its checks passed and its expectations were kept: its times are results.
+    if b.status != "passed" and not blames_fault(b.reason):
         return b.reason or b.status
     if a is None or a.version != b.version:
         return None

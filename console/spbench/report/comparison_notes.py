@@ -36,8 +36,8 @@ _RULES = (
     "rank test of medians and of fastest iterations, corrected for the number of cases."
 )
 _ONE_BY_ONE = (
-    "Metrics other than time are tested one by one; efficiencies and speed-ups follow from the "
-    "times and have no interval."
+    "Metrics other than time are tested one by one, so that 1 of 20 equal ones differs by chance; "
+    "efficiencies and speed-ups follow from the times and have no interval."
 )
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _SCATTERED = (
@@ -289,15 +289,16 @@ def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
 def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield remarks on cases that were compared, judged or not."""
     judged = {case.case for case in comparison.judged_as(JudgementKind.JUDGED)}
-    failed = []
+    failed: dict[str, list[str]] = {"a": [], "b": []}
     fastest = []
     large = []
     for pair in comparison.cases:
         row = pair.headline
         if row is None or pair.id not in judged:
             continue
-        if pair.status_a != "passed":
-            failed.append(pair.id)
+        for run, status in (("a", pair.status_a), ("b", pair.status_b)):
+            if status != "passed":
+                failed[run].append(pair.id)
         if row.by_fastest and row.fastest:
             fastest.append(f"{pair.id} ({format_factor(row.fastest)})")
         if row.by_factor and row.factor:
@@ -307,9 +308,10 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     if large:
         yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
     yield from past_notes(comparison)
-    if failed:
-        why = "by an expectation or a planted fault"
-        yield f"Failed in a {why}, but compared: {name_cases(failed)}."
+    for run, cases in failed.items():
+        if cases:
+            why = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
+            yield f"Failed in {run} {why}, but compared: {name_cases(cases)}."
     yield from _settings_notes(comparison)
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from spbench.record.comparison import RankComparison, RankTime
-from spbench.record.judge import judge
+from spbench.record.judge import blames_fault, judge
 from spbench.record.noise import noise_of
 from spbench.record.stragglers import Straggler, stragglers_of
 from unit.events import TIME, described, metric, rank_event, started, state_of
@@ -217,6 +217,18 @@ def test_a_planted_rank_that_was_slow_too_briefly_is_not_denied():
         "planted fault slow not confirmed: rank 1 on node01 is 155x as slow as the median rank, "
         "but too briefly to be sure: take more iterations"
     )
+
+
+def test_a_fault_below_the_factor_of_stragglers_is_not_to_be_noticed():
+    case = case_of([alike(10, 100.0), alike(10, 120.0)], inject="slow=1.2")
+    reason = judge(case, stragglers=stragglers_of(case)).reason
+    assert reason == (
+        "nothing noticed the planted fault slow=1.2: a rank is named from 1.3x on; set `expect: "
+        "{skew: {max: 1.1}}` in the suite, or compare with a baseline"
+    )
+    assert blames_fault(reason)
+    assert not blames_fault("check halo failed on rank 0")
+    assert not blames_fault(None)
 
 
 def test_the_advice_says_how_many_iterations_show_a_slow_rank():

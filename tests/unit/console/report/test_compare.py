@@ -4,6 +4,7 @@ from random import Random
 import pytest
 
 from spbench.report.compare import TOLERANCE, compare
+from spbench.report.comparison_notes import comparison_notes
 from spbench.report.model import LaunchPart
 from unit.results import case, figure, run, wrong_check
 
@@ -359,6 +360,23 @@ def judgements(comparison):
 PASSED_CHECK = wrong_check().model_copy(
     update={"status": "passed", "max_abs_error": 0.0, "ranks_failed": 0}
 )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["planted fault noticed: rank 1 is slow", "nothing noticed the planted fault slow=1.1"],
+)
+def test_a_case_that_only_a_planted_fault_failed_is_judged_by_its_time(reason):
+    def side(launches, **more):
+        return run(
+            case("a", {"time_ms": figure(launches[0])}, medians={"time_ms": launches}, **more)
+        )
+
+    compared = compare(side(FIVE), side(times(1.2), status="failed", reason=reason))
+    (judgement,) = compared.judgements
+    assert (judgement.judgement, judgement.outcome) == ("judged", "worse")
+    [note] = [note for note in comparison_notes(compared) if "Failed in b" in note]
+    assert note == "Failed in b by a planted fault, but compared: a."
 
 
 @pytest.mark.parametrize(
