@@ -90,7 +90,7 @@ def stage_notes(plan: Plan) -> list[str]:
     """Return what the table of stages does not show.
 
     That is which times were not measured at their batch size, the parts of all-reduces that take no
-    further time, stages that recompute, and why the plan cannot be run.
+    further time, why times do not add up, stages that recompute, and why the plan cannot be run.
     """
     notes = _batch_notes(plan)
     for index, stage in enumerate(plan.stages):
@@ -106,6 +106,8 @@ def stage_notes(plan: Plan) -> list[str]:
         notes.append(
             f"forward and backward include the handling of messages: {each} each, stage by stage"
         )
+    if len(plan.stages) > 1:
+        notes.append(_overlap_note(plan))
     again = tuple(at for at, stage in enumerate(plan.stages) if stage.recompute)
     if again:
         notes.append(f"{_stages_text(again)}: activations are recomputed in the backward pass")
@@ -117,6 +119,14 @@ def stage_notes(plan: Plan) -> list[str]:
             f"of {plan.micro_batch_size}; plan with --micro-batch-size {most} or more"
         )
     return notes
+
+
+def _overlap_note(plan: Plan) -> str:
+    """Return why the times of several stages do not add up to the step."""
+    note = "stages work at the same time, so that their times do not add up to the step"
+    if plan.schedule == ZERO_BUBBLE:
+        note += f"; by {ZERO_BUBBLE}, gradients of weights wait until a stage has nothing else"
+    return f"{note}; `--timeline` draws it"
 
 
 def _stages_text(stages: Sequence[int]) -> str:

@@ -192,7 +192,8 @@ def test_an_origin_is_read_back():
 )
 def test_the_notes_say_which_batch_sizes_were_not_measured(measured, note):
     plan = replace(planned((2, [0, 1]), (5, [2])), measured_batches=measured)
-    assert stage_notes(plan) == ([f"the profile was {note}"] if note else [])
+    notes = [text for text in stage_notes(plan) if text.startswith("the profile was")]
+    assert notes == ([f"the profile was {note}"] if note else [])
 
 
 def test_the_notes_say_what_messages_take_of_the_passes():
@@ -201,7 +202,17 @@ def test_the_notes_say_what_messages_take_of_the_passes():
         replace(stage, overhead_s=seconds)
         for stage, seconds in zip(plan.stages, (1e-3, 2e-3), strict=True)
     )
-    assert stage_notes(replace(plan, stages=(first, second))) == [
+    assert stage_notes(replace(plan, stages=(first, second)))[0] == (
         "forward and backward include the handling of messages: 1.00 ms, 2.00 ms each, stage by "
         "stage"
-    ]
+    )
+
+
+def test_the_notes_say_why_times_of_stages_do_not_add_up():
+    plan = planned((2, [0]), (5, [1]))
+    overlap = "stages work at the same time, so that their times do not add up to the step"
+    assert stage_notes(plan)[-1] == f"{overlap}; `--timeline` draws it"
+    waiting = "by zb-h1, gradients of weights wait until a stage has nothing else"
+    zero_bubble = replace(plan, schedule="zb-h1")
+    assert stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}; `--timeline` draws it"
+    assert not any("add up" in note for note in stage_notes(planned((5, [0, 1]))))
