@@ -300,7 +300,13 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
     info = case.identity.metrics.get(name)
     unit, value = info.unit if info else "", reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
-    return f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    known = [part["value"] for part in case.measured.references.get(name, {}).values()]
+    values = [value for value in known if value is not None]
+    if len(values) > 1:
+        ends = [format_value(end, unit, name) for end in (min(values), max(values))]
+        text += f"; {ends[0]} to {ends[1]} over {len(values)} repeats"
+    return text
 
 
 def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:

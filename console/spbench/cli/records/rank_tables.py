@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _PLACE = ("rank", "host", "local", "CPUs", "NUMA", "device", "adapters")
 _MEDIAN_LEGEND = (
-    "median: over a rank's iterations; a case's time has the slowest rank of each, so it is longer."
+    "median: over a rank's iterations; a case's time has the slowest rank of each, so that it is "
+    "as long or longer."
 )
 _OWN_LEGEND = (
     "own: the median without the waits for other ranks. own+wait: with the shortest wait of those "

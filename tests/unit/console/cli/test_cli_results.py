@@ -152,6 +152,16 @@ def test_shared_cores_explain_why_other_loops_do_not_add_up(spbench, home):
     assert "not parts of the time (ranks that share cores take turns there, too, so that" in text
 
 
+def test_the_references_of_repeats_have_their_range(spbench, home):
+    references = [
+        rank_event("metric", 0, repeat=repeat, name="time_ms", value=value, measured_by="a copy")
+        for repeat, value in enumerate((0.08, 0.07, 0.09))
+    ]
+    recorded(home, [*started(described(repeat=3)), *references])
+    _, out, _ = spbench("results", "show")
+    assert "reference of time: 80.0 us, a copy; 70.0 us to 90.0 us over 3 repeats" in out
+
+
 def test_no_runs_are_an_empty_list(spbench):
     assert spbench("results", "list", "--json") == (0, "[]\n", "")
 
