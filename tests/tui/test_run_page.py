@@ -580,7 +580,7 @@ async def test_details_show_where_a_step_went(opened, size):
         await run.sees("rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · packing and sending")
         await run.sees("ssss 60 %")
         await run.press("y")
-        assert "of a step: spin 60 %" in run.app.clipboard
+        assert "mean step: spin 60 %" in run.app.clipboard
         await run.press("escape")
         await run.focus("ranks")
         await run.press("end", "enter")

@@ -38,8 +38,8 @@ class Shares:
 
     @property
     def title(self) -> str:
-        """Return the name of the whole: ``of a step``."""
-        return "of a step" if self.whole == "time_ms" else f"of {self.whole}"
+        """Return the name of the whole: ``mean step``."""
+        return "mean step" if self.whole == "time_ms" else f"of {self.whole}"
 
 
 def percent(part: float) -> str:

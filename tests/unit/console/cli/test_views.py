@@ -76,7 +76,7 @@ def phases_printed(verbosity, columns=None):
 
 def test_shares_of_a_step_are_printed_if_asked_for():
     share = (
-        "of a step, all ranks together: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
+        "mean step, all ranks together: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
     )
     assert phases_printed(1)[-1].strip() == share
     assert not any("spin" in line for line in phases_printed(0))

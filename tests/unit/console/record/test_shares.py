@@ -28,7 +28,7 @@ def test_shares_are_of_all_ranks_or_of_one():
     assert of.rest == pytest.approx(0.1)
     assert (
         f"{of.title}: {of.words}"
-        == "of a step: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
+        == "mean step: spin 60 %, send 10 %, idle 20 %, packing and sending 10 %"
     )
     assert [shares_of(case, "time_ms", rank).parts["idle"] for rank in range(3)] == pytest.approx(
         [0.1, 0.2, 0.3]
