@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from spbench.record.efficiency import is_ratio_of_times
@@ -36,6 +37,8 @@ ALIKE = 0.05
 """Values of which the larger is at most this share above the smaller are alike."""
 TOLERANCE = 0.02
 """A difference of at most this share is of no interest, however certain it is."""
+SAMPLED_ALIKE = 0.01
+"""What follows from the time differs by less: rates have the time of the slowest rank's median."""
 RESOLUTION = 0.10
 """Two are called the same where a difference of more than this share is ruled out."""
 Past = Callable[[str, str], Sequence[Sequence[float]]]
@@ -125,6 +128,11 @@ def pair_of(
         unlike = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
     elif not force and unlike is None:
         unlike = "; ".join(_other_work(a, b)) or None
+    rows = [
+        _row(a, b, name, past, " and ".join(wrong), unlike)
+        for name in dict.fromkeys((*a.metrics, *b.metrics))
+    ]
+    time = next((row for row in rows if row.metric == HEADLINE), None)
     return CasePair(
         id=a.id,
         status_a=a.status,
@@ -132,11 +140,42 @@ def pair_of(
         differences=tuple(_differences(a, b)),
         broken=broken_reason(a, b) is not None,
         benchmark=a.benchmark,
-        rows=tuple(
-            _row(a, b, name, past, " and ".join(wrong), unlike)
-            for name in dict.fromkeys((*a.metrics, *b.metrics))
-        ),
+        rows=tuple(_with_interval_of_time(row, time, (a, b)) for row in rows),
     )
+
+
+def _with_interval_of_time(
+    row: MetricRow, time: MetricRow | None, sides: tuple[CasePart, CasePart]
+) -> MetricRow:
+    """Return a row with the interval and the chance of its case's time, if it follows from that.
+
+    Such as the latency of a barrier, which is its time, or a rate of fixed work over the time: the
+    product or the quotient of both is the same in all launches. A test of its own, less strict than
+    that of the time, would give the same measurement another outcome.
+    """
+    if time is None or time.interval is None or row.metric == HEADLINE:
+        return row
+    if row.chance is None or row.ratio is None or row.better == "none":
+        return row
+    launches = [
+        both
+        for case in sides
+        for both in zip(launches_of(case, row.metric), launches_of(case, HEADLINE), strict=False)
+    ]
+    inverse = row.better != time.better
+    if not _is_constant([value * time if inverse else value / time for value, time in launches]):
+        return row
+    low, high = _interval_of(time.interval, inverse=inverse)
+    interval = min(low, row.ratio), max(high, row.ratio)
+    return replace(row, interval=interval, chance=time.chance, past=time.past)
+
+
+def _is_constant(values: Sequence[float]) -> bool:
+    return max(values) <= (1 + SAMPLED_ALIKE) * min(values)
+
+
+def _interval_of(interval: tuple[float, float], *, inverse: bool) -> tuple[float, float]:
+    return (1 / interval[1], 1 / interval[0]) if inverse else interval
 
 
 def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
@@ -275,23 +314,18 @@ def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
 
     rows = list(map(with_outcome, pair.rows))
     time = next((row for row in rows if row.metric == HEADLINE), None)
-    return replace(pair, rows=tuple(_as_its_time(row, time) for row in rows))
+    return replace(pair, rows=tuple(_with_outcome_of_time(row, time) for row in rows))
 
 
-def _as_its_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
-    """Return a row with the outcome of its case's time if it has the same launches.
-
-    Such as the latency of a barrier, which is its time, or a rate of fixed work over the time. One
-    test less strict than that of the time would give the same numbers another outcome.
-    """
-    if time is None or time.outcome is None or row.outcome is None:
+def _with_outcome_of_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
+    """Return a row with the outcome of its case's time if it has the same interval and chance."""
+    if time is None or time.outcome is None or row.outcome is None or row.chance != time.chance:
         return row
-    if not (row.interval and row.ratio and time.interval and time.ratio):
+    if row.interval is None or time.interval is None:
         return row
-    of_time = (time.interval[0], time.ratio, time.interval[1])
-    if row.better != time.better:
-        of_time = (1 / time.interval[1], 1 / time.ratio, 1 / time.interval[0])
-    same = all(map(math.isclose, (row.interval[0], row.ratio, row.interval[1]), of_time))
+    expected = _interval_of(time.interval, inverse=row.better != time.better)
+    alike = partial(math.isclose, rel_tol=SAMPLED_ALIKE)
+    same = all(map(alike, row.interval, expected))
     return replace(row, outcome=time.outcome) if same else row
 
 

@@ -14,7 +14,7 @@ from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import counted, format_factor, format_percent
 from spbench.report.case_judgement import BASELINE
 from spbench.report.compare import RESOLUTION, rules_out_slowdown
-from spbench.report.difference import least_launches
+from spbench.report.difference import LEAST_PAST, least_launches
 from spbench.report.overall import overall
 from spbench.report.run_comparison import (
     OUTCOMES,
@@ -29,7 +29,10 @@ MOST_NAMED = 6
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
-_INTERVALS = "95 % interval: the range of b/a that the differences between launches allow."
+_INTERVALS = (
+    "95 % interval: the range of b/a that the differences between launches allow; changes of the "
+    f"machine between runs are not in it, unless it has {LEAST_PAST} earlier runs."
+)
 _WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
 _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "

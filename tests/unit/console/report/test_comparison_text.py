@@ -288,7 +288,7 @@ def test_the_table_says_what_its_numbers_are() -> None:
     several = case("x", metrics, medians={"time_ms": FIVE}, benchmark="halo.exchange")
     notes = table_notes(compare(run(several), run(several)), all_metrics=True)
     assert notes[1].startswith("95 % interval: the range of b/a")
-    assert notes[-1] == "Measured in other loops, not parts of the time: wait."
+    assert notes[-1] == "Measured in other loops, not parts of the time: exchange wait."
 
 
 def test_names_versions_and_machines_in_warnings_only() -> None:
