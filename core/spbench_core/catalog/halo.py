@@ -53,8 +53,16 @@ _FUSED_LAYERS = Param(
 )
 
 _separate_ms = partial(Metric, unit="ms", better="lower", separate=True)
-_PACK_MS = _separate_ms("pack_ms", help="until a rank's pieces are packed and under way")
-_WAIT_MS = _separate_ms("wait_ms", help="from then until all pieces have come")
+_PACK_MS = _separate_ms(
+    "pack_ms",
+    help="of an exchange alone, until a rank's pieces are packed and under way",
+    title="exchange pack",
+)
+_WAIT_MS = _separate_ms(
+    "wait_ms",
+    help="of an exchange alone, from then until all pieces have come",
+    title="exchange wait",
+)
 _WAITED_MS = Metric(
     "waited_ms",
     "ms",
