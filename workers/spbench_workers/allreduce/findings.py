@@ -137,8 +137,12 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
     predicted = f"the predicted {time_text(low)} to {time_text(high)}"
     if low <= seconds <= high:
         return f"{time_text(seconds)} is in {predicted}"
-    side = "below" if seconds < low else "above"
-    return f"{time_text(seconds)} is {side} {predicted}, by less than a factor of {NOTABLE:g}"
+    end, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
+    tolerated = f"{1 / NOTABLE:.3g}x" if seconds < low else f"{NOTABLE:g}x"
+    return (
+        f"{time_text(seconds)} is {ratio:.3g}x the {end} end of {predicted}; up to {tolerated} is "
+        "tolerated"
+    )
 
 
 def _give_choices_of_native(

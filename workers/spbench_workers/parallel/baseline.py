@@ -8,6 +8,7 @@ from statistics import median
 
 from mpi4py import MPI
 
+from spbench_core.durations import time_text
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
@@ -71,7 +72,7 @@ def give_baseline(
     context.metric("speedup_vs_sequential", by_one / measured.seconds)
     context.metric("efficiency", by_one / measured.seconds / world.size)
     if world.rank == 0 and world.size > 1:
-        by = f"one process on the same images, over {world.size} ranks"
+        by = f"one process on the same images, {time_text(by_one)}, divided by {world.size} ranks"
         context.limit("time_ms", by_one * 1000.0 / world.size, by)
         context.limit("images_per_second", case.images * world.size / by_one, by)
 
