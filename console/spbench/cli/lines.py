@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spbench.cli.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import EFFICIENCIES, is_relative
+from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, is_relative
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import (
@@ -321,7 +321,16 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
             yield f"p99 {format_value(summary.p99, info.unit)}"
         else:
             value = format_value(summary.p50, info.unit, name)
-            yield f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
+            text = f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
+            yield text + _describe_speedup(case, name)
+
+
+def _describe_speedup(case: CaseState, name: str) -> str:
+    """Return what a speed-up divides, such as `` (sequential / time)``; nothing for others."""
+    compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
+    if not compared:
+        return ""
+    return f" ({metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
 
 
 def _choices(case: CaseState) -> Iterator[str]:
