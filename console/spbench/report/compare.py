@@ -85,7 +85,19 @@ def compare(
         conditions=(conditions_of(a), conditions_of(b)),
         machines=different_machines(a, b),
         versions=_different_versions(common),
+        references=_reference_ratios(common),
     )
+
+
+def _reference_ratios(common: Iterable[tuple[CasePart, CasePart]]) -> dict[str, float]:
+    """Return the ratio of the references of both times, b over a, by case."""
+    ratios = {}
+    for a, b in common:
+        values = [side.limits[HEADLINE].value for side in (a, b) if HEADLINE in side.limits]
+        known = [value for value in values if value is not None and value > 0]
+        if len(known) == 2:
+            ratios[a.id] = known[1] / known[0]
+    return ratios
 
 
 def _different_versions(

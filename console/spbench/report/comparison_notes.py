@@ -5,6 +5,7 @@ Every view prints these, so that a comparison reads the same in all of them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import NamedTuple
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import counted, format_factor, format_percent
 from spbench.report.case_judgement import BASELINE
-from spbench.report.compare import RESOLUTION, rules_out_slowdown
+from spbench.report.compare import RESOLUTION, TOLERANCE, rules_out_slowdown
 from spbench.report.difference import LEAST_PAST, least_launches
 from spbench.report.overall import overall
 from spbench.report.run_comparison import (
+    HEADLINE,
     OUTCOMES,
     CasePair,
     JudgementKind,
@@ -311,6 +313,7 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     if large:
         yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
     yield from past_notes(comparison)
+    yield from reference_notes(comparison)
     for run, cases in failed.items():
         if cases:
             why = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
@@ -327,6 +330,28 @@ def past_notes(comparison: RunComparison) -> Iterator[str]:
     ]
     if past:
         yield f"Interval as wide as earlier runs on these machines differ: {name_cases(past)}."
+
+
+def reference_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield the cases of which the references changed like the times, as of a changed machine.
+
+    The logarithm of the reference's ratio is then at least half of that of the time.
+    """
+    times = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
+    alike = []
+    for case in comparison.judged_as(JudgementKind.JUDGED):
+        ratio, time_ratio = comparison.references.get(case.case), times.get(case.case)
+        if ratio is None or not time_ratio or case.outcome == "same":
+            continue
+        changed, time_changed = math.log(ratio), math.log(time_ratio)
+        is_large = abs(changed) > math.log1p(TOLERANCE) and 2 * abs(changed) >= abs(time_changed)
+        if is_large and changed * time_changed > 0:
+            alike.append(f"{case.case} ({format_factor(ratio)})")
+    if alike:
+        yield (
+            "Their references changed alike, so that the machine may have changed rather than the "
+            f"code: {name_cases(alike)}."
+        )
 
 
 def _settings_notes(comparison: RunComparison) -> Iterator[str]:

@@ -15,6 +15,7 @@ from spbench.report.comparison_notes import (
     comparison_warnings,
     noise_notes,
     past_notes,
+    reference_notes,
     table_notes,
     unjudged_notes,
 )
@@ -86,6 +87,7 @@ def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
         *broken_notes(comparison),
         *unjudged_notes(comparison),
         *past_notes(comparison),
+        *reference_notes(comparison),
         *noise_notes(comparison),
     ):
         yield from wrap_text(note, width)

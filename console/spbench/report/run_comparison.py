@@ -149,6 +149,7 @@ class RunComparison:
         conditions: The conditions of run a and of run b.
         machines: The differences between the machines and libraries of the two runs; None: none.
         versions: The ids of the cases by a clause on the two versions of their benchmark.
+        references: By case, the ratio of the references of its time in b and in a.
         only: The outcome that `with_only` has restricted the rows to.
     """
 
@@ -161,6 +162,7 @@ class RunComparison:
     conditions: tuple[RunConditions, RunConditions] = (RunConditions(), RunConditions())
     machines: str | None = None
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    references: Mapping[str, float] = field(default_factory=dict)
     only: str | None = None
 
     @property

@@ -14,7 +14,7 @@ from spbench.report.case_judgement import BASELINE, unfit
 from spbench.report.compare import launches_of
 from spbench.report.comparison_notes import name_cases
 from spbench.report.difference import least_launches
-from spbench.report.model import CasePart, CheckPart, LaunchPart, MetricPart
+from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
 from spbench.report.run_conditions import faults_of
@@ -80,6 +80,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
         noisy=case.noisy,
         crowded=case.crowded,
         checks=[check.name for check in case.checks],
+        reference_ms=case.limits[HEADLINE].value if HEADLINE in case.limits else None,
         metrics={
             name: BaselineMetric(
                 unit=metric.unit,
@@ -250,6 +251,12 @@ def _launch(case: BaselineCase) -> LaunchPart | None:
     )
 
 
+def _limits(case: BaselineCase) -> dict[str, LimitPart]:
+    if case.reference_ms is None:
+        return {}
+    return {HEADLINE: LimitPart(value=case.reference_ms, unit="ms", measured_by="a baseline's run")}
+
+
 def _as_part(case: BaselineCase) -> CasePart:
     metrics = {
         name: MetricPart.model_construct(
@@ -268,7 +275,7 @@ def _as_part(case: BaselineCase) -> CasePart:
         reason=None,
         noisy=case.noisy,
         launch=_launch(case),
-        limits={},
+        limits=_limits(case),
         checks=[CheckPart.model_construct(name=name, status="passed") for name in case.checks],
         metrics=metrics,
         medians={name: of.launches for name, of in case.metrics.items()},

@@ -48,6 +48,9 @@ class BaselineCase(_Part):
         default=None, description="whether it had more ranks than cores; null: unknown"
     )
     checks: list[str] = Field(default=[], description="the names of the checks that it passed")
+    reference_ms: float | None = Field(
+        default=None, description="the reference of time_ms from the same job; null: unknown"
+    )
     metrics: dict[str, BaselineMetric]
 
 

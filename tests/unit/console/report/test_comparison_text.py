@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spbench.record.number_formatting import format_factor
 from spbench.report.compare import compare
 from spbench.report.comparison_notes import (
     comparison_notes,
@@ -20,7 +21,7 @@ from spbench.report.comparison_notes import (
 )
 from spbench.report.comparison_rows import OutcomeLabel, case_rows, metric_rows
 from spbench.report.comparison_text import comparison_lines, gate_lines
-from spbench.report.model import CasePart, LaunchPart
+from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import RunComparison
 from unit.results import case, figure, run, wrong_check
@@ -148,6 +149,27 @@ def test_numbers_have_units_and_no_exponents(comparison: RunComparison, all_metr
     text = "\n".join(lines_of(comparison, 120, all_metrics=all_metrics))
     assert not re.search(r"\d(\.\d+)?e[+-]?\d", text)
     assert ("~42 %" in text) == all_metrics
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_alike"), [(1.2, True), (1.1, True), (1.05, False), (1.0, False), (0.8, False)]
+)
+def test_a_note_says_whose_references_changed_like_the_times(
+    reference: float, is_alike: bool
+) -> None:
+    def side(factor: float, reference_ms: float) -> RecordedRun:
+        times = [factor * value for value in FIVE]
+        limit = LimitPart(value=reference_ms, unit="ms", measured_by="a copy")
+        made = case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times})
+        return run(made.model_copy(update={"limits": {"time_ms": limit}}))
+
+    compared = compare(side(1.0, 0.5), side(1.2, 0.5 * reference))
+    notes = [note for note in comparison_notes(compared) if "machine may have changed" in note]
+    assert [note.rpartition(": ")[2] for note in notes] == (
+        [f"x ({format_factor(reference)})."] if is_alike else []
+    )
+    gate = " ".join(" ".join(gate_lines(compared, 120)).split())
+    assert ("machine may have changed" in gate) == is_alike
 
 
 def test_ratios_of_disturbed_cases_are_marked(comparison: RunComparison) -> None:

@@ -71,6 +71,17 @@ def test_a_baseline_is_compared_as_its_run_is():
     assert [*held.rows] == [*plain.rows]
 
 
+@pytest.mark.parametrize("reference", [None, 0.5])
+def test_a_baseline_keeps_the_reference_of_the_time(reference):
+    of = case("a", {"time_ms": 1.0})
+    if reference is not None:
+        limit = LimitPart(value=reference, unit="ms", measured_by="a copy")
+        of = of.model_copy(update={"limits": {"time_ms": limit}})
+    made, _ = baseline_of("usual", run(of))
+    limits = as_run(made, Path("usual.json")).cases["a"].limits
+    assert [limit.value for limit in limits.values()] == [reference] * (reference is not None)
+
+
 def test_the_fastest_iterations_of_launches_are_kept_and_joined():
     one, other = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
     made, _ = baseline_of("usual", replace(one, summary=summary("one")))
