@@ -252,6 +252,13 @@ def test_cases_of_a_whole_job_say_that_no_rank_lagged():
     assert found(timed(times(*ALIKE), TWO_HOSTS, measures="job")) == []  # waits are not known
 
 
+def test_a_run_with_a_planted_slow_rank_does_not_say_that_nothing_is_slow():
+    case = described("a", 2, inject="slow=1.1")
+    hosts = ["node01", "node01"]
+    samples = [rank_event("samples", rank, case="a", values=[10.0] * 10) for rank in range(2)]
+    assert found([*started(case, hosts=hosts), *samples, judged("a", "failed", "unseen")]) == []
+
+
 def test_a_failed_case_still_has_its_times():
     events = timed(times(10, 10, 10, 20), TWO_HOSTS)
     assert "rank 3" in found([*events, judged("a", "failed", "why")])[0]

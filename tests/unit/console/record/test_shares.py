@@ -8,7 +8,7 @@ from spbench.record.places import PlaceName, place_names, place_words, short_pla
 from spbench.record.shares import percent, ranks_with_shares, shares, shares_of
 from unit.events import TIME, case_of, described, in_phases, metric, rank_event, started
 
-PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "wait")]
+PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "idle")]
 
 
 def case_with(*events, metrics=(TIME, *PARTS)):
@@ -52,18 +52,18 @@ def test_only_iterations_whose_parts_are_known_count():
 def test_slow_ranks_weigh_by_their_time():
     case = case_with(
         given("time_ms", 30.0),
-        given("wait_ms", 30.0),
+        given("idle_ms", 30.0),
         given("time_ms", 10.0, rank=1),
-        given("wait_ms", 0.0, rank=1),
+        given("idle_ms", 0.0, rank=1),
     )
-    assert shares(case)[0].parts["wait"] == pytest.approx(0.75)
+    assert shares(case)[0].parts["idle"] == pytest.approx(0.75)
 
 
 def test_another_whole_is_named():
-    metrics = (TIME, metric("send_ms", "ms"), metric("pack_ms", "ms", part_of="send_ms"))
-    case = case_with(given("send_ms", 4.0), given("pack_ms", 1.0), metrics=metrics)
+    metrics = (TIME, metric("send_ms", "ms"), metric("sign_ms", "ms", part_of="send_ms"))
+    case = case_with(given("send_ms", 4.0), given("sign_ms", 1.0), metrics=metrics)
     assert [(of.title, of.words) for of in shares(case)] == [
-        ("of send_ms", "pack 25 %, other 75 %")
+        ("of send_ms", "sign 25 %, other 75 %")
     ]
 
 
