@@ -23,6 +23,8 @@ from spbench_workers.parallel.synthetic import synthetic_images
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
+CHEAP_SECONDS = 0.3
+"""Steps that take less together are made, even if they are more than `MOST_STEPS` or the case's."""
 
 Ready = Callable[[Engine], None]
 
@@ -98,7 +100,9 @@ def _alone(
             f"baseline_max, {seconds:g} s"
         )
     asked = context.params["iterations"] or MOST_STEPS
-    steps = min(MOST_STEPS, asked, int(seconds / max(predicted, 1e-9)) - 1)
+    predicted = max(predicted, 1e-9)
+    wanted = max(min(MOST_STEPS, asked), int(CHEAP_SECONDS / predicted))
+    steps = min(wanted, int(seconds / predicted) - 1)
     return _Alone(context, plan, case.training, ready).median(max(1, steps)), ""
 
 
