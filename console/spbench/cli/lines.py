@@ -326,9 +326,9 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
 
 
 def _describe_speedup(case: CaseState, name: str) -> str:
-    """Return what a speed-up divides, such as `` (sequential / time)``; nothing for others."""
+    """Return what a speed-up divides, such as `` (sequential / time)``, if its name does not."""
     compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
-    if not compared:
+    if not compared or name == "speedup_vs_sequential":
         return ""
     return f" ({metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
 
