@@ -126,7 +126,7 @@ def _overlap_note(plan: Plan) -> str:
     note = "stages work at the same time, so that their times do not add up to the step"
     if plan.schedule == ZERO_BUBBLE:
         note += f"; by {ZERO_BUBBLE}, gradients of weights wait until a stage has nothing else"
-    return f"{note}; `--timeline` draws it"
+    return note
 
 
 def _stages_text(stages: Sequence[int]) -> str:

@@ -211,8 +211,8 @@ def test_the_notes_say_what_messages_take_of_the_passes():
 def test_the_notes_say_why_times_of_stages_do_not_add_up():
     plan = planned((2, [0]), (5, [1]))
     overlap = "stages work at the same time, so that their times do not add up to the step"
-    assert stage_notes(plan)[-1] == f"{overlap}; `--timeline` draws it"
+    assert stage_notes(plan)[-1] == overlap
     waiting = "by zb-h1, gradients of weights wait until a stage has nothing else"
     zero_bubble = replace(plan, schedule="zb-h1")
-    assert stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}; `--timeline` draws it"
+    assert stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}"
     assert not any("add up" in note for note in stage_notes(planned((5, [0, 1]))))
