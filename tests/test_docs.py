@@ -53,8 +53,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def marked(command: str) -> list[pytest.MarkDecorator]:
-    """The suite bringup expects ranks to be equally fast."""
-    return [pytest.mark.alone] if command.startswith("spbench run suites/bringup.yaml") else []
+    """Return the mark of commands that need both cores.
+
+    The suite bringup expects ranks to be equally fast. On a busy machine, ranks of the scaling
+    suite were silent for longer than its limit of 10 s.
+    """
+    needs_cores = ("spbench run suites/bringup.yaml", "spbench scale suites/scaling.yaml")
+    return [pytest.mark.alone] if command.startswith(needs_cores) else []
 
 
 @pytest.mark.long
