@@ -131,7 +131,7 @@ def defect_of(error: BaseException) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` for the nearest known word, or an empty text.
 
-    Of a name with dots, such as ``compute.memory``, the last part counts most.
+    The last part of a dotted name, such as ``compute.memory``, counts most.
     """
     names = list(known)
     part = word.rpartition(".")[2]

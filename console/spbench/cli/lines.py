@@ -14,7 +14,7 @@ from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import (
     describe_sharing,
-    shares_cores,
+    is_crowded,
     summarize_sharing,
 )
 from spbench.record.machine.cores import fold_numbers
@@ -290,8 +290,7 @@ def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> I
 
 def _title_of_others(case: CaseState, jobs: Mapping[int, JobState]) -> str:
     title = "measured in other loops, not parts of the time"
-    numbers = case.measured.jobs.values()
-    if any(number in jobs and shares_cores(jobs[number]) for number in numbers):
+    if is_crowded(case, jobs):
         title += " (ranks that share cores take turns there, too, so that they do not add up to it)"
     return f"{title}: "
 

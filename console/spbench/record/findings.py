@@ -138,11 +138,11 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     notable = [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
+    if stragglers or any(planted_ranks(case) for case in measured):
+        return []  # a rank is slow, even if a planted fault was not noticed
     # Noise hides a slow rank, and what takes shorter than a time slice shows nothing.
     quiet = [case for case in by_rank if noise_of(case) is None]
     telling = [case for case in quiet if case.timed_seconds >= LEAST_LASTED]
-    if stragglers or any(planted_ranks(case) for case in measured):
-        return []  # a slow rank is planted, whether it was noticed or not
     suspects = [
         case
         for case in by_rank
@@ -152,7 +152,7 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
         return _suspected(case for case in suspects if noise_of(case) is None)
     ranks = [slow for case in telling for slow in _ranks(case)]
     if ranks or links:
-        return _nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))
+        return [_nothing_slow([*telling, *by_link], [*ranks, *links], _interrupted(telling))]
     return _no_straggler(measured)
 
 
@@ -168,7 +168,7 @@ def _suspected(cases: Iterable[CaseState]) -> Iterator[str]:
 
 
 def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
-    """Yield that no rank lagged, or that no case was long enough to tell.
+    """Yield a sentence: no rank lagged, or each case was too short for a straggler.
 
     Only quiet cases count that compare ranks and measure how long they wait for each other.
     """
@@ -188,9 +188,10 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
 
 
 def _compares_ranks(case: CaseState) -> bool:
-    if case.identity.measures == "link" or len(case.rank_skews()) < 2 or noise_of(case):
+    if case.identity.measures == "link" or noise_of(case):
         return False
-    return RankComparison(case.identity).separates(case.own_medians())
+    comparison, times = RankComparison(case.identity), case.own_medians()
+    return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
 def _too_short(case: CaseState) -> str:
@@ -198,18 +199,14 @@ def _too_short(case: CaseState) -> str:
     return f"it must lag in {LAG_RULE}; in {case.id}, {advise_iterations(case)}"
 
 
-def _nothing_slow(
-    cases: list[CaseState], compared: list[_Slowest], interrupted: str
-) -> Iterator[str]:
-    """Yield a sentence on the slowest rank or link, which is not slow; nothing without any.
+def _nothing_slow(cases: list[CaseState], compared: list[_Slowest], interrupted: str) -> str:
+    """Return a sentence on the slowest rank or link, which is not slow.
 
     Args:
         cases: The cases that count.
-        compared: The ranks and links in them.
+        compared: The ranks and links in them, at least one.
         interrupted: A clause on a rank that is slow on average only; empty without one.
     """
-    if not compared:
-        return
     worst = max(compared, key=lambda slow: slow.ratio)
     measured = {case.identity.measures for case in cases}
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
@@ -217,7 +214,7 @@ def _nothing_slow(
     limit = NOTABLE_LINK if worst.sentence else NOTABLE_RANK
     named = f"; named from {limit:g}x on" if worst.few else ""
     kinds = [words for measures, words in _COMPARED.items() if measures in measured]
-    yield (
+    return (
         f"nothing is slow: of {_extent(cases)}, the slowest takes {format_factor(worst.ratio)} as "
         f"long as the median of its kind, in {worst.case}{chance} (counted: "
         f"{', '.join(kinds)}{named}){interrupted}"

@@ -89,15 +89,10 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         if slow.what in named or slow.what in {host for host, _ in named}:
             return f"{_FAULT} noticed: {slow.name} is slow"
     factor = fault_of(fault)[1]
-    if factor is not None and factor < NOTABLE_RANK:
-        limit = f"`expect: {{skew: {{max: {(1 + factor) / 2:.3g}}}}}`"
-        return (
-            f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite, or "
-            "compare with a baseline"
-        )
+    is_slight = factor is not None and factor < NOTABLE_RANK
     skews = case.rank_skews()
     slowed = [rank for rank in sorted(planted) if skews.get(rank, 0.0) >= NOTABLE_RANK]
-    if slowed:
+    if slowed and not is_slight:
         ratio = format_factor(max(skews[rank] for rank in slowed))
         who = name_ranks(case, slowed)
         verb = "is" if len(slowed) == 1 else "are"
@@ -112,12 +107,18 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
             f"{unseen}: {case.identity.benchmark} does not measure how long ranks wait for each "
             "other, so that all are as slow; expect a time, or plant the fault in another benchmark"
         )
-    return f"{unseen}; {_advise(case)}"
+    if factor is not None and is_slight:
+        limit = _skew_limit((1 + factor) / 2)
+        return (
+            f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite, or "
+            "compare with a baseline"
+        )
+    return f"{unseen}; {advise_iterations(case)}, or set {_skew_limit(NOTABLE_RANK)} in the suite"
 
 
-def _advise(case: CaseState) -> str:
-    """Return what to do so that a slow rank is noticed, with the iterations that it takes."""
-    return f"{advise_iterations(case)}, or set `expect: {{skew: {{max: 1.3}}}}` in the suite"
+def _skew_limit(limit: float) -> str:
+    """Return the expectation that fails a case with a larger skew, as a suite has it."""
+    return f"`expect: {{skew: {{max: {limit:.4g}}}}}`"
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from statistics import fmean
 
 from spbench.record.case_state import CaseRank, CaseState
-from spbench.record.machine.core_sharing import shares_cores
+from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.number_formatting import counted, format_percent
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import JobState, RunState
@@ -94,9 +94,7 @@ def disturbances_of(case: CaseState) -> list[Disturbance]:
 
 def is_disturbed(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
     """Whether a case's times are not those of the hardware: noise, or more ranks than cores."""
-    numbers = case.measured.jobs.values()
-    crowded = any(number in jobs and shares_cores(jobs[number]) for number in numbers)
-    return crowded or noise_of(case) is not None
+    return is_crowded(case, jobs) or noise_of(case) is not None
 
 
 def summarize_noise(state: RunState) -> list[str]:

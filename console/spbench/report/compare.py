@@ -7,10 +7,8 @@ few launches for a test, a time is judged only beyond a `deciding_factor`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from spbench.record.efficiency import is_ratio_of_times
@@ -159,11 +157,11 @@ def pair_of(
 def _with_interval_of_time(
     row: MetricRow, time: MetricRow | None, sides: tuple[CasePart, CasePart]
 ) -> MetricRow:
-    """Return a row with the interval and the chance of its case's time, if it follows from that.
+    """Return a row with the interval of its case's time and no chance, if it follows from the time.
 
-    Such as the latency of a barrier, which is its time, or a rate of fixed work over the time: the
-    product or the quotient of both is the same in all launches. A test of its own, less strict than
-    that of the time, would give the same measurement another outcome.
+    Examples are the latency of a barrier, which is its time, and a rate of fixed work: the quotient
+    or the product with the time is the same in all launches. `judged` gives it the outcome of the
+    time, since a separate test could judge the same measurement differently.
     """
     if time is None or time.interval is None or row.metric == HEADLINE:
         return row
@@ -177,17 +175,15 @@ def _with_interval_of_time(
     inverse = row.better != time.better
     if not _is_constant([value * time if inverse else value / time for value, time in launches]):
         return row
-    low, high = _interval_of(time.interval, inverse=inverse)
+    low, high = time.interval
+    if inverse:
+        low, high = 1 / high, 1 / low
     interval = min(low, row.ratio), max(high, row.ratio)
-    return replace(row, interval=interval, chance=time.chance, past=time.past)
+    return replace(row, interval=interval, chance=None, past=time.past)
 
 
 def _is_constant(values: Sequence[float]) -> bool:
     return max(values) <= (1 + SAMPLED_ALIKE) * min(values)
-
-
-def _interval_of(interval: tuple[float, float], *, inverse: bool) -> tuple[float, float]:
-    return (1 / interval[1], 1 / interval[0]) if inverse else interval
 
 
 def _other_work(a: CasePart, b: CasePart) -> Iterator[str]:
@@ -330,15 +326,10 @@ def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
 
 
 def _with_outcome_of_time(row: MetricRow, time: MetricRow | None) -> MetricRow:
-    """Return a row with the outcome of its case's time if it has the same interval and chance."""
-    if time is None or time.outcome is None or row.outcome is None or row.chance != time.chance:
+    """Return a row with the outcome of its case's time if it has an interval and no chance."""
+    if time is None or row.interval is None or row.chance is not None:
         return row
-    if row.interval is None or time.interval is None:
-        return row
-    expected = _interval_of(time.interval, inverse=row.better != time.better)
-    alike = partial(math.isclose, rel_tol=SAMPLED_ALIKE)
-    same = all(map(alike, row.interval, expected))
-    return replace(row, outcome=time.outcome) if same else row
+    return replace(row, chance=time.chance, outcome=row.outcome or time.outcome)
 
 
 def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:

@@ -33,7 +33,7 @@ MOST_BROKEN = 8
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
 _INTERVALS = (
     "95 % interval: the range of b/a that the differences between launches allow; changes of the "
-    f"machine between runs are not in it, unless it has {LEAST_PAST} earlier runs."
+    f"machine between runs are not in it without {LEAST_PAST} earlier runs."
 )
 _WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
 _RULES = (

@@ -23,8 +23,8 @@ from spbench_workers.parallel.synthetic import synthetic_images
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
-CHEAP_SECONDS = 0.3
-"""Steps that take less together are made, even if they are more than `MOST_STEPS` or the case's."""
+CHEAP_SECONDS, MOST_CHEAP_STEPS = 0.3, 50
+"""Short steps are timed for this long, as predicted, and at most this often."""
 
 Ready = Callable[[Engine], None]
 
@@ -101,8 +101,8 @@ def _alone(
         )
     asked = context.params["iterations"] or MOST_STEPS
     predicted = max(predicted, 1e-9)
-    wanted = max(min(MOST_STEPS, asked), int(CHEAP_SECONDS / predicted))
-    steps = min(wanted, int(seconds / predicted) - 1)
+    cheap = min(MOST_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
+    steps = min(max(cheap, min(MOST_STEPS, asked)), int(seconds / predicted) - 1)
     return _Alone(context, plan, case.training, ready).median(max(1, steps)), ""
 
 

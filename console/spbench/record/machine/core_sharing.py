@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
+from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import counted
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import JobState, RunState
@@ -14,6 +16,12 @@ _EFFECT = "times and efficiencies are not those of the hardware"
 def shares_cores(job: JobState) -> bool:
     """Whether ranks of a job share cores, as far as its ranks have reported their CPUs."""
     return job.oversubscribed or bool(_crowded_hosts(job))
+
+
+def is_crowded(case: CaseState, jobs: Mapping[int, JobState]) -> bool:
+    """Whether ranks of a case shared cores in any of its jobs."""
+    numbers = case.measured.jobs.values()
+    return any(number in jobs and shares_cores(jobs[number]) for number in numbers)
 
 
 def describe_sharing(job: JobState) -> str | None:

@@ -360,16 +360,16 @@ def _named_run(home: Path, name: str) -> RunFolder:
     if from_last and folders:
         return _before_last(folders, int(from_last[1] or 0), home)
     ending = f"-{name}"
-    found = [
+    matches = [
         folder for folder in folders if folder.id.startswith(name) or folder.id.endswith(ending)
     ]
-    exact = [folder for folder in found if folder.id == name]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
-        ids = ", ".join(folder.id for folder in found[:3])
+    exact = [folder for folder in matches if folder.id == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        ids = ", ".join(folder.id for folder in matches[:3])
         raise UsageError(
-            f"{len(found)} runs begin or end with {name!r} ({ids}, ...); write more of the id"
+            f"{len(matches)} runs begin or end with {name!r} ({ids}, ...); write more of the id"
         )
     locked = home / "runs" / name
     if locked.name == name and locked.is_dir() and not os.access(locked, os.R_OK | os.X_OK):

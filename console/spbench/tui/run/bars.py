@@ -58,6 +58,6 @@ def _own(case: CaseState, of: Shares, rank: int) -> Shares | None:
 
 def _bars(whole: Shares, rows: list[Row]) -> StackedBars:
     bars = StackedBars()
-    told = [Bar(label, [*of.parts.values()]) for label, of in rows if of is not None]
-    bars.update([*whole.parts], told, whole.remainder)
+    known = [Bar(label, [*of.parts.values()]) for label, of in rows if of is not None]
+    bars.update([*whole.parts], known, whole.remainder)
     return bars

@@ -231,6 +231,13 @@ def test_a_fault_below_the_factor_of_stragglers_is_not_to_be_noticed():
     assert not blames_fault(None)
 
 
+def test_a_slight_fault_of_a_rank_without_its_like_has_no_advice_on_skew():
+    places = [{"stage": 0}, {"stage": 1}]
+    case = case_of([alike(10), alike(10)], inject="slow=1.2", places=places, measures="job")
+    reason = judge(case, stragglers=stragglers_of(case)).reason
+    assert reason.endswith(": no other rank does the work of rank 1 on node01")
+
+
 def test_the_advice_says_how_many_iterations_show_a_slow_rank():
     params = {"iterations": 10}
     case = case_of([alike(10, 0.5), alike(10, 1.0)], inject="slow=2", params=params)
