@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
 from spbench.cli.case_table import CaseTable
-from spbench.cli.tables import PIPE_WIDTH
+from spbench.cli.tables import PIPE_WIDTH, indent_text
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, is_relative
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import (
     describe_sharing,
-    is_crowded,
     summarize_sharing,
 )
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.metric_names import folded_name, metric_name, separate_metrics
-from spbench.record.noise import is_disturbed, other_work_at_start, without_other_work
-from spbench.record.number_formatting import (
-    DISTURBED,
-    GLYPHS,
-    counted,
-    format_duration,
-    format_value,
-    printable,
-)
+from spbench.record.noise import other_work_at_start, without_other_work
+from spbench.record.number_formatting import GLYPHS, counted, format_duration, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
 from spbench.record.sentences.stragglers import describe_lags
-from spbench.record.shares import shares
-from spbench.record.state import JobState, RankState, RunState
+from spbench.record.state import RankState, RunState
 from spbench.report.case_ids import cut_middle
-from spbench.report.text_tables import wrap_text
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
@@ -46,7 +35,6 @@ FIRST, AGAIN = 2.0, 10.0
 """Seconds of silence before the phase of a case is printed, and before it is printed again."""
 MOST_FAILURES = 12
 """Cases that did not pass and that a quiet run gives the reason of."""
-_INDENT = " " * 8
 
 
 class Lines:
@@ -114,6 +102,9 @@ class Lines:
         if self._verbosity >= 0 and self._table is not None:
             for line in self._table.legend():
                 self._write_wrapped(line)
+            if self._verbosity > 0:
+                for line in detail_legend(self._state.cases.values(), self._state.jobs):
+                    self._write_wrapped(line)
         if self._verbosity < 0:
             self._report_failures()
         for finding in self._findings():
@@ -171,8 +162,8 @@ class Lines:
             rest = f"; suite: {left}" if (left := self.remaining(now)) else ""
             for line in self._table.begin(case) if self._table is not None else ():
                 self._write(line)
-            room = max(8, self._width - len(_INDENT) - len(phase) - len(rest) - 2)
-            self._write(f"{_INDENT}{cut_middle(case.id, room)}: {phase}{rest}")
+            room = max(8, self._width - len(CASE_INDENT) - len(phase) - len(rest) - 2)
+            self._write(f"{CASE_INDENT}{cut_middle(case.id, room)}: {phase}{rest}")
             self._phase_at = now + AGAIN
 
     def remaining(self, now: float) -> str:
@@ -238,11 +229,11 @@ class Lines:
         for line in self._table.lines(case, len(self._done)):
             self._write(line)
         for remark in case_remarks(case, event["reason"]):
-            self._write_wrapped(remark, _INDENT)
+            self._write_wrapped(remark, CASE_INDENT)
         for remark in not_judged(case):
             if remark not in self._remarks:  # all cases of a sweep have the same
                 self._remarks.add(remark)
-                self._write_wrapped(remark, _INDENT)
+                self._write_wrapped(remark, CASE_INDENT)
         if self._verbosity > 0:
             for line in case_details(case, self._state.jobs, self._width):
                 self._write(line)
@@ -264,93 +255,6 @@ def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
         yield repeats
     if case.verdict.word == "flaky":
         yield f"passed on attempt {case.verdict.attempts}"
-
-
-def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> Iterator[str]:
-    """Yield the further metrics of a case, the shares of its time, and what was chosen for it."""
-    sign = DISTURBED if is_disturbed(case, jobs) else ""
-    separate, known = separate_metrics(case.identity.benchmark), shares(case)
-    # Such as bubble, the mean over ranks, next to its share of all ranks together.
-    of_shares = {part for share in known for part in share.parts}
-    shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
-    own = (name for name in shown if name not in separate)
-    others = (name for name in shown if name in separate)
-    for title, items in (
-        ("", _metrics(case, own, sign)),
-        (_title_of_others(case, jobs), _metrics(case, others, sign)),
-        ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
-    ):
-        if text := ", ".join(items):
-            yield from indent_text(title + text, width, _INDENT)
-    for reference in case.measured.limits.items():
-        yield from indent_text(_describe_reference(case, *reference), width, _INDENT)
-    for share in known:
-        yield from indent_text(f"{share.title}, all ranks together: {share.words}", width, _INDENT)
-
-
-def _title_of_others(case: CaseState, jobs: Mapping[int, JobState]) -> str:
-    title = "measured in other loops, not parts of the time"
-    if is_crowded(case, jobs):
-        title += " (ranks that share cores take turns there, too, so that they do not add up to it)"
-    return f"{title}: "
-
-
-def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:
-    info = case.identity.metrics.get(name)
-    unit, value = info.unit if info else "", reference["value"]
-    number = "unknown" if value is None else format_value(value, unit, name)
-    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
-    known = [part["value"] for part in case.measured.references.get(name, {}).values()]
-    values = [value for value in known if value is not None]
-    if len(values) > 1:
-        ends = [format_value(end, unit, name) for end in (min(values), max(values))]
-        text += f"; {ends[0]} to {ends[1]} over {len(values)} repeats"
-    return text
-
-
-def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
-    """Yield further metrics; efficiencies and speed-ups of disturbed cases have a sign."""
-    for name in names:
-        info, summary = case.identity.metrics[name], case.summary(name)
-        if summary is None or info.part_of or info.better == "none":
-            continue
-        if name in EFFICIENCIES and "time_ms" in case.measured.limits:
-            continue  # the row shows it as the efficiency
-        if name == "time_ms":
-            yield f"p99 {format_value(summary.p99, info.unit)}"
-        else:
-            value = format_value(summary.p50, info.unit, name)
-            text = f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
-            yield text + _describe_speedup(case, name)
-
-
-def _describe_speedup(case: CaseState, name: str) -> str:
-    """Return what a speed-up divides, such as `` (sequential / time)``, if its name does not."""
-    compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
-    if not compared or name == "speedup_vs_sequential":
-        return ""
-    return f" ({metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
-
-
-def _choices(case: CaseState) -> Iterator[str]:
-    for name, choice in case.measured.choices.items():
-        yield f"{name} {_describe_choice(name, choice)}"
-
-
-def _describe_choice(name: str, choice: Mapping[str, str]) -> str:
-    """Return a choice and its reason; for a device, whether it is the host for lack of a GPU."""
-    if name == "device":
-        automatic = choice["value"] == "cpu" and choice["reason"].startswith("auto")
-        return f"{choice['value']} (auto)" if automatic else choice["value"]
-    reason = choice["reason"]
-    return choice["value"] if reason in ("", "asked for") else f"{choice['value']} ({reason})"
-
-
-def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Yield the lines of a text, each wrapped to at most ``width`` columns with its indent."""
-    for line in printable(text).splitlines() or [""]:
-        for piece in wrap_text(line, width - len(indent)) if line else [""]:
-            yield f"{indent}{piece}"
 
 
 def count_statuses(state: RunState) -> str:

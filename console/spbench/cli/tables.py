@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
-from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, aligned
+from spbench.record.number_formatting import printable
+from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, aligned, wrap_text
 
-__all__ = ["PIPE_WIDTH", "aligned", "output_width"]
+__all__ = ["PIPE_WIDTH", "aligned", "indent_text", "output_width"]
 
 
 def output_width(stream: TextIO | None = None) -> int:
@@ -20,3 +22,10 @@ def output_width(stream: TextIO | None = None) -> int:
     if not (stream or sys.stdout).isatty():
         return PIPE_WIDTH
     return max(LEAST_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
+
+
+def indent_text(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a text, each wrapped to at most ``width`` columns with its indent."""
+    for line in printable(text).splitlines() or [""]:
+        for piece in wrap_text(line, width - len(indent)) if line else [""]:
+            yield f"{indent}{piece}"

@@ -198,10 +198,11 @@ def show(
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
+    from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
     from spbench.cli.case_table import CaseTable
-    from spbench.cli.lines import Lines, case_details, case_remarks, indent_text
+    from spbench.cli.lines import Lines, case_remarks
     from spbench.cli.records.replay import unfinished
-    from spbench.cli.tables import output_width
+    from spbench.cli.tables import indent_text, output_width
     from spbench.record.judge import not_judged
     from spbench.record.number_formatting import printable
 
@@ -212,11 +213,11 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         for line in table.lines(case):
             print(line)
         for remark in (*case_remarks(case, case.verdict.reason), *not_judged(case)):
-            for line in indent_text(remark, width, " " * 8):
+            for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
         for line in case_details(case, state.jobs, width):
             print(line)
-    for note in table.legend():
+    for note in (*table.legend(), *detail_legend(state.cases.values(), state.jobs)):
         for line in indent_text(note, width):
             print(line)
     if state.left_out:

@@ -149,7 +149,9 @@ def test_shared_cores_explain_why_other_loops_do_not_add_up(spbench, home):
     recorded(home, [*four, rank_event("metric", 0, name="exchange_ms", value=1.0)])
     _, out, _ = spbench("results", "show")
     text = " ".join(out.split())
-    assert "not parts of the time (ranks that share cores take turns there, too, so that" in text
+    assert "in other loops: exchange 1.00 ms " in text
+    assert "do not add up to the time, since ranks that share cores take turns there, too" in text
+    assert "Each metric is explained by `spbench benchmarks NAME`, such as halo.compute." in text
 
 
 def test_the_references_of_repeats_have_their_range(spbench, home):
@@ -172,7 +174,8 @@ def test_numbers_of_other_loops_are_marked(spbench, home):
     events = [*started(what), rank_event("metric", 0, name="exchange_ms", value=1.0)]
     recorded(home, events)
     _, out, _ = spbench("results", "show")
-    assert "\n        measured in other loops, not parts of the time: exchange 1.00 ms\n" in out
+    assert "\n        in other loops: exchange 1.00 ms\n" in out
+    assert "in other loops: measured outside of the timed iterations" in out
     _, out, _ = spbench("benchmarks", "halo.compute")
     description = " ".join(out.partition("  exchange_ms ")[2].split())
     assert "(ms, better: lower, measured separately)" in description

@@ -1,0 +1,115 @@
+"""The lines below the row of a case: metrics, choices, references, and shares of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from spbench.cli.tables import indent_text
+from spbench.record.case_state import CaseState
+from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, is_relative
+from spbench.record.machine.core_sharing import is_crowded
+from spbench.record.metric_names import (
+    folded_name,
+    measured_separately,
+    metric_name,
+    separate_metrics,
+)
+from spbench.record.noise import is_disturbed
+from spbench.record.number_formatting import DISTURBED, format_value
+from spbench.record.shares import shares
+from spbench.record.state import JobState
+
+CASE_INDENT = " " * 8
+"""The indent of lines below the row of a case."""
+_OTHER_LOOPS = "in other loops"
+
+
+def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> Iterator[str]:
+    """Yield the further metrics of a case, the shares of its time, and what was chosen for it."""
+    sign = DISTURBED if is_disturbed(case, jobs) else ""
+    separate, known = separate_metrics(case.identity.benchmark), shares(case)
+    # Such as bubble, the mean over ranks, next to its share of all ranks together.
+    of_shares = {part for share in known for part in share.parts}
+    shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
+    own = (name for name in shown if name not in separate)
+    others = (name for name in shown if name in separate)
+    for title, items in (
+        ("", _metrics(case, own, sign)),
+        (f"{_OTHER_LOOPS}: ", _metrics(case, others, sign)),
+        ("in the last repeat: " if case.repeats > 1 else "", _choices(case)),
+    ):
+        if text := ", ".join(items):
+            yield from indent_text(title + text, width, CASE_INDENT)
+    for reference in case.measured.limits.items():
+        yield from indent_text(_describe_reference(case, *reference), width, CASE_INDENT)
+    for share in known:
+        words = f"{share.title}, all ranks together: {share.words}"
+        yield from indent_text(words, width, CASE_INDENT)
+
+
+def detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> Iterator[str]:
+    """Yield what the lines of `case_details` mean, as far as these cases need it."""
+    shown = list(cases)
+    others = [case for case in shown if measured_separately(case)]
+    if others:
+        is_shared = any(is_crowded(case, jobs) for case in others)
+        turns = ", since ranks that share cores take turns there, too" if is_shared else ""
+        yield (
+            f"{_OTHER_LOOPS}: measured outside of the timed iterations, so that the values do not "
+            f"add up to the time{turns}."
+        )
+    if shown:
+        example = shown[0].identity.benchmark
+        yield f"Each metric is explained by `spbench benchmarks NAME`, such as {example}."
+
+
+def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:
+    info = case.identity.metrics.get(name)
+    unit, value = info.unit if info else "", reference["value"]
+    number = "unknown" if value is None else format_value(value, unit, name)
+    text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
+    known = [part["value"] for part in case.measured.references.get(name, {}).values()]
+    values = [value for value in known if value is not None]
+    if len(values) > 1:
+        ends = [format_value(end, unit, name) for end in (min(values), max(values))]
+        text += f"; {ends[0]} to {ends[1]} over {len(values)} repeats"
+    return text
+
+
+def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
+    """Yield further metrics; efficiencies and speed-ups of disturbed cases have a sign."""
+    for name in names:
+        info, summary = case.identity.metrics[name], case.summary(name)
+        if summary is None or info.part_of or info.better == "none":
+            continue
+        if name in EFFICIENCIES and "time_ms" in case.measured.limits:
+            continue  # the row shows it as the efficiency
+        if name == "time_ms":
+            yield f"p99 {format_value(summary.p99, info.unit)}"
+        else:
+            value = format_value(summary.p50, info.unit, name)
+            text = f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"
+            yield text + _describe_speedup(case, name)
+
+
+def _describe_speedup(case: CaseState, name: str) -> str:
+    """Return what a speed-up divides, such as `` (sequential / time)``, if its name does not."""
+    compared = [time for time in SPEEDUPS.get(name, ()) if time in case.identity.metrics]
+    if not compared or name == "speedup_vs_sequential":
+        return ""
+    return f" ({metric_name(compared[0], case.identity.metrics[compared[0]].unit)} / time)"
+
+
+def _choices(case: CaseState) -> Iterator[str]:
+    for name, choice in case.measured.choices.items():
+        yield f"{name} {_describe_choice(name, choice)}"
+
+
+def _describe_choice(name: str, choice: Mapping[str, str]) -> str:
+    """Return a choice and its reason; for a device, whether it is the host for lack of a GPU."""
+    if name == "device":
+        automatic = choice["value"] == "cpu" and choice["reason"].startswith("auto")
+        return f"{choice['value']} (auto)" if automatic else choice["value"]
+    reason = choice["reason"]
+    return choice["value"] if reason in ("", "asked for") else f"{choice['value']} ({reason})"
