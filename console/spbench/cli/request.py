@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.completing import complete_case, complete_launcher, complete_run
+from spbench.cli.completing import complete_case, complete_launcher, complete_run, complete_side
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 
@@ -176,6 +176,14 @@ RunOrReportArgument = Annotated[
         help="Id of a run or an end of it, last or last~1; or a report file",
         metavar="RUN",
         autocompletion=complete_run,
+    ),
+]
+SideArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Id of a run or an end of it, last or last~1; a baseline; or a file of either",
+        metavar="RUN",
+        autocompletion=complete_side,
     ),
 ]
 OutputOption = Annotated[

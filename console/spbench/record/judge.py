@@ -109,10 +109,7 @@ def _fault_sentence(case: CaseState, fault: str, stragglers: Iterable[Straggler]
         )
     if factor is not None and is_slight:
         limit = _skew_limit((1 + factor) / 2)
-        return (
-            f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite, or "
-            "compare with a baseline"
-        )
+        return f"{unseen}: a rank is named from {NOTABLE_RANK:g}x on; set {limit} in the suite"
     return f"{unseen}; {advise_iterations(case)}, or set {_skew_limit(NOTABLE_RANK)} in the suite"
 
 

@@ -94,8 +94,18 @@ class GatePolicy:
             yield f"{count} {word}, and --max-unjudged allows {self.most_unjudged}"
 
     def printed_failures(self, comparison: RunComparison) -> Iterator[str]:
-        """Yield the same in the words that people read."""
-        return self.failures(comparison, "not judged")
+        """Yield the same in the words that people read, and the number of cases that fail it."""
+        if not self.outcomes:
+            return
+        failing = [
+            case.outcome if case.judgement is JudgementKind.JUDGED else case.judgement
+            for case in comparison.judgements
+            if case.judgement is JudgementKind.BROKEN or case.outcome in self.outcomes
+        ]
+        if failing:
+            found = " or ".join(sorted(set(map(str, failing)), key=failing.index))
+            yield f"{counted(len(failing), 'case')} {found} compared with {comparison.a.id}"
+        yield from self.failures(comparison, "not judged")
 
 
 def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:

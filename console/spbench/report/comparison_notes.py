@@ -31,10 +31,7 @@ MOST_NAMED = 6
 MOST_BROKEN = 8
 """The number of reasons of broken cases that are printed."""
 _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 1: b is faster."
-_INTERVALS = (
-    "95 % interval: the range of b/a that the differences between launches allow; changes of the "
-    f"machine between runs are not in it without {LEAST_PAST} earlier runs."
-)
+_INTERVALS = "95 % interval: the range of b/a that differences between launches allow."
 _WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
 _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
@@ -107,7 +104,8 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
     notes = [_TIMES]
     launches = {row.launches for row in comparison.rows if row.interval}
     if launches:
-        notes.append(_WIDENED if any(past_notes(comparison)) else _INTERVALS)
+        has_past = any(row.past for row in comparison.rows if row.interval)
+        notes.append(_WIDENED if has_past else _INTERVALS)
     if len(launches) == 1:
         of_a, of_b = launches.pop()
         notes[-1] += f" Launches: {of_a} in a, {of_b} in b."
@@ -312,8 +310,8 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"Judged by the fastest iteration of each launch: {name_cases(fastest)}."
     if large:
         yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
-    yield from past_notes(comparison)
-    yield from reference_notes(comparison)
+    yield from _past_notes(comparison)
+    yield from _reference_notes(comparison)
     for run, cases in failed.items():
         if cases:
             why = "by an expectation or a planted fault" if run == "a" else "by a planted fault"
@@ -321,18 +319,31 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
     yield from _settings_notes(comparison)
 
 
-def past_notes(comparison: RunComparison) -> Iterator[str]:
-    """Yield the cases with an interval that the spread of earlier runs has widened."""
-    past = [
-        f"{pair.id} ({counted(row.past, 'run')})"
-        for pair in comparison.cases
-        if (row := pair.headline) is not None and row.past and row.interval
+def _past_notes(comparison: RunComparison) -> Iterator[str]:
+    """Yield the cases with an interval that earlier runs have widened, and those without any."""
+    times = {row.case: row for row in comparison.rows if row.metric == HEADLINE}
+    widened = [
+        f"{case} ({counted(row.past, 'run')})"
+        for case, row in times.items()
+        if row.past and row.interval
     ]
-    if past:
-        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(past)}."
+    if widened:
+        yield f"Interval as wide as earlier runs on these machines differ: {name_cases(widened)}."
+    provisional = [
+        case.case
+        for case in comparison.judged_as(JudgementKind.JUDGED)
+        if case.outcome != "same"
+        and (row := times.get(case.case)) is not None
+        and not (row.past or row.by_factor)
+    ]
+    if provisional:
+        yield (
+            f"Provisional: {name_cases(provisional)}. How much times differ from run to run is "
+            f"known from {LEAST_PAST} earlier runs on; until then, run both sides again to confirm."
+        )
 
 
-def reference_notes(comparison: RunComparison) -> Iterator[str]:
+def _reference_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the cases of which the references changed like the times, as of a changed machine.
 
     The logarithm of the reference's ratio is then at least half of that of the time.

@@ -33,6 +33,11 @@ class OutcomeLabel(StrEnum):
         """The name of its style, such as ``worse`` or ``not-judged``."""
         return self.name.lower().replace("_", "-")
 
+    @property
+    def word(self) -> str:
+        """The label without its sign, such as ``not judged``."""
+        return self.name.lower().replace("_", " ")
+
 
 _LABELS = {
     "worse": OutcomeLabel.WORSE,
@@ -40,7 +45,7 @@ _LABELS = {
     "same": OutcomeLabel.SAME,
 }
 DIFFERENT = (OutcomeLabel.WORSE, OutcomeLabel.BETTER, OutcomeLabel.BROKEN)
-"""The labels of cases that a gate names."""
+"""The labels of cases that a gate names, however many there are."""
 _ORDER = {OutcomeLabel.BROKEN: 0, OutcomeLabel.WORSE: 0, OutcomeLabel.BETTER: 1}
 _LAST = 2
 _A = TextColumn("a", right=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, clean
@@ -9,15 +10,10 @@ from spbench.record.runs.history import RunSummary
 from spbench.report.case_ids import cut_middle
 from spbench.report.case_judgement import BASELINE
 from spbench.report.comparison_notes import (
-    broken_notes,
     comparison_notes,
     comparison_summary,
     comparison_warnings,
-    noise_notes,
-    past_notes,
-    reference_notes,
     table_notes,
-    unjudged_notes,
 )
 from spbench.report.comparison_rows import (
     CASE_COLUMNS,
@@ -32,8 +28,8 @@ from spbench.report.text_tables import aligned, fits_table, render_table, wrap_t
 from spbench.report.times import day_and_time
 
 _INDENT = "  "
-_MOST_UNJUDGED = 20
-"""The number of unjudged cases up to which a gate has a row for each."""
+_MOST_ROWS = 20
+"""The number of cases up to which a gate has a row for each."""
 
 
 def comparison_lines(
@@ -67,29 +63,24 @@ def comparison_lines(
 
 
 def gate_lines(comparison: RunComparison, width: int) -> Iterator[str]:
-    """Yield what a gate found: the cases that differ or are broken, and why others are not judged.
+    """Yield what a gate found: a row for each case, and the notes of the comparison.
 
-    Cases that are the same are left out, and those that launches did not suffice for if they are
-    many. The summary is not part of it.
+    Of more than `_MOST_ROWS` cases, only those that differ or are broken have a row, and the
+    others are counted. The summary is not part of it.
     """
     yield from warning_lines(comparison, width)
     yield from wrap_text(f"a: baseline {comparison.a.id}, b: run {comparison.b.id}", width)
-    all_rows = case_rows(comparison)
-    rows = [row for row in all_rows if row.label in DIFFERENT]
-    others = [row for row in all_rows if row.label not in DIFFERENT]
-    measured = [row for row in others if row.row and row.row.outcome == "not enough samples"]
-    rows += measured if len(measured) <= _MOST_UNJUDGED else []
-    if rows:
-        yield from render_table(CASE_COLUMNS, [row.case_cells() for row in rows], width)
-        for note in table_notes(comparison):
-            yield from wrap_text(note, width)
-    for note in (
-        *broken_notes(comparison),
-        *unjudged_notes(comparison),
-        *past_notes(comparison),
-        *reference_notes(comparison),
-        *noise_notes(comparison),
-    ):
+    rows = case_rows(comparison)
+    shown = [row for row in rows if row.label in DIFFERENT or len(rows) <= _MOST_ROWS]
+    hidden = Counter(row.label.word for row in rows if row.label and row not in shown)
+    notes = comparison_notes(comparison)
+    if shown:
+        yield from render_table(CASE_COLUMNS, [row.case_cells() for row in shown], width)
+        notes += table_notes(comparison)
+    if hidden:
+        counts = ", ".join(f"{count} {word}" for word, count in hidden.items())
+        yield from wrap_text(f"Not shown: {counts}.", width)
+    for note in notes:
         yield from wrap_text(note, width)
 
 

@@ -36,11 +36,11 @@ def compare(
             metavar="A",
             autocompletion=complete_side,
         ),
-    ],
+    ] = "last~1",
     b: Annotated[
         str,
         typer.Argument(help="Run to compare with it", metavar="B", autocompletion=complete_side),
-    ],
+    ] = "last",
     home: HomeOption = None,
     format_: Annotated[
         str, typer.Option("--format", help="text, csv, md or json", metavar="FORMAT")

@@ -11,7 +11,7 @@ import typer
 
 from spbench.cli.ending import complain
 from spbench.cli.help_pages import HelpGroup
-from spbench.cli.request import HomeOption, RunOrReportArgument, print_progress
+from spbench.cli.request import HomeOption, SideArgument, print_progress
 from spbench.errors import ExitCode, NothingSelected
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    run: RunOrReportArgument,
+    run: SideArgument,
     home: HomeOption = None,
     format_: Annotated[
         GateFormat, typer.Option("--format", help="text or json", metavar="FORMAT")
@@ -64,7 +64,7 @@ def check(
     ] = None,
 ) -> None:
     """Find the smallest slowdown that a comparison with a run reports, for each case."""
-    from spbench.cli.records.recorded import run_or_report
+    from spbench.cli.records.recorded import side_of
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
     from spbench.report.gate.check import check_gate
@@ -72,7 +72,7 @@ def check(
     from spbench.report.past import past_of
 
     root = home_of(home, os.environ)
-    recorded = run_or_report(root, run)
+    recorded = side_of(root, run)
     past = past_of(root, recorded, recorded)
     gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
     if format_ is GateFormat.JSON:

@@ -8,19 +8,28 @@ from typing import Any
 
 from spbench.record.number_formatting import counted, format_percent
 from spbench.report.comparison_notes import name_cases
-from spbench.report.gate.check import POWER, SLOWDOWNS, CaseGate, GateCheck
+from spbench.report.difference import LEAST_PAST
+from spbench.report.gate.check import (
+    MORE_LAUNCHES,
+    POWER,
+    SLOWDOWNS,
+    CaseGate,
+    GateCheck,
+)
 from spbench.report.text_tables import TextColumn, render_table, wrap_text
 
 _COLUMNS = (
     TextColumn("smallest found"),
     TextColumn("case", ids=True),
     TextColumn("launches", right=True),
+    TextColumn("needed", right=True),
     TextColumn("false alarms", right=True),
 )
 MOST_ALARMS = 0.1
 """The share of false alarms above which a gate is not usable: twice what the test allows."""
 NONE_FOUND = "? none found"
 NO_TIME = "✗ no time"
+_TOO_MANY = "-"
 
 
 def gate_check_lines(check: GateCheck, width: int) -> Iterator[str]:
@@ -33,11 +42,15 @@ def gate_check_lines(check: GateCheck, width: int) -> Iterator[str]:
 
 def gate_notes(check: GateCheck) -> Iterator[str]:
     """Yield the notes below the table, those on several cases once."""
-    missed = [_describe_missed(case) for case in check.cases if _is_missed(case)]
+    missed = [case for case in check.cases if case.launches and case.smallest is None]
+    needed = [case.needed for case in missed if case.needed is not None]
     if missed:
         largest = _slowdown(SLOWDOWNS[-1])
-        yield f"Not found, even a slowdown of {largest}: {name_cases(missed)}."
-    needed = [case.needed for case in check.cases if case.needed is not None]
+        too_many = f"; {_TOO_MANY}: more than {MORE_LAUNCHES[-1]}"
+        yield (
+            f"none found: not even a slowdown of {largest}. needed: launches per side that find it"
+            f"{too_many if len(needed) < len(missed) else ''}."
+        )
     if needed:
         yield f"Run the suite with `--set repeat={max(needed)}`, or on a quieter machine."
     by_reason: dict[str, list[str]] = {}
@@ -61,13 +74,15 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
             f"{check.resamples} resamples (seed {check.seed})."
         )
         yield (
-            "With nothing planted, some case was called worse in "
-            f"{format_percent(check.alarms)} of them."
+            "false alarms: the share of resamples that call the case worse with nothing planted; "
+            f"{format_percent(check.alarms)} call some case worse."
         )
         if check.alarms > MOST_ALARMS:
+            few = any(0 < case.past < LEAST_PAST for case in check.cases)
+            allow = f", or make {LEAST_PAST} runs, after which comparisons allow for it"
             yield (
                 f"That is more than {format_percent(MOST_ALARMS)}: these launches and earlier runs "
-                "differ too much for a gate; measure on a quieter machine."
+                f"differ too much for a gate; measure on a quieter machine{allow if few else ''}."
             )
     planted = [case for case in check.cases if case.error is not None]
     if planted:
@@ -91,7 +106,7 @@ def _slowdown(share: float) -> str:
 
 def _cells(case: CaseGate) -> tuple[str, ...]:
     alarms = "" if case.alarms is None else format_percent(case.alarms)
-    return (_smallest(case), case.case, str(case.launches or ""), alarms)
+    return (_smallest(case), case.case, str(case.launches or ""), _needed(case), alarms)
 
 
 def _smallest(case: CaseGate) -> str:
@@ -100,16 +115,11 @@ def _smallest(case: CaseGate) -> str:
     return NONE_FOUND if case.launches else NO_TIME
 
 
-def _is_missed(case: CaseGate) -> bool:
-    return bool(case.found) and case.smallest is None
-
-
-def _describe_missed(case: CaseGate) -> str:
-    share = format_percent(case.found[SLOWDOWNS[-1]])
-    if case.needed is not None:
-        return f"{case.case} (found in {share}, needs {case.needed} launches per side)"
-    few = "more launches do not help" if case.past else "32 launches are too few"
-    return f"{case.case} (found in {share}, {few})"
+def _needed(case: CaseGate) -> str:
+    """Return the launches per side that find the largest slowdown; empty if those of the run do."""
+    if not case.launches or case.smallest is not None:
+        return ""
+    return _TOO_MANY if case.needed is None else str(case.needed)
 
 
 def _case_object(case: CaseGate) -> dict[str, Any]:

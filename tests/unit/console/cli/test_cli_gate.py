@@ -34,18 +34,28 @@ def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
     status, out, err = spbench("gate", "check", "last")
     assert (status, err) == (0, "")
     head, steady, noisy, alone, gone, *notes = out.splitlines()
-    assert head.split() == ["smallest", "found", "case", "launches", "false", "alarms"]
+    assert head.split() == ["smallest", "found", "case", "launches", "needed", "false", "alarms"]
     assert steady.split()[:4] == ["5", "%", "steady", "5"]
     assert noisy.split()[:5] == ["?", "none", "found", "noisy", "5"]
-    assert alone.split() == ["?", "none", "found", "alone", "1"]
+    assert noisy.split()[5].isdecimal()
+    assert alone.split() == ["?", "none", "found", "alone", "1", "5"]
     assert gone.split() == ["✗", "no", "time", "gone"]
     text = " ".join(line.strip() for line in notes)
-    assert "Not found, even a slowdown of 50 %: noisy (found in " in text
-    assert text.count("launches per side") == 1
+    assert (
+        "none found: not even a slowdown of 50 %. needed: launches per side that find it." in text
+    )
     assert "Nothing was planted, one launch does not tell how much launches differ: alone." in text
     assert "Nothing was planted, error: gone." in text
     assert "is called worse in 80 % of 200 resamples (seed 1)." in text
     assert "A failed check was planted in 3 cases and reported in 3." in text
+
+
+def test_a_baseline_is_checked_like_a_run(spbench, home):
+    record(home, a=STEADY)
+    assert spbench("baseline", "set", "main", "last")[0] == 0
+    status, out, err = spbench("gate", "check", "main")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[1].split()[:4] == ["5", "%", "a", "5"]
 
 
 def test_json_has_the_shares(spbench, home):

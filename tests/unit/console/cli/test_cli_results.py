@@ -283,7 +283,6 @@ def test_takes_the_export_format_from_the_suffix_of_the_output(
         (["results", "export", "2030"], 2, "no run '2030'"),
         (["results", "export", "last", "-o", "/proc/none/x"], 4, "cannot write /proc/none/x"),
         (["compare", "last", "2030"], 2, "no run '2030'"),
-        (["compare", "last"], 2, "missing argument B"),
         (["compare", "last", "last~2"], 2, "none of them last~2"),
         (["compare", "last", "last~1", "--format", "xml"], 2, "no format 'xml'"),
     ],
@@ -327,6 +326,12 @@ def test_all_shows_each_metric_with_its_unit(spbench, two_runs):
         "b     time    2.00 ms  1.00 ms  0.500x  ? not judged",
         "b     skew      1.00x    1.00x   1.00x  ? not judged",
     ]
+
+
+def test_the_last_two_runs_are_compared_by_default(spbench, two_runs):
+    a, b = two_runs
+    explicit = spbench("compare", a, b)
+    assert spbench("compare") == spbench("compare", a) == explicit
 
 
 def test_a_comparison_has_the_width_of_the_terminal(spbench, two_runs, monkeypatch):

@@ -224,7 +224,7 @@ def test_a_fault_below_the_factor_of_stragglers_is_not_to_be_noticed():
     reason = judge(case, stragglers=stragglers_of(case)).reason
     assert reason == (
         "nothing noticed the planted fault slow=1.2: a rank is named from 1.3x on; set `expect: "
-        "{skew: {max: 1.1}}` in the suite, or compare with a baseline"
+        "{skew: {max: 1.1}}` in the suite"
     )
     assert blames_fault(reason)
     assert not blames_fault("check halo failed on rank 0")

@@ -342,19 +342,42 @@ def test_a_row_of_one_outcome_leaves_the_notes_as_they_are(comparison: RunCompar
     assert f"{comparison_summary(comparison)}." in lines
 
 
-def test_a_gate_leaves_out_cases_that_are_the_same(comparison: RunComparison) -> None:
+def test_a_gate_has_a_row_for_each_case(comparison: RunComparison) -> None:
     lines = list(gate_lines(comparison, 120))
     labels = [line.split("  ")[0].strip() for line in lines if line[:1] in "▼▲✗=?"]
     assert labels[:3] == ["▼ worse", "✗ broken", "▲ better"]
-    assert set(labels[3:]) == {"? not judged"}
+    assert set(labels[3:]) == {"= same", "? not judged"}
+    assert not any(line.startswith("Not shown") for line in lines)
 
 
-@pytest.mark.parametrize("count", [3, 21])
-def test_a_gate_shows_cases_that_are_not_judged_if_they_are_few(count: int) -> None:
-    cases = [case(f"x{at}") for at in range(count)]
-    lines = list(gate_lines(compare(run(*cases), run(*cases)), 120))
-    rows = [line for line in lines if line.startswith("? not judged")]
-    assert len(rows) == (count if count == 3 else 0)
+def test_a_gate_of_many_cases_shows_those_that_differ_and_counts_the_others() -> None:
+    def side(factor: float) -> RecordedRun:
+        changed = {"y": factor, "z": None}
+        cases = [made(f"x{at}", 1.0) for at in range(20)]
+        return run(*cases, *(made(name, by) for name, by in changed.items()))
+
+    def made(name: str, factor: float | None) -> CasePart:
+        times = [1.0] if factor is None else [factor * value for value in SIX]
+        return case(name, {"time_ms": figure(times[0])}, medians={"time_ms": times})
+
+    lines = list(gate_lines(compare(side(1.0), side(2.0)), 120))
+    assert [line.split()[2] for line in lines if line[:1] in "▼▲✗=?"] == ["y"]
+    assert "Not shown: 20 same, 1 not judged." in lines
+
+
+@pytest.mark.parametrize("earlier", [0, 4, 5])
+def test_a_difference_is_provisional_without_earlier_runs(earlier: int) -> None:
+    def side(factor: float) -> RecordedRun:
+        times = [factor * value for value in SIX]
+        return run(
+            case("x", {"time_ms": figure(times[0])}, medians={"time_ms": times}),
+            case("y", {"time_ms": figure(1.0)}, medians={"time_ms": SIX}),
+        )
+
+    past = [[1.0 + 0.001 * at] * 6 for at in range(earlier)]
+    compared = compare(side(1.0), side(2.0), lambda case, metric: past)
+    notes = [note for note in comparison_notes(compared) if note.startswith("Provisional: x.")]
+    assert len(notes) == (earlier < 5)
 
 
 def test_many_cases_are_counted_and_not_named() -> None:

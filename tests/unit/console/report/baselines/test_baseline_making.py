@@ -9,7 +9,7 @@ from spbench.errors import ExitCode, UsageError
 from spbench.report.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
 from spbench.report.compare import compare
-from spbench.report.comparison_notes import table_notes
+from spbench.report.comparison_notes import comparison_notes, table_notes
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_comparison import MetricRow
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
@@ -195,12 +195,15 @@ def test_a_worse_time_fails_the_run_and_its_case():
     [why] = found.failing
     assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
     tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
+    notes = comparison_notes(found.comparison) + table_notes(found.comparison)
     assert said == [
         "a: baseline main, b: run later",
         "outcome  case        a        b    b/a  95 % interval",
         "▼ worse  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
-        *(line for note in table_notes(found.comparison) for line in wrap_text(note, PIPE_WIDTH)),
+        "= same   b     1.00 ms  1.00 ms  1.00x  0.971 to 1.03",
+        *(line for note in notes for line in wrap_text(note, PIPE_WIDTH)),
         tally,
+        "error: 1 case worse compared with main",
     ]
     quiet = []
     found.print_to(quiet.append, quiet=True)
@@ -236,9 +239,13 @@ def test_other_machines_are_unjudged():
     assert said == [
         "warning: machines or libraries differ: hosts node01 in a, node02 in b",
         "a: baseline main, b: run later",
+        "outcome       case        a        b    b/a  95 % interval",
+        "? not judged  a     1.00 ms  1.50 ms  1.50x  1.46 to 1.55",
+        "? not judged  b     1.00 ms  1.00 ms  1.00x  0.971 to 1.03",
         "Not judged, other machines or libraries (see the warning): a, b. "
         "Set a baseline on these machines, or use `spbench",
         "  compare --force`.",
+        *(line for note in table_notes(found.comparison) for line in wrap_text(note, PIPE_WIDTH)),
         "against baseline main: 0 of 2 cases judged, 2 not judged",
         "error: no case was judged against main",
     ]
