@@ -122,7 +122,7 @@ def step_lines(step: Simulation, width: int) -> Iterator[str]:
 def verified_lines(plan: Plan, verified: Verified, width: int) -> Iterator[str]:
     """Yield predicted beside measured: of each stage, and of the step."""
     yield from render_table(_VERIFIED, verified_cells(plan, verified), width)
-    yield from _wrapped((_VERIFIED_LEGEND, elsewhere_words(verified)), width)
+    yield from _wrapped((_VERIFIED_LEGEND, elsewhere_words(plan, verified)), width)
 
 
 def _stage_table(plan: Plan, width: int) -> list[str]:

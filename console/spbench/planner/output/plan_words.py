@@ -226,12 +226,16 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
     ]
 
 
-def elsewhere_words(verified: Verified) -> str:
-    """Return where a step's time went on the rank with the most work."""
+def elsewhere_words(plan: Plan, verified: Verified) -> str:
+    """Return where a step's time went on the rank with the most work, and what no row predicts."""
     work, *others = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
+    sums = max(stage.all_reduce_s for stage in plan.stages)
+    late = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
+    after = f"allreduce {time_text(sums)}, {time_text(max(0.0, late))} of it after the passes, and "
     return (
         f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
-        f"the most work: {work}, {', '.join(others)}; no optimizer is predicted"
+        f"the most work: {work}, {', '.join(others)}; predicted: {after if sums > 0 else ''}"
+        "no optimizer"
     )
 
 

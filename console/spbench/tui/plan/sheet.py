@@ -119,7 +119,7 @@ running pass take of each stage's devices. Below: one step."""
         table = self.query_one("#verified", LineTable)
         table.remove_class("away")
         fill(table, MEASURED, measured_rows(plan, verified))
-        self.query_one("#elsewhere", Static).update(elsewhere_words(verified))
+        self.query_one("#elsewhere", Static).update(elsewhere_words(plan, verified))
         # Below the plan itself, where a small screen does not show it.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 

@@ -19,7 +19,7 @@ from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine,
 from spbench.planner.cluster.yaml_file import load_cluster
 from spbench.planner.output.plan_json import plan_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
-from spbench.planner.output.plan_words import describe_memory
+from spbench.planner.output.plan_words import describe_memory, elsewhere_words
 from spbench.planner.output.verification import Compared, Verified
 from spbench.planner.planning import plan as plan_of
 from spbench.planner.process_pool import usual_jobs
@@ -195,6 +195,18 @@ def test_measured_times_fit_the_terminal(width):
     lines = list(verified_lines(made, Verified(compared[0], compared, 1, spent), width))
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
+    assert " ".join(" ".join(lines).split()).endswith("; predicted: no optimizer")
+
+
+def test_a_verified_plan_says_how_much_of_the_allreduce_it_expected_after_the_passes():
+    made = plan_of(load_profile(DOCS / "examples" / "resnet-20.json"), cluster_from_ends([2]), 8)
+    [stage] = made.stages
+    made = replace(made, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
+    compared = Compared(10.0, 12.0)
+    words = elsewhere_words(made, Verified(compared, (compared,), 0, {"passes and messages": 9.0}))
+    assert words.endswith(
+        "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, and no optimizer"
+    )
 
 
 def test_the_memory_of_all_kinds_of_devices_is_described():
