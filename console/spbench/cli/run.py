@@ -261,6 +261,10 @@ def _judge(
         return None, [f"the run could not be compared with its baseline: {error}"]
     stream = sys.stderr if on_stderr else sys.stdout
     gate_result.print_to(line_writer(stream), quiet=verbosity < 0, width=output_width(stream))
+    try:
+        gate_result.note_failure(outcome.folder)
+    except SpbenchError as error:
+        return gate_result, [str(error)]
     return gate_result, []
 
 

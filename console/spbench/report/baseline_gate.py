@@ -9,6 +9,8 @@ from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.number_formatting import counted
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.report.compare import compare, rules_out_slowdown
 from spbench.report.comparison_notes import comparison_summary
 from spbench.report.comparison_text import gate_lines
@@ -209,6 +211,18 @@ class GateResult:
         for failure in self.policy.printed_failures(self.comparison):
             for line in wrap_text(f"error: {failure}", width):
                 write(line)
+
+    def note_failure(self, folder: RunFolder) -> None:
+        """Note that the run fails its baseline, so that lists of runs show it, if it has no note.
+
+        Raises:
+            FailedRunError: The note cannot be written.
+        """
+        if self.policy.exit_code(self.comparison) == ExitCode.PASSED:
+            return
+        if read_note(folder) == NO_NOTE:
+            summary = comparison_summary(self.comparison)
+            write_note(folder, RunNote(f"fails baseline {self.comparison.a.id}: {summary}"))
 
     def document(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""

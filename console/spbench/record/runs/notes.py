@@ -1,4 +1,4 @@
-"""A run's note and tags: ``note.json`` in its folder, written by hand and by nothing else."""
+"""A run's note and tags: ``note.json`` in its folder, of its user or of a failed baseline."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from places import SUITES
 from spbench.cli import run
 from spbench.engine.run import Outcome
 from spbench.errors import ExitCode
+from spbench.record.runs.notes import RunNote, read_note, write_note
 from spbench.report.document import ReportDocument
 from unit.events import recorded, whole_run
 
@@ -77,6 +78,23 @@ def test_an_unwritten_report_is_4_although_no_case_was_judged(
     (tmp_path / "file").write_text("")
     target = tmp_path / ("out.json" if written else "file/out.json")
     assert spbench("run", HALO, "--baseline", "main", "--json", str(target)).status == status
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "note"),
+    [
+        ([], "", "fails baseline main: 0 of 1 case judged, 1 not judged"),
+        ([], "new driver", "new driver"),
+        (["--fail-on", "never"], "", ""),
+    ],
+)
+def test_a_run_that_fails_its_baseline_has_a_note(spbench, main, words, before, note, monkeypatch):
+    report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
+    outcome = Outcome(main, ExitCode.PASSED, ReportDocument.from_json(report))
+    monkeypatch.setattr(run, "_execute", lambda *_: outcome)
+    write_note(main, RunNote(before))
+    spbench("run", HALO, "--baseline", "main", *words)
+    assert read_note(main) == RunNote(note)
 
 
 def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
