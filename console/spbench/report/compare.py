@@ -35,6 +35,8 @@ ALIKE = 0.05
 """Values of which the larger is at most this share above the smaller are alike."""
 TOLERANCE = 0.02
 """A difference of at most this share is of no interest, however certain it is."""
+TOLERANCE_WITHOUT_PAST = 0.05
+"""The same while too few earlier runs show how much runs differ: launches of one run do not."""
 SAMPLED_ALIKE = 0.01
 """What follows from the time differs by less: rates have the time of the slowest rank's median."""
 RESOLUTION = 0.10
@@ -167,11 +169,12 @@ def _with_interval_of_time(
         return row
     if row.chance is None or row.ratio is None or row.better == "none":
         return row
-    launches = [
-        both
-        for case in sides
-        for both in zip(launches_of(case, row.metric), launches_of(case, HEADLINE), strict=False)
-    ]
+    launches: list[tuple[float, float]] = []
+    for case in sides:
+        values, times = launches_of(case, row.metric), launches_of(case, HEADLINE)
+        if len(values) != len(times):
+            return row  # such as the skew, which a run has once
+        launches += zip(values, times, strict=True)
     inverse = row.better != time.better
     if not _is_constant([value * time if inverse else value / time for value, time in launches]):
         return row
@@ -339,7 +342,7 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
     is_clear = row.by_fastest or not low <= 1 <= high
-    if different and is_clear and max(ratio, 1 / ratio) > 1 + TOLERANCE:
+    if different and is_clear and max(ratio, 1 / ratio) > 1 + tolerance_of(row):
         why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
         return replace(row, outcome=_direction(row, ratio), reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:
@@ -350,6 +353,11 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     else:
         why = f"the interval is {low:.2f} to {high:.2f}"
     return _by_factor(row, row.ratio, why)
+
+
+def tolerance_of(row: MetricRow) -> float:
+    """Return the share up to which a row's values are not called different."""
+    return TOLERANCE if row.past else TOLERANCE_WITHOUT_PAST
 
 
 def rules_out_slowdown(row: MetricRow) -> bool:

@@ -14,7 +14,13 @@ from typing import NamedTuple
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import counted, format_factor, format_percent
 from spbench.report.case_judgement import BASELINE
-from spbench.report.compare import RESOLUTION, TOLERANCE, rules_out_slowdown
+from spbench.report.compare import (
+    RESOLUTION,
+    TOLERANCE,
+    TOLERANCE_WITHOUT_PAST,
+    rules_out_slowdown,
+    tolerance_of,
+)
 from spbench.report.difference import LEAST_PAST, least_launches
 from spbench.report.overall import overall
 from spbench.report.run_comparison import (
@@ -34,8 +40,9 @@ _TIMES = "Times: the slowest rank of each iteration, then the median. b/a below 
 _INTERVALS = "95 % interval: the range of b/a that differences between launches allow."
 _WIDENED = "95 % interval: the range of b/a that differences of launches and earlier runs allow."
 _RULES = (
-    "same: a difference above 10 % is ruled out; better, worse: above 2 %, and not by chance by a "
-    "rank test of medians and of fastest iterations, corrected for the number of cases."
+    "same: a difference above 10 % is ruled out; better, worse: a and b differ by more than {}, "
+    "and not by chance by a rank test of medians and of fastest iterations, corrected for the "
+    "number of cases."
 )
 _ONE_BY_ONE = (
     "Metrics other than time are tested one by one, so that 1 of 20 equal ones differs by chance; "
@@ -110,7 +117,9 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
         of_a, of_b = launches.pop()
         notes[-1] += f" Launches: {of_a} in a, {of_b} in b."
     if comparison.judged_as(JudgementKind.JUDGED):
-        notes.append(_RULES)
+        rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
+        tolerances = sorted({tolerance_of(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
+        notes.append(_RULES.format(" or ".join(map(_exact_percent, tolerances))))
     if all_metrics:
         notes.append(_ONE_BY_ONE)
         separate = [
@@ -272,10 +281,22 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
         limit = format_percent(RESOLUTION)
         harmless = f"a slowdown above {limit} ruled out, a speed-up neither shown nor ruled out"
         return _Reason(harmless, ("`--fail-on worse` accepts that.",))
-    if row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]:
+    is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
+    if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + tolerance_of(row):
+        limit = _exact_percent(tolerance_of(row))
+        return _Reason(
+            f"a difference of at most {limit}, by which runs may differ",
+            (f"{LEAST_PAST} earlier runs show by how much they do.",),
+        )
+    if is_clear:
         return _Reason("a difference that may be chance among so many cases", (_SCATTERED,))
     clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
     return _Reason(clause, (_SCATTERED,))
+
+
+def _exact_percent(share: float) -> str:
+    """Return a share that is no measurement, such as ``5 %``."""
+    return f"{100 * share:g} %"
 
 
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:

@@ -35,7 +35,7 @@ def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
     assert (status, err) == (0, "")
     head, steady, noisy, alone, gone, *notes = out.splitlines()
     assert head.split() == ["smallest", "found", "case", "launches", "needed", "false", "alarms"]
-    assert steady.split()[:4] == ["5", "%", "steady", "5"]
+    assert steady.split()[:4] == ["10", "%", "steady", "5"]
     assert noisy.split()[:5] == ["?", "none", "found", "noisy", "5"]
     assert noisy.split()[5].isdecimal()
     assert alone.split() == ["?", "none", "found", "alone", "1", "5"]
@@ -55,7 +55,7 @@ def test_a_baseline_is_checked_like_a_run(spbench, home):
     assert spbench("baseline", "set", "main", "last")[0] == 0
     status, out, err = spbench("gate", "check", "main")
     assert (status, err) == (0, "")
-    assert out.splitlines()[1].split()[:4] == ["5", "%", "a", "5"]
+    assert out.splitlines()[1].split()[:4] == ["10", "%", "a", "5"]
 
 
 def test_json_has_the_shares(spbench, home):
@@ -64,12 +64,12 @@ def test_json_has_the_shares(spbench, home):
     told = json.loads(out)
     assert (status, told["resamples"], told["seed"], told["power"]) == (0, 40, 1, 0.8)
     (steady,) = told["cases"]
-    assert (steady["smallest"], steady["error"], steady["needed"]) == (0.05, True, None)
-    assert steady["found"][-1]["slowdown"] == 0.05
+    assert (steady["smallest"], steady["error"], steady["needed"]) == (0.1, True, None)
+    assert steady["found"][-1]["slowdown"] == 0.1
 
 
 @pytest.mark.parametrize(
-    ("times", "percent", "status"), [(STEADY, "5", 0), (STEADY, "4", 1), (NOISY, "50", 1)]
+    ("times", "percent", "status"), [(STEADY, "10", 0), (STEADY, "5", 1), (NOISY, "50", 1)]
 )
 def test_a_gate_that_must_find_more_fails(spbench, home, times, percent, status):
     record(home, a=times)

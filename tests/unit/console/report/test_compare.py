@@ -78,6 +78,36 @@ def test_a_metric_with_the_launches_of_the_time_has_its_outcome(better, inverse)
     assert outcomes(b) == ["same", "same"]
 
 
+def test_a_metric_that_a_run_has_once_does_not_follow_from_the_time():
+    def side(launches, skew):
+        metrics = {"time_ms": figure(launches[0]), "skew": figure(skew)}
+        return run(case("a", metrics, medians={"time_ms": launches}))
+
+    time, skew = compare(side(FIVE, 1.01), side(times(1.2), 1.21)).rows
+    assert (time.outcome, skew.outcome) == ("worse", "not enough samples")
+    assert skew.interval is None
+
+
+@pytest.mark.parametrize("past", [0, 4, 5])
+def test_a_small_difference_counts_only_with_earlier_runs(past):
+    steady = [1.0, 1.001, 1.002, 0.999, 0.998]
+    earlier = [times(1 + run / 1000, steady) for run in range(past)]
+    row = launched(steady, times(1.04, steady), past=lambda case, metric: earlier)
+    assert row.outcome == ("worse" if past == 5 else "same")
+    assert launched(steady, times(1.06, steady)).outcome == "worse"
+
+
+def test_a_difference_within_the_tolerance_is_not_judged_if_it_may_be_large():
+    a, b = [1.0, 1.001, 1.002, 0.999, 0.998], [1.03, 1.04, 1.045, 1.2, 1.3]
+    sides = [run(case("a", {"time_ms": of[0]}, medians={"time_ms": of})) for of in (a, b)]
+    compared = compare(*sides)
+    assert compared.cases[0].rows[0].outcome == "not enough samples"
+    assert comparison_notes(compared)[0] == (
+        "Not judged, a difference of at most 5 %, by which runs may differ: a. 5 earlier runs "
+        "show by how much they do."
+    )
+
+
 def test_neither_way_is_better_where_the_metric_has_none():
     row = launched(FIVE, times(2.0), "none")
     assert (row.outcome, row.reason) == (None, "neither way is better")
