@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""
 SLIGHT_RATIO, SLIGHT_SECONDS = 1.5, 1.0
 """A rank that is less slow, for a shorter time, is not named if other work disturbed its case."""
+_SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
+"""What a slow rank takes, in words."""
 _COMPARED = {
     "rank": f"quiet cases of compute and memory of {format_time(1000 * LEAST_LASTED)} or more",
     "link": "cases of links",
@@ -164,7 +166,8 @@ def _suspected(cases: Iterable[CaseState]) -> Iterator[str]:
     ratio, rank, case = max(skews, key=lambda skew: skew[0])
     name = f"rank {rank} on {case.measured.ranks[rank].host}"
     slow = f"{name} takes {format_factor(ratio)} as long as the median rank in {case.id}"
-    yield f"{slow}, but too briefly to be sure: {_too_short(case)}"
+    advice = advise_iterations(case)
+    yield f"{slow}, but not for {LAG_RULE} in a row, so that it may be chance; {advice}"
 
 
 def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
@@ -174,17 +177,14 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
     """
     compared = [case for case in measured if _compares_ranks(case)]
     judged = [case for case in compared if can_judge_ranks(case)]
-    if judged:
-        number = counted(len(judged), "case")
-        short = len(compared) - len(judged)
-        rest = f" ({counted(short, 'other case')} too short to tell)" if short else ""
-        yield (
-            f"nothing is slow: in {number} no rank takes {NOTABLE_RANK:g}x as long as the median "
-            f"rank for {format_time(1000 * LEAST_LASTED)}{rest}"
-        )
-    elif compared:
-        longest = max(compared, key=lambda case: case.timed_seconds)
-        yield f"too short to tell whether a rank is slow: {_too_short(longest)}"
+    short = [case for case in compared if not can_judge_ranks(case)]
+    if judged and short:
+        cases = counted(len(compared), "case")
+        yield f"no rank is slow in {len(judged)} of {cases}; {_too_short(short)}"
+    elif judged:
+        yield f"nothing is slow: in {counted(len(judged), 'case')} no rank takes {_SLOW}"
+    elif short:
+        yield _too_short(short)
 
 
 def _compares_ranks(case: CaseState) -> bool:
@@ -194,9 +194,14 @@ def _compares_ranks(case: CaseState) -> bool:
     return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
-def _too_short(case: CaseState) -> str:
-    """Return how long a rank must lag to be called slow, and how a case gets that long."""
-    return f"it must lag in {LAG_RULE}; in {case.id}, {advise_iterations(case)}"
+def _too_short(cases: Sequence[CaseState]) -> str:
+    """Return that cases are too short to show a slow rank, and how they get long enough."""
+    longest = max(cases, key=lambda case: case.timed_seconds)
+    if len(cases) == 1:
+        which, advice = f"{longest.id} is", advise_iterations(longest)
+    else:
+        which, advice = f"{len(cases)} are", f"{advise_iterations(longest)}, as for {longest.id}"
+    return f"{which} too short to tell: a slow rank takes {_SLOW}; {advice}"
 
 
 def _nothing_slow(cases: list[CaseState], compared: list[_Slowest], interrupted: str) -> str:

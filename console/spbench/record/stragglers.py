@@ -28,10 +28,7 @@ SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 LEAST_LASTED = 0.02
 """The least seconds that a straggler lags: a scheduler's time slice is shorter."""
-LAG_RULE = (
-    f"{FEWEST_BLOCKS} of {BLOCKS} parts of the iterations in a row, and "
-    f"{format_time(1000 * LEAST_LASTED)}"
-)
+LAG_RULE = f"{1000 * LEAST_LASTED:g} ms and {100 * FEWEST_BLOCKS / BLOCKS:g} % of the iterations"
 """The least that a straggler lags, in words."""
 MOST_IN_BLOCK = 64
 """Iterations of a block that are looked at, evenly spread: enough for its median."""

@@ -26,7 +26,7 @@ _ALIKE_LEGEND = "alike: ranks that do the same work."
 _OWN_SKEW_LEGEND = (
     "skew: own+wait over that of the median rank of those alike, which is the faster of two."
 )
-_NAMED = "Named as slow: a skew of {factor} or more in {rule}."
+_NAMED = "Named as slow: a skew of {factor} or more for {rule} in a row."
 _SKEW_LEGEND = (
     "skew without own: the median over that of the median rank of those alike, which is the faster "
     "of two."

@@ -213,7 +213,10 @@ def test_a_rank_that_was_slow_for_a_moment_is_not_named():
 
 def test_cases_that_are_noisy_or_short_do_not_show_that_nothing_is_slow():
     [sentence] = found(timed([[value] * 10 for value in (1.0, 1.0)], ["node01", "node01"]))
-    assert sentence.startswith("too short to tell whether a rank is slow: ")
+    assert sentence == (
+        "a is too short to tell: a slow rank takes 1.3x as long as the median rank for 20 ms and "
+        "40 % of the iterations in a row; take more iterations"
+    )
     *events, end, verdict = timed(times(*ALIKE), TWO_HOSTS)
     noisy = rank_event("case_end", 0, case="a", disturbed={"waited": 0.6})
     assert not any("nothing" in sentence for sentence in found([*events, noisy, end, verdict]))
@@ -223,33 +226,44 @@ def test_a_rank_that_lags_too_briefly_may_be_slow():
     brief = [[value] * 10 for value in (1.0, 1.0, 1.0, 1.5)]
     [sentence] = found(timed(brief, TWO_HOSTS))
     assert sentence.startswith(
-        "rank 3 on node02 takes 1.50x as long as the median rank in a, but too briefly to be sure: "
+        "rank 3 on node02 takes 1.50x as long as the median rank in a, but not for 20 ms and 40 % "
     )
     assert not names_slow_part(sentence)
 
 
-def test_cases_of_a_whole_job_say_that_no_rank_lagged():
+def whole_job(**milliseconds):
+    """Judged cases of four equal ranks that measure their waits, by the time of ten iterations."""
     waited = metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)
+    cases = [described(name, 4, measures="job", metrics=[TIME, waited]) for name in milliseconds]
+    events = started(*cases, hosts=TWO_HOSTS)
+    for name, time_ms in milliseconds.items():
+        for rank in range(4):
+            at = {"case": name}
+            events.append(rank_event("case_start", rank, **at))
+            events.append(rank_event("samples", rank, **at, values=[time_ms] * 10))
+            waits = {"metric": "waited_ms", "values": [0.1] * 10}
+            events.append(rank_event("samples", rank, **at, **waits))
+        events.append(judged(name))
+    return events
 
-    def with_waits(time_ms):
-        case = described("a", 4, measures="job", metrics=[TIME, waited])
-        ranks = range(4)
-        return [
-            *started(case, hosts=TWO_HOSTS),
-            *(rank_event("samples", rank, case="a", values=[time_ms] * 10) for rank in ranks),
-            *(
-                rank_event("samples", rank, case="a", metric="waited_ms", values=[0.1] * 10)
-                for rank in ranks
-            ),
-            judged("a"),
-        ]
 
-    assert found(with_waits(10.0)) == [
-        "nothing is slow: in 1 case no rank takes 1.3x as long as the median rank for 20.0 ms"
-    ]
-    [sentence] = found(with_waits(0.5))
-    assert sentence.startswith("too short to tell whether a rank is slow: ")
+SLOW = "1.3x as long as the median rank for 20 ms and 40 % of the iterations in a row"
+
+
+def test_cases_of_a_whole_job_say_that_no_rank_lagged():
+    assert found(whole_job(a=10.0)) == [f"nothing is slow: in 1 case no rank takes {SLOW}"]
     assert found(timed(times(*ALIKE), TWO_HOSTS, measures="job")) == []  # waits are not known
+
+
+def test_cases_that_are_too_short_are_counted():
+    advice = "take more iterations"
+    assert found(whole_job(a=0.5)) == [
+        f"a is too short to tell: a slow rank takes {SLOW}; {advice}"
+    ]
+    assert found(whole_job(a=0.5, b=0.6, c=10.0)) == [
+        f"no rank is slow in 1 of 3 cases; 2 are too short to tell: a slow rank takes {SLOW}; "
+        f"{advice}, as for b"
+    ]
 
 
 def test_a_run_with_a_planted_slow_rank_does_not_say_that_nothing_is_slow():
