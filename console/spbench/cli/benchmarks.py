@@ -59,6 +59,7 @@ def benchmarks(
 
 
 def _description(entry: Benchmark, width: int) -> list[str]:
+    from spbench.suites.case import DERIVED_METRICS
     from spbench_core.catalog import COMMON_FAULTS
 
     lines = wrapped(f"{entry.name}: {entry.summary}", width)
@@ -66,7 +67,7 @@ def _description(entry: Benchmark, width: int) -> list[str]:
         lines.append(f"from the plug-in {entry.plugin}")
     defaults = default_texts(entry)
     params = [(param.name, _param_text(param, defaults[param.name])) for param in entry.params]
-    metrics = [(metric.name, _metric_text(metric)) for metric in entry.metrics]
+    metrics = [(metric.name, _metric_text(metric)) for metric in (*entry.metrics, *DERIVED_METRICS)]
     if entry.names_metrics:
         metrics.append(("...", "metrics that the parameters name"))
     faults = ", ".join([*entry.faults, *COMMON_FAULTS])

@@ -86,7 +86,8 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
         if name in EFFICIENCIES and "time_ms" in case.measured.limits:
             continue  # the row shows it as the efficiency
         if name == "time_ms":
-            yield f"p99 {format_value(summary.p99, info.unit)}"
+            p95, p99 = (format_value(value, info.unit) for value in (summary.p95, summary.p99))
+            yield f"p95 {p95}, p99 {p99}"
         else:
             value = format_value(summary.p50, info.unit, name)
             text = f"{folded_name(name, info.unit)} {sign if is_relative(name) else ''}{value}"

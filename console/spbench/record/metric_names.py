@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from spbench.record.case_state import CaseState
+from spbench.suites.case import DERIVED_METRICS
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import TIME_MS, Metric, iteration_of
 
@@ -57,7 +58,7 @@ def remainder_name(benchmark: str, whole: str) -> str:
 @cache
 def _metric(benchmark: str, name: str) -> Metric | None:
     entry = BENCHMARKS.get(benchmark)
-    metrics = entry.metrics if entry is not None else ()
+    metrics = (*entry.metrics, *DERIVED_METRICS) if entry is not None else ()
     return next((metric for metric in metrics if metric.name == name), None)
 
 

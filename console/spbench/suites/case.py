@@ -33,7 +33,8 @@ MOST_AT_ONCE = 1000
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """The words that may follow a metric's name in an expectation."""
 
-DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the median rank's"),)
+_SKEW = "the slowest rank's median over that of the median rank with the same work"
+DERIVED_METRICS = (Metric("skew", "1", "lower", _SKEW),)
 """Metrics that the report adds to every benchmark's own."""
 
 
