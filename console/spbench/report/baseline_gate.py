@@ -107,7 +107,9 @@ class GatePolicy:
         if failing:
             found = " or ".join(sorted(set(map(str, failing)), key=failing.index))
             yield f"{counted(len(failing), 'case')} {found} compared with {comparison.a.id}"
-        yield from self.failures(comparison, "not judged")
+        is_partial = bool(self._harmless(comparison))
+        word = "not judged and maybe slower" if is_partial else "not judged"
+        yield from self.failures(comparison, word)
 
 
 def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
@@ -160,13 +162,13 @@ class GateResult:
 
     @property
     def page(self) -> RecordedRun:
-        """The run as people read it: a case that was not judged has not failed.
+        """The run as people read it: each case as it ended, and the run failed if it fails.
 
-        The errors of the run say how many cases were not judged, and the comparison why. If it
-        judged no case, it is not known whether the run fails it.
+        The errors of the run say how many cases fail the comparison or were not judged, and the
+        comparison which and why. If it judged no case, it is not known whether the run fails it.
         """
         return self._with_failed(
-            self._differing_cases(),
+            {},
             comparison_summary(self.comparison),
             self.policy.printed_failures(self.comparison),
         )

@@ -288,6 +288,16 @@ def test_a_case_that_cannot_be_worse_does_not_fail_as_not_judged(fails, code):
     assert found.page.summary.verdict == ("passed" if code == ExitCode.PASSED else "failed")
 
 
+def test_an_error_counts_only_cases_that_may_be_slower():
+    names = ("a", "b", "c")
+    old = side(baseline(*(launched(name=name) for name in names)))
+    one_launch = case("c", {"time_ms": 1.0})
+    gate = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"})))
+    found = gate.judge(on("node01", launched(), UNCLEAR, one_launch, id="later"))
+    [error] = found.page.errors
+    assert error == "1 case not judged and maybe slower, and --max-unjudged allows 0"
+
+
 def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
     policy = GatePolicy(frozenset({"worse"}))
     old = side(baseline(launched(), launched(name="b")))
@@ -306,7 +316,9 @@ def test_a_lost_check_fails_a_run_that_passed():
     )
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.shown.cases["a"].reason == "check halo is missing"
-    assert found.page.cases["a"].reason == "check halo is missing"
+    assert found.page.cases == found.run.cases
+    assert found.page.errors == ("1 case broken compared with main",)
+    assert found.page.summary.verdict == "failed"
     never = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(on("node01", launched()))
     assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
     assert never.shown.cases == never.run.cases
