@@ -119,7 +119,7 @@ class RunEstimate:
         cases = f"{counted(unknown, 'case')} of unknown duration"
         if self.seconds is None:
             return cases if unknown else ""
-        more = f", plus {cases}" if unknown else ""
+        more = f", without {cases}" if unknown else ""
         return f"about {format_estimate(self.seconds)} ({self._source_text}){more}"
 
     @property

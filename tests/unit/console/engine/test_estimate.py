@@ -191,7 +191,7 @@ def test_programs_are_unknown_until_they_have_run(home: Path) -> None:
     run = planned(home, TWO + PROGRAM)
     estimate = estimate_plan(run, home)
     assert estimate.cases["other"].source is UNKNOWN
-    assert estimate.text.endswith(", plus 1 case of unknown duration")
+    assert estimate.text.endswith(", without 1 case of unknown duration")
     assert estimate.short_text.endswith(" + 1 case")
     record_run(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
     assert estimate_plan(run, home).cases["other"].source is HISTORY
@@ -263,7 +263,7 @@ def test_a_run_of_another_process_is_estimated_from_its_folder(home: Path) -> No
 def test_lines_for_a_script(home: Path) -> None:
     cases = {"a": CaseEstimate(0.02, HISTORY), "b": CaseEstimate(None, UNKNOWN)}
     assert list(estimate_lines(RunEstimate(cases))) == [
-        "duration: about 0.1 s (from earlier runs), plus 1 case of unknown duration",
+        "duration: about 0.1 s (from earlier runs), without 1 case of unknown duration",
         "  a: about 0.1 s",
         "  b: unknown duration",
     ]
