@@ -28,7 +28,7 @@ def test_all_errors_come_with_their_places():
     assert examined.suite is None
     assert [(error.file, error.line) for error in examined.diagnostics] == [
         ("mine.yaml", 15),
-        ("mine.yaml", 36),
+        ("mine.yaml", 37),
     ]
     assert "duplicate" in examined.diagnostics[0].message
 
