@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from spbench.cli.tables import indent_text
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, is_relative
+from spbench.record.efficiency import SPEEDUPS, is_relative, time_of_efficiency
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.metric_names import (
     folded_name,
@@ -25,14 +25,23 @@ CASE_INDENT = " " * 8
 _OTHER_LOOPS = "in other loops"
 
 
-def case_details(case: CaseState, jobs: Mapping[int, JobState], width: int) -> Iterator[str]:
-    """Yield the further metrics of a case, the shares of its time, and what was chosen for it."""
+def case_details(
+    case: CaseState, jobs: Mapping[int, JobState], width: int, in_row: Container[str] = ()
+) -> Iterator[str]:
+    """Yield the further metrics of a case, the shares of its time, and what was chosen for it.
+
+    Args:
+        case: The case.
+        jobs: The launches.
+        width: The most columns of a line.
+        in_row: The metrics that the row of the case shows already.
+    """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
     separate, known = separate_metrics(case.identity.benchmark), shares(case)
     # Such as bubble, the mean over ranks, next to its share of all ranks together.
     of_shares = {part for share in known for part in share.parts}
     shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
-    own = (name for name in shown if name not in separate)
+    own = (name for name in shown if name not in separate and name not in in_row)
     others = (name for name in shown if name in separate)
     for title, items in (
         ("", _metrics(case, own, sign)),
@@ -83,7 +92,7 @@ def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
         info, summary = case.identity.metrics[name], case.summary(name)
         if summary is None or info.part_of or info.better == "none":
             continue
-        if name in EFFICIENCIES and "time_ms" in case.measured.limits:
+        if time_of_efficiency(name, case.measured.limits) == "time_ms":
             continue  # the row shows it as the efficiency
         if name == "time_ms":
             p95, p99 = (format_value(value, info.unit) for value in (summary.p95, summary.p99))

@@ -28,8 +28,8 @@ from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_n
 
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (
-    "efficiency: reference / time, where the reference is what simpler operations (such as a "
-    "ping-pong, a memory copy or a single rank) need for the same work, measured in the same job."
+    "efficiency: reference / time. reference: what simpler operations (a ping-pong and a copy, a "
+    "single rank) need for the same work in the same job."
 )
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
 MOST_EXPLAINED = 3
@@ -119,8 +119,8 @@ class CaseTable:
         cases: The cases.
         jobs: The launches.
         width: The most columns of a line; None for the width of a pipe.
-        numbered: Whether rows begin with a number.
-        explained: The number of benchmarks up to which the legend explains what was timed.
+        detailed: Whether details follow each row: rows have no number, and the legend explains all
+            benchmarks.
     """
 
     def __init__(
@@ -128,14 +128,13 @@ class CaseTable:
         cases: Mapping[str, CaseState],
         jobs: Mapping[int, JobState],
         width: int | None = None,
-        numbered: bool = True,
-        explained: int = MOST_EXPLAINED,
+        detailed: bool = False,
     ) -> None:
-        self._explained = explained
+        self._detailed = detailed
         self._jobs = jobs
         self._width = width or PIPE_WIDTH
         self._total = len(cases)
-        self._counter = len(f"[{self._total}/{self._total}] ") if numbered else 0
+        self._counter = len(f"[{self._total}/{self._total}] ") if not detailed else 0
         self._notes: set[str] = set()
         self._benchmarks: dict[str, CaseState] = {}
         sweeps = [case for case in cases.values() if is_collective(case)]
@@ -160,6 +159,15 @@ class CaseTable:
         self._benchmarks.setdefault(case.identity.benchmark, case)
         return [*header, self._layout_of(case).line(row, number, self._total)]
 
+    def metrics_in_row(self, case: CaseState) -> set[str]:
+        """Return the metrics that the row of a case shows, apart from its time."""
+        cells = {column.cell for column in self._layout_of(case).columns}
+        if not is_collective(case):
+            rate = _rate_metric(case)
+            return {rate.name} if rate is not None and _rate in cells else set()
+        shown = {_algbw: "algbw_gb_s", _busbw: "busbw_gb_s", _wrong_elements: "wrong"}
+        return {name for cell, name in shown.items() if cell in cells}
+
     def begin(self, case: CaseState) -> list[str]:
         """Return the header, unless it is that of the case before."""
         layout = self._layout_of(case)
@@ -177,12 +185,14 @@ class CaseTable:
             return
         yield ""
         has_references = "efficiency" in self._notes
-        efficiency = [_EFFICIENCY_LEGEND, _REFERENCES] if has_references else []
+        efficiency = [_EFFICIENCY_LEGEND] if has_references else []
+        if has_references and not self._detailed:
+            efficiency.append(_REFERENCES)
         yield " ".join([_TIME_LEGEND, *efficiency, _CHECKS_LEGEND])
         if self._has_sweeps:
             yield _SWEEP_LEGEND
         others = {name: case for name, case in self._benchmarks.items() if not is_collective(case)}
-        if len(others) > self._explained:
+        if len(others) > MOST_EXPLAINED and not self._detailed:
             yield _EXPLANATIONS
         else:
             yield from (
@@ -231,8 +241,8 @@ class CaseTable:
             _Column("count", 7, 1, _element_count),
             _Column("type", 5, 2, lambda row: str(row.case.identity.params.get("dtype", "-"))),
             _Column("time", 8, 9, _time),
-            _Column("algbw", 9, 5, lambda row: _median(row.case, "algbw_gb_s")),
-            _Column("busbw", 9, 8, lambda row: _median(row.case, "busbw_gb_s")),
+            _Column("algbw", 9, 5, _algbw),
+            _Column("busbw", 9, 8, _busbw),
             _Column("reference", 9, 1, _reference),
             _Column("#wrong", 6, 7, _wrong_elements),
             _Column("efficiency", 10, 4, _efficiency),
@@ -369,6 +379,14 @@ def _rate_metric(case: CaseState) -> MetricInfo | None:
 def _rate(row: _Row) -> str:
     rate = _rate_metric(row.case)
     return "-" if rate is None else _median(row.case, rate.name)
+
+
+def _algbw(row: _Row) -> str:
+    return _median(row.case, "algbw_gb_s")
+
+
+def _busbw(row: _Row) -> str:
+    return _median(row.case, "busbw_gb_s")
 
 
 def _median(case: CaseState, metric: str) -> str:

@@ -235,7 +235,8 @@ class Lines:
                 self._remarks.add(remark)
                 self._write_wrapped(remark, CASE_INDENT)
         if self._verbosity > 0:
-            for line in case_details(case, self._state.jobs, self._width):
+            shown = self._table.metrics_in_row(case)
+            for line in case_details(case, self._state.jobs, self._width, shown):
                 self._write(line)
             if case.verdict.traceback:
                 self._write(case.verdict.traceback.rstrip())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
-from spbench.record.efficiency import EFFICIENCIES, SPEEDUPS, efficiency_of
+from spbench.record.efficiency import SPEEDUPS, efficiency_of, time_of_efficiency
 from spbench.record.statistics import (
     Summary,
     median_of_repeats,
@@ -369,10 +369,9 @@ class CaseState:
     def _ratio_of_times(self, metric: str) -> float | None:
         """The value of a ratio of two times; None for other metrics, or if a time is unknown."""
         limits = self.measured.limits
-        times = [
-            *((name, limits.get(name, {}).get("value")) for name in EFFICIENCIES.get(metric, ())),
-            *(("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())),
-        ]
+        times = [("time_ms", self._median(name)) for name in SPEEDUPS.get(metric, ())]
+        if (name := time_of_efficiency(metric, limits)) is not None:
+            times.append((name, limits[name]["value"]))
         ratios = (efficiency_of(self._median(name), other) for name, other in times)
         return next((ratio for ratio in ratios if ratio is not None), None)
 

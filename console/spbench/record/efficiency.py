@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from spbench.record.number_formatting import DISTURBED, format_percent, format_value
 
 ABOVE_REFERENCE = (
@@ -40,16 +42,25 @@ def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> s
     return (DISTURBED if disturbed else "") + text
 
 
-EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("time_ms", "exchange_ms")}
-"""By efficiency, the times that it may divide the reference by.
-
-Views leave an efficiency of ``time_ms`` out if they show that of the case.
-"""
+EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("exchange_ms", "time_ms")}
+"""By efficiency, the times that it may divide the reference by: the first one with a reference."""
 SPEEDUPS = {
     "speedup_vs_sequential": ("sequential_ms",),
     "speedup": ("sequential_ms", "unfused_ms"),
 }
 """By speed-up, the times that it may compare ``time_ms`` with."""
+
+
+def time_of_efficiency(metric: str, references: Container[str]) -> str | None:
+    """Return the time that an efficiency divides the reference by; None for other metrics.
+
+    Views leave an efficiency of ``time_ms`` out if they show that of the case.
+
+    Args:
+        metric: The key of the metric.
+        references: The metrics of the case that have a reference.
+    """
+    return next((time for time in EFFICIENCIES.get(metric, ()) if time in references), None)
 
 
 def is_ratio_of_times(metric: str) -> bool:

@@ -46,7 +46,8 @@ _RULES = (
 )
 _ONE_BY_ONE = (
     "Metrics other than time are tested one by one, so that 1 of 20 equal ones differs by chance; "
-    "efficiencies and speed-ups follow from the times and have no interval."
+    "efficiencies and speed-ups follow from the times and have no interval. not judged: neither a "
+    "difference nor its absence is shown. No outcome: neither way is better."
 )
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 _SCATTERED = (
@@ -323,12 +324,15 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
         for run, status in (("a", pair.status_a), ("b", pair.status_b)):
             if status != "passed":
                 failed[run].append(pair.id)
-        if row.by_fastest and row.fastest:
+        if row.by_fastest and row.fastest and row.outcome != "same":
             fastest.append(f"{pair.id} ({format_factor(row.fastest)})")
         if row.by_factor and row.factor:
             large.append(f"{pair.id} (beyond {format_factor(row.factor.value)})")
     if fastest:
-        yield f"Judged by the fastest iteration of each launch: {name_cases(fastest)}."
+        yield (
+            "Judged by the fastest iteration of each launch, since medians scatter more: "
+            f"{name_cases(fastest)}."
+        )
     if large:
         yield f"Judged with few launches, since the ratio is large: {name_cases(large)}."
     yield from _past_notes(comparison)
@@ -359,8 +363,8 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
     ]
     if provisional:
         yield (
-            f"Provisional: {name_cases(provisional)}. How much times differ from run to run is "
-            f"known from {LEAST_PAST} earlier runs on; until then, run both sides again to confirm."
+            f"Provisional: {name_cases(provisional)}. Fewer than {LEAST_PAST} earlier runs show "
+            "how much times change from run to run; run both sides again to confirm."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from spbench.record.efficiency import EFFICIENCIES, efficiency_of
+from spbench.record.efficiency import efficiency_of, time_of_efficiency
 from spbench.suites.settings import json_schema
 
 SCHEMA = "spbench.report/1"
@@ -286,7 +286,7 @@ class CasePart(_Part):
         return {
             name: metric
             for name, metric in self.metrics.items()
-            if not (has_efficiency and name in EFFICIENCIES)
+            if not (has_efficiency and time_of_efficiency(name, self.limits) == "time_ms")
         }
 
     @property

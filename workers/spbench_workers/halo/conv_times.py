@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 from torch.nn import functional
 
+from spbench_core.durations import time_text
 from spbench_workers.comm import crowded, rest
 from spbench_workers.context import Context
 from spbench_workers.device.failures import lacks_memory
@@ -130,6 +131,10 @@ def give_speedup(
         if seconds is not None:
             context.metric("sequential_ms", seconds * 1000.0)
             context.metric("speedup", seconds * 1000.0 / time_ms)
+            if (ranks := context.world.size) > 1:
+                alone = f"one process on the whole image, {time_text(seconds)}"
+                by = f"{alone}, divided by {ranks} ranks"
+                context.limit("time_ms", seconds * 1000.0 / ranks, by)
     rest(context.world.comm)
 
 

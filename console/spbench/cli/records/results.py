@@ -207,15 +207,14 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.record.number_formatting import printable
 
     width = output_width(sys.stdout)
-    count = len(state.cases)
-    table = CaseTable(state.cases, state.jobs, width, numbered=False, explained=count)
+    table = CaseTable(state.cases, state.jobs, width, detailed=True)
     for case in state.cases.values():
         for line in table.lines(case):
             print(line)
         for remark in (*case_remarks(case, case.verdict.reason), *not_judged(case)):
             for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
-        for line in case_details(case, state.jobs, width):
+        for line in case_details(case, state.jobs, width, table.metrics_in_row(case)):
             print(line)
     for note in (*table.legend(), *detail_legend(state.cases.values(), state.jobs)):
         for line in indent_text(note, width):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.record.efficiency import format_efficiency
+from spbench.record.efficiency import format_efficiency, time_of_efficiency
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,17 @@ from spbench.record.efficiency import format_efficiency
 )
 def test_an_efficiency_is_a_percentage(efficiency, disturbed, expected):
     assert format_efficiency(efficiency, disturbed=disturbed) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "references", "time"),
+    [
+        ("efficiency", ["time_ms"], "time_ms"),
+        ("exchange_efficiency", ["time_ms"], "time_ms"),
+        ("exchange_efficiency", ["time_ms", "exchange_ms"], "exchange_ms"),
+        ("exchange_efficiency", [], None),
+        ("speedup", ["time_ms"], None),
+    ],
+)
+def test_an_efficiency_is_that_of_the_time_with_a_reference(metric, references, time):
+    assert time_of_efficiency(metric, references) == time
