@@ -414,7 +414,7 @@ def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
     sampled = {event["metric"] for events in result for event in of_kind(events, "samples")}
     assert given | sampled >= wanted
     if case.benchmark in ("halo.compute", "halo.fused"):
-        _check_reference(case, result[0])
+        _check_reference(case, result)
     overlaps = [choice["value"] for choice in of_kind(result[0], "choice", name="overlap")]
     assert "overlap" not in given or overlaps == ["on"]
     (choice,) = of_kind(result[0], "choice", name="transport")
@@ -423,9 +423,9 @@ def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
     assert choice["value"] == asked if asked != "auto" else "the fastest of" in choice["reason"]
 
 
-def _check_reference(case, events):
+def _check_reference(case, result):
     """The time's reference is one process for the whole image, or the layers without fusion."""
-    references = limits(events, "time_ms")
+    references = limits(result, "time_ms")
     if case.benchmark == "halo.compute" and case.ranks == 1:
         assert references == []
         return
@@ -433,7 +433,7 @@ def _check_reference(case, events):
     if case.benchmark == "halo.fused":
         assert reference["measured_by"] == "the same layers with an exchange each"
         return
-    [alone] = of_kind(events, "metric", name="sequential_ms")
+    [alone] = of_kind(result[0], "metric", name="sequential_ms")
     assert reference["value"] * case.ranks == pytest.approx(alone["value"])
     assert reference["measured_by"].startswith("one process on the whole image, ")
     assert reference["measured_by"].endswith(f", divided by {case.ranks} ranks")
