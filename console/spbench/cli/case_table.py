@@ -29,7 +29,7 @@ from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_n
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (
     "efficiency: reference / time. reference: what simpler operations (a ping-pong and a copy, a "
-    "single rank) need for the same work in the same job."
+    "single rank, layers one by one) need for the same work in the same job."
 )
 _CHECKS_LEGEND = "checks: passed / made, one per check and rank."
 MOST_EXPLAINED = 3

@@ -17,7 +17,6 @@ from spbench.record.noise import noise_of, summarize_noise
 from spbench.record.number_formatting import (
     counted,
     format_factor,
-    format_time,
     format_value,
 )
 from spbench.record.outliers.generalised_esd import FEWEST
@@ -50,7 +49,7 @@ SLIGHT_RATIO, SLIGHT_SECONDS = 1.5, 1.0
 _SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
 """What a slow rank takes, in words."""
 _COMPARED = {
-    "rank": f"quiet cases of compute and memory of {format_time(1000 * LEAST_LASTED)} or more",
+    "rank": f"quiet cases of compute and memory, timed for {1000 * LEAST_LASTED:g} ms or more",
     "link": "cases of links",
 }
 """The compared cases in words, by what they measure."""

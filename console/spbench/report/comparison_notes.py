@@ -371,8 +371,11 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
 def _reference_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the cases of which the references changed like the times, as of a changed machine.
 
-    The logarithm of the reference's ratio is then at least half of that of the time.
+    The logarithm of the reference's ratio is then at least half of that of the time. A planted
+    fault may slow down references, too: nothing is said of the machine then.
     """
+    if any(conditions.faults for conditions in comparison.conditions):
+        return
     times = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
     alike = []
     for case in comparison.judged_as(JudgementKind.JUDGED):

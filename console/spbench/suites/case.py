@@ -33,7 +33,10 @@ MOST_AT_ONCE = 1000
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """The words that may follow a metric's name in an expectation."""
 
-_SKEW = "the slowest rank's median over that of the median rank with the same work"
+_SKEW = (
+    "the slowest rank's median over that of the median rank with the same work; of waits that are "
+    "measured, only the shortest counts"
+)
 DERIVED_METRICS = (Metric("skew", "1", "lower", _SKEW),)
 """Metrics that the report adds to every benchmark's own."""
 

@@ -74,7 +74,7 @@ MaxUnjudgedOption = Annotated[
     int | None,
     typer.Option(
         "--max-unjudged",
-        help="Cases that may stay unjudged without failing the comparison",
+        help="Cases that may stay unjudged, and maybe slower, without failing",
         metavar="N",
         show_default="0",
         min=0,

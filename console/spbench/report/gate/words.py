@@ -48,7 +48,8 @@ def gate_notes(check: GateCheck) -> Iterator[str]:
         largest = _slowdown(SLOWDOWNS[-1])
         too_many = f"; {_TOO_MANY}: more than {MORE_LAUNCHES[-1]}"
         yield (
-            f"none found: not even a slowdown of {largest}. needed: launches per side that find it"
+            f"none found: a slowdown of {largest} is found in less than {format_percent(POWER)} of "
+            "resamples. needed: launches per side that find it"
             f"{too_many if len(needed) < len(missed) else ''}."
         )
     if needed:

@@ -64,8 +64,8 @@ def test_one_rank_is_compared_with_none():
 def test_ranks_that_are_alike_are_called_so():
     assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
         "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
-        "its kind, in a (counted: quiet cases of compute and memory of 20.0 ms or more; named from "
-        "1.3x on)"
+        "its kind, in a (counted: quiet cases of compute and memory, timed for 20 ms or more; "
+        "named from 1.3x on)"
     ]
 
 

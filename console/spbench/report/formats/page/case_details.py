@@ -98,7 +98,9 @@ def _drawings(case: CasePart) -> Iterator[Markup]:
         yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)
     if bars := rank_bars(case.ranks):
         skew = case.metrics.get("skew")
-        suffix = f"; skew without waits {format_factor(skew.value)}" if skew else ""
+        suffix = f"; skew {format_factor(skew.value)}" if skew else ""
+        if skew and any(name.startswith("waited") for name in case.metrics):
+            suffix += ", of waits only the shortest counted"
         yield _figure(
             f"Times of ranks with waits: median (bar), minimum to p95 (line){suffix}",
             bars,
