@@ -53,8 +53,15 @@ def export_text(run: RecordedRun, kind: str) -> str:
     return _markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
 
 
-def export_comparison(comparison: RunComparison, kind: str) -> str:
+def export_comparison(
+    comparison: RunComparison, kind: str, whole: RunComparison | None = None
+) -> str:
     """Return a comparison as text: ``csv``, ``json`` or ``md``.
+
+    Args:
+        comparison: The comparison with the rows to show.
+        kind: The format.
+        whole: The comparison that notes are about; by default the same.
 
     Raises:
         UsageError: There is no such kind.
@@ -64,18 +71,18 @@ def export_comparison(comparison: RunComparison, kind: str) -> str:
         return _json(comparison_object(comparison))
     if kind == "csv":
         return _csv(_comparison_records(comparison))
-    return _comparison_markdown(comparison)
+    return _comparison_markdown(comparison, whole or comparison)
 
 
-def _comparison_markdown(comparison: RunComparison) -> str:
+def _comparison_markdown(comparison: RunComparison, whole: RunComparison) -> str:
     """Return a comparison as text: a row for each case, the notes, and folded, all metrics."""
     paragraphs = [
         *(f"**Warning:** {escape_markdown(text)}" for text in comparison_warnings(comparison)),
         escape_markdown(f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"),
         _columns_markdown(CASE_COLUMNS, (row.case_cells() for row in case_rows(comparison))),
-        escape_markdown(f"{comparison_summary(comparison)}."),
-        *map(escape_markdown, comparison_notes(comparison)),
-        *map(escape_markdown, table_notes(comparison, all_metrics=True)),
+        escape_markdown(f"{comparison_summary(whole)}."),
+        *map(escape_markdown, comparison_notes(whole)),
+        *map(escape_markdown, table_notes(whole, all_metrics=True)),
     ]
     metrics = [row.metric_cells() for row in metric_rows(comparison)]
     if metrics:

@@ -83,7 +83,7 @@ def compare(
         for line in comparison_lines(comparison, width, shown=shown, all_metrics=all_metrics):
             print(line)
     else:
-        print(export_comparison(shown, MARKDOWN.get(format_, format_)), end="")
+        print(export_comparison(shown, MARKDOWN.get(format_, format_), comparison), end="")
     if format_ == CSV:
         complain(f"spbench: {comparison_summary(comparison)}")
     for why in policy.printed_failures(comparison):

@@ -97,6 +97,13 @@ def test_a_run_that_fails_its_baseline_has_a_note(spbench, main, words, before, 
     assert read_note(main) == RunNote(note)
 
 
+def test_the_gate_of_a_baseline_with_checks_is_checked(spbench, main):
+    done = spbench("gate", "check", "main")
+    assert done.status == 6  # of one launch
+    assert "A failed check was planted in 1 case and reported in 1." in done.out
+    assert "Traceback" not in done.err
+
+
 def test_few_launches_of_a_baseline_are_warned_of(spbench, home):
     recorded(home, whole_run(), verdict="passed")
     done = spbench("baseline", "set", "main")

@@ -334,6 +334,15 @@ def test_the_last_two_runs_are_compared_by_default(spbench, two_runs):
     assert spbench("compare") == spbench("compare", a) == explicit
 
 
+def test_a_filter_changes_rows_and_not_notes(spbench, two_runs):
+    _, whole, _ = spbench("compare", "--format", "md")
+    _, shown, _ = spbench("compare", "--format", "md", "--only", "worse")
+    notes = [line for line in whole.splitlines() if "judged" in line and not line.startswith("|")]
+    assert notes
+    assert all(note in shown.splitlines() for note in notes)
+    assert "too few launches" in shown
+
+
 def test_a_comparison_has_the_width_of_the_terminal(spbench, two_runs, monkeypatch):
     long_word = "comparison lines are wrapped " * 10
     monkeypatch.setattr(
