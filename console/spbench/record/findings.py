@@ -182,7 +182,7 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
         yield f"no rank is slow in {len(judged)} of {cases}; {_too_short(short)}"
     elif judged:
         slow = f"{NOTABLE_RANK:g}x as long as the median rank"
-        yield f"nothing is slow: in {counted(len(judged), 'case')}, no rank takes {slow}"
+        yield f"no rank is slow: in {counted(len(judged), 'case')}, none takes {slow}"
     elif short:
         yield _too_short(short)
 

@@ -252,7 +252,7 @@ SLOW = "1.3x as long as the median rank for 20 ms and 40 % of the iterations in 
 
 def test_cases_of_a_whole_job_say_that_no_rank_lagged():
     assert found(whole_job(a=10.0)) == [
-        "nothing is slow: in 1 case, no rank takes 1.3x as long as the median rank"
+        "no rank is slow: in 1 case, none takes 1.3x as long as the median rank"
     ]
     assert found(timed(times(*ALIKE), TWO_HOSTS, measures="job")) == []  # waits are not known
 
