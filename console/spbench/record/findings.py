@@ -200,7 +200,8 @@ def _too_short(cases: Sequence[CaseState]) -> str:
     if len(cases) == 1:
         which, advice = f"{longest.id} is", advise_iterations(longest)
     else:
-        which, advice = f"{len(cases)} are", f"{advise_iterations(longest)}, as for {longest.id}"
+        which = f"{counted(len(cases), 'case')} are"
+        advice = f"{advise_iterations(longest)}, as for {longest.id}"
     return f"{which} too short to tell: a slow rank takes {_SLOW}; {advice}"
 
 
