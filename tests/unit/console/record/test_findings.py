@@ -263,8 +263,8 @@ def test_cases_that_are_too_short_are_counted():
         f"a is too short to tell: a slow rank takes {SLOW}; {advice}"
     ]
     assert found(whole_job(a=0.5, b=0.6, c=10.0)) == [
-        f"no rank is slow in 1 of 3 cases; 2 cases are too short to tell: a slow rank takes {SLOW}; "
-        f"{advice}, as for b"
+        "no rank is slow in 1 of 3 cases; 2 cases are too short to tell: a slow rank takes "
+        f"{SLOW}; {advice}, as for b"
     ]
 
 
