@@ -26,7 +26,7 @@ _OTHER_LOOPS = "in other loops"
 
 
 def case_details(
-    case: CaseState, jobs: Mapping[int, JobState], width: int, in_row: Container[str] = ()
+    case: CaseState, jobs: Mapping[int, JobState], width: int, in_row: Container[str]
 ) -> Iterator[str]:
     """Yield the further metrics of a case, the shares of its time, and what was chosen for it.
 

@@ -100,12 +100,16 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of figures; those of the least importance are left out first."""
+    """A column of figures; those of the least importance are left out first.
+
+    ``metric`` is the metric that it shows, if it is the same in all rows.
+    """
 
     title: str
     width: int
     importance: int
     cell: Callable[[_Row], str]
+    metric: str = ""
 
 
 class CaseTable:
@@ -161,12 +165,9 @@ class CaseTable:
 
     def metrics_in_row(self, case: CaseState) -> set[str]:
         """Return the metrics that the row of a case shows, apart from its time."""
-        cells = {column.cell for column in self._layout_of(case).columns}
-        if not is_collective(case):
-            rate = _rate_metric(case)
-            return {rate.name} if rate is not None and _rate in cells else set()
-        shown = {_algbw: "algbw_gb_s", _busbw: "busbw_gb_s", _wrong_elements: "wrong"}
-        return {name for cell, name in shown.items() if cell in cells}
+        columns = self._layout_of(case).columns
+        rate = _rate_metric(case) if any(column.cell is _rate for column in columns) else None
+        return {column.metric for column in columns} | ({rate.name} if rate else set())
 
     def begin(self, case: CaseState) -> list[str]:
         """Return the header, unless it is that of the case before."""
@@ -186,8 +187,7 @@ class CaseTable:
         yield ""
         has_references = "efficiency" in self._notes
         efficiency = [_EFFICIENCY_LEGEND] if has_references else []
-        if has_references and not self._detailed:
-            efficiency.append(_REFERENCES)
+        efficiency += [_REFERENCES] if has_references and not self._detailed else []
         yield " ".join([_TIME_LEGEND, *efficiency, _CHECKS_LEGEND])
         if self._has_sweeps:
             yield _SWEEP_LEGEND
@@ -241,10 +241,10 @@ class CaseTable:
             _Column("count", 7, 1, _element_count),
             _Column("type", 5, 2, lambda row: str(row.case.identity.params.get("dtype", "-"))),
             _Column("time", 8, 9, _time),
-            _Column("algbw", 9, 5, _algbw),
-            _Column("busbw", 9, 8, _busbw),
+            _Column("algbw", 9, 5, lambda row: _median(row.case, "algbw_gb_s"), "algbw_gb_s"),
+            _Column("busbw", 9, 8, lambda row: _median(row.case, "busbw_gb_s"), "busbw_gb_s"),
             _Column("reference", 9, 1, _reference),
-            _Column("#wrong", 6, 7, _wrong_elements),
+            _Column("#wrong", 6, 7, _wrong_elements, "wrong"),
             _Column("efficiency", 10, 4, _efficiency),
         ]
         return columns if len(ranks) > 1 else columns[1:]
@@ -379,14 +379,6 @@ def _rate_metric(case: CaseState) -> MetricInfo | None:
 def _rate(row: _Row) -> str:
     rate = _rate_metric(row.case)
     return "-" if rate is None else _median(row.case, rate.name)
-
-
-def _algbw(row: _Row) -> str:
-    return _median(row.case, "algbw_gb_s")
-
-
-def _busbw(row: _Row) -> str:
-    return _median(row.case, "busbw_gb_s")
 
 
 def _median(case: CaseState, metric: str) -> str:

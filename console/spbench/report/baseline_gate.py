@@ -105,7 +105,7 @@ class GatePolicy:
             if case.judgement is JudgementKind.BROKEN or case.outcome in self.outcomes
         ]
         if failing:
-            found = " or ".join(sorted(set(map(str, failing)), key=failing.index))
+            found = " or ".join(dict.fromkeys(map(str, failing)))
             yield f"{counted(len(failing), 'case')} {found} compared with {comparison.a.id}"
         is_partial = bool(self._harmless(comparison))
         word = "not judged and maybe slower" if is_partial else "not judged"
