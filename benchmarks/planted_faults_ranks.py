@@ -3,7 +3,8 @@ r"""The ranks of `benchmarks.planted_faults`: one combination after another.
     mpiexec -n 5 python -m mpi4py -m benchmarks.planted_faults_ranks \
         LOG MODELS LAYOUTS FORMATS SECONDS
 
-Rank 0 prints and adds to LOG the outcome of each combination of model, layout, format and fault.
+Rank 0 prints and adds to LOG the outcome of each combination of model, layout, format and fault,
+with the errors of each rank's checks.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ Row = dict[str, Any]
 
 
 class _Channel(Channel):
-    """Keeps the names of the checks that failed."""
+    """Keeps the names of the checks that failed, and the errors of all checks."""
 
     rank = None
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
+        self.errors: dict[str, list[float | None]] = {}
 
     def receive_cases(self) -> list[dict[str, Any]]:
         """Return no cases: there is no console."""
@@ -49,8 +51,11 @@ class _Channel(Channel):
         """Do nothing: there is no connection."""
 
     def send(self, event: str, **fields: Any) -> None:
-        """Note a check that failed."""
-        if event == "check" and not fields["passed"]:
+        """Note the outcome of a check."""
+        if event != "check":
+            return
+        self.errors.setdefault(fields["name"], []).append(fields["max_abs_error"])
+        if not fields["passed"]:
             self.failed.add(fields["name"])
 
 
@@ -98,7 +103,8 @@ def outcome(world: World, combination: Combination) -> Row:
     answers = world.comm.allgather((channel.failed, refusal or planting.refusal))
     failed = sorted({name for failed, _ in answers for name in failed})
     refusals = [why for _, why in answers if why is not None]
-    row: Row = {"combination": combination, "failed": failed}
+    errors = world.comm.allgather(channel.errors)
+    row: Row = {"combination": combination, "failed": failed, "errors": errors}
     if fault == NONE:
         return row | {"outcome": "FALSE ALARM" if failed else "passed", "reason": str(failed)}
     if refusals:
