@@ -1,0 +1,51 @@
+"""The events of a run as a text: who reports what, without times and measured values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.preserved.transcripts import Recorder
+
+OF_TIMING = {"heartbeat", "progress", "repeats_end"}
+"""Events that depend on how long something takes."""
+MEASURED = {
+    *("time", "seq", "pid", "token", "id", "load", "value", "values", "disturbed", "width", "argv"),
+    *("environment", "hostfile", "host", "host_cpus", "stragglers", "findings", "message", "env"),
+    *("cpus", "nodes", "numa", "reason", "measured_by"),
+}
+"""Fields that differ from run to run; their names are kept."""
+SMOKE = "suites/smoke.yaml"
+
+
+def record_smoke(recorder: Recorder) -> None:
+    """Run the smoke suite on two ranks, and record its events."""
+    home = recorder.scratch / "home"
+    result = recorder.run("run", SMOKE, "--headless", home=home)
+    recorder.write("smoke.exit", f"exit {result.returncode}\n{_without_numbers(result.stderr)}")
+    logs = list((home / "runs").glob("*/events.jsonl"))
+    recorder.write("smoke.events", "\n".join(event_lines(logs[0])) + "\n")
+
+
+def event_lines(log: Path) -> Iterator[str]:
+    """Yield the events in an order that two runs share: by rank, then as they were reported."""
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = dict.fromkeys(
+        (event.get("rank", -1), _text_of(event))
+        for event in events
+        if event["event"] not in OF_TIMING
+    )
+    yield from (f"{rank} {text}" for rank, text in sorted(lines, key=lambda item: item[0] or 0))
+
+
+def _text_of(event: Mapping[str, Any]) -> str:
+    fields = {
+        key: "..." if key in MEASURED else value for key, value in event.items() if key != "rank"
+    }
+    return json.dumps(fields, sort_keys=True)
+
+
+def _without_numbers(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not any(map(str.isdigit, line)))

@@ -1,0 +1,118 @@
+"""The fault matrix: each planted fault, the checks that find it, and the errors they report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.planted_faults import FORMATS, LAYOUTS, MODELS
+from benchmarks.preserved.transcripts import ROOT, Recorder, environment_of
+
+from spbench_core.catalog import BENCHMARKS
+
+NO_FAULT = "none"
+_SHORT = {"warmup": 1, "iterations": 2}
+_TILES: Mapping[str, Any] = {**_SHORT, "image_size": "20x28", "grid": "2x2"}
+_LAYERS: Mapping[str, Any] = {**_TILES, "in_channels": 2, "out_channels": 3}
+_STORE: Mapping[str, Any] = {"network": "lenet", "gpus": 2, "num_batches": 4}
+_TWO = {"np": 2}
+SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "halo.exchange": [_TILES, {**_TILES, "halo_len": 3}],
+    "halo.compute": [_LAYERS],
+    "halo.fused": [{**_TILES, "out_channels": 3}],
+    "link.pingpong": [{**_SHORT, **_TWO, "sizes": [8, 4096]}],
+    "link.ring": [{**_SHORT, "np": 3, "sizes": [8, 4096], "rings": 1}],
+    "link.bisection": [{**_SHORT, **_TWO, "size": 4096, "cuts": 1}],
+    "link.effective": [{**_SHORT, "np": 3, "sizes": [8, 4096], "rings": 1}],
+    "link.barrier": [{**_SHORT, "np": 3}],
+    "memory.copy": [{**_SHORT, **_TWO, "size": 65536}],
+    "compute.gemm": [{**_SHORT, **_TWO, "n": 32}],
+    "compute.conv": [{**_SHORT, **_TWO, "image_size": 16, "in_channels": 2, "out_channels": 3}],
+    "compute.burn": [{**_TWO, "n": 32, "seconds": 0.05}],
+    "compute.noise": [{**_TWO, "quantum_us": 100, "iterations": 20}],
+    "allreduce.sweep": [
+        {**_SHORT, "np": 3, "size": 4096, "algorithm": algorithm}
+        for algorithm in ("ring", "recursive_doubling", "native")
+    ],
+    "kvstore.push_pull": [
+        {**_STORE, "kv_store": "device"},
+        {**_STORE, "kv_store": "device", "gc_type": "2bit"},
+        {**_STORE, "kv_store": "dist_sync", "num_workers": 2, "num_servers": 1, "gpus": 1},
+    ],
+    "model.profile": [{**_TWO, **_SHORT, "depth": 11, "batch_sizes": [1]}],
+    "program.run": [
+        {**_TWO, "argv": ["echo", "rank {rank} of {np}"], "must": ["rank 0 of 2"]},
+        {**_TWO, "argv": ["echo", "done"], "never": ["error"]},
+    ],
+}
+"""Small parameters of each benchmark, the number of ranks among them if they do not give it."""
+SAMPLES: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]] = (
+    (["resnet"], list(LAYOUTS), ["fp32"]),
+    (["resnet", "network"], ["sp-lp", "gems-sp"], list(FORMATS)),
+)
+"""Models, layouts and formats of the sample."""
+
+
+def record_faults(recorder: Recorder, *, full: bool) -> None:
+    """Plant each fault of each benchmark and format, and record what finds it."""
+    for benchmark, settings in SETTINGS.items():
+        recorder.write(benchmark, "\n".join(_matrix_of(recorder, benchmark, settings)) + "\n")
+    samples = ((list(MODELS), list(LAYOUTS), list(FORMATS)),) if full else SAMPLES
+    log = recorder.scratch / "faults.jsonl"
+    for selection in samples:
+        names = ("--models", "--layouts", "--formats")
+        words = [
+            word
+            for name, values in zip(names, selection, strict=True)
+            for word in (name, ",".join(values))
+        ]
+        command = [sys.executable, "-m", "benchmarks.planted_faults", "--log", str(log), *words]
+        environment = environment_of(recorder.scratch / "home")
+        subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
+    recorder.write("model", "".join(sorted(log.read_text().splitlines(keepends=True))))
+
+
+def _matrix_of(
+    recorder: Recorder, benchmark: str, settings: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Run a suite without a fault and with each, and yield the checks of its cases as lines."""
+    suite = recorder.scratch / f"{benchmark}.yaml"
+    cases = list(_cases_of(benchmark, settings))
+    suite.write_text(json.dumps({"schema": "spbench.suite/1", "name": "faults", "cases": cases}))
+    for fault in (NO_FAULT, *BENCHMARKS[benchmark].faults):
+        report = recorder.scratch / f"{benchmark}.{fault}.json"
+        words = ("--inject", fault) if fault != NO_FAULT else ()
+        result = recorder.run(
+            *("run", str(suite), "--headless", "--quiet", "--oversubscribe", *words),
+            *("--json", str(report)),
+        )
+        results = json.loads(report.read_text())["cases"]
+        assert results, f"{benchmark}: exit {result.returncode}: {result.stderr}"
+        yield f"{fault}: exit {result.returncode}"
+        for case in results:
+            yield f"  {case['id']}: {case['status']}"
+            for check in case["checks"]:
+                line = {key: value for key, value in check.items() if key != "ranks"}
+                yield f"    {json.dumps(line, sort_keys=True)}"
+
+
+def _cases_of(benchmark: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for index, setting in enumerate(settings):
+        params = {key: value for key, value in setting.items() if key != "np"}
+        ranks = {"np": setting["np"]} if "np" in setting else {}
+        for name, value in _formats_of(benchmark):
+            chosen = {**params, name: value} if name else params
+            case = {"name": f"{index}-{value or 'any'}", "benchmark": benchmark, **ranks}
+            yield {**case, "params": chosen}
+
+
+def _formats_of(benchmark: str) -> list[tuple[str, str]]:
+    """Return the name of the parameter of the format with each of its values that a CPU has."""
+    for name in ("dtype", "precision"):
+        param = BENCHMARKS[benchmark].param(name)
+        if param is not None and param.choices:
+            return [(name, value) for value in param.choices if value != "tf32"]
+    return [("", "")]
