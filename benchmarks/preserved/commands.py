@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.preserved.transcripts import ROOT, Recorder
 
-SHARED = ROOT.parent / "shared"
+PROFILES = Path("..") / "shared" / "data" / "profiles"
 LAUNCHERS = {
     "openmpi": ("--assume", "openmpi-5.0.7"),
     "mpirun_rsh": ("--assume", "mvapich2-2.3.7"),
@@ -59,11 +59,12 @@ def record_catalog(recorder: Recorder) -> None:
 
 def record_plans(recorder: Recorder) -> None:
     """Record the plans of each profile, by both planners."""
-    for path in sorted((SHARED / "data" / "profiles").rglob("*.txt")):
+    for path in sorted((ROOT / PROFILES).rglob("*.txt")):
         if path.name.startswith("LICENSE"):
             continue
         name = f"{path.parent.name}.{path.stem}"
-        words = (str(path), "--global-batch-size", "64", "--machines", "2x4", "--format", "json")
+        profile = str(PROFILES / path.relative_to(ROOT / PROFILES))
+        words = (profile, "--global-batch-size", "64", "--machines", "2x4", "--format", "json")
         for mode in ("best", "hpgo"):
             recorder.record(f"{name}.{mode}", "plan", *words, "--mode", mode)
 

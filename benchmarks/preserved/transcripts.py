@@ -88,8 +88,8 @@ class Recorder:
         self.write(name, "\n".join(parts))
 
     def _normalised(self, text: str) -> str:
+        text = text.replace(sys.prefix, "PREFIX")  # first, since it may be below ROOT
         text = text.replace(str(self.scratch), "SCRATCH").replace(str(ROOT), "ROOT")
-        text = text.replace(str(ROOT.parent), "..")
         return VERSION.sub("VERSION", BUSY.sub("", text))
 
 
