@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Protocol
 from spbench_core.events import clock, rank_events
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import EventError
+from spbench_core.events.statuses import LogLevel
 from spbench_workers.connect import admitted, admitted_by_relay
 from spbench_workers.parent import Parent
 
@@ -170,7 +171,7 @@ class TcpChannel(_Numbered):
         super()._beat()
         message = self._parent.report_end()
         if message is not None and self.rank is not None:
-            self.send("log", level=rank_events.ORPHANED, message=message)
+            self.send("log", level=LogLevel.ORPHANED, message=message)
 
     def _write(self, line: bytes) -> None:
         if self._through.is_set():
@@ -218,9 +219,9 @@ class TcpChannel(_Numbered):
 
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
-            self.send("log", level="where", message=self.where())
+            self.send("log", level=LogLevel.WHERE, message=self.where())
             return
-        if reply.get("reply") in (rank_events.PRINTED, rank_events.BROKEN_OFF):
+        if reply.get("reply") in (LogLevel.PRINTED, LogLevel.BROKEN_OFF):
             self._told.put(reply)
             return
         if reply.get("reply") == "bye":
@@ -347,7 +348,7 @@ class FileChannel(_Numbered):
 
     def _overdue(self) -> None:
         """Say where this rank stands, and end it unless it gets on in the time others need too."""
-        self.send("log", level="where", message=self.where())
+        self.send("log", level=LogLevel.WHERE, message=self.where())
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
         if time.monotonic() <= self._due:
             return

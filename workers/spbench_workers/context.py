@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
 from spbench_core.catalog.parameters import Params
+from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_workers import faults
 from spbench_workers.disturbance import Counters, counters, disturbances, slowed
 
@@ -109,7 +110,7 @@ class Context:
         self._before = counters()
         self._channel.send("case_start", **self._ids, **fields)
 
-    def end(self, status: str, **fields: Any) -> None:
+    def end(self, status: RankStatus, **fields: Any) -> None:
         """Report that the case has ended on this rank: ``ok``, or ``error`` with the reason."""
         if disturbed := self._disturbed():
             fields["disturbed"] = disturbed
@@ -187,7 +188,7 @@ class Context:
         if speaks:
             self.choice("device", name, reason)
 
-    def log(self, message: str, level: str = "info") -> None:
+    def log(self, message: str, level: LogLevel = LogLevel.INFO) -> None:
         """Report a message of one line."""
         self._channel.send("log", **self._ids, level=level, message=message)
 
@@ -196,4 +197,4 @@ class Context:
 
         The benchmark's entry has ``own_lines``, and rank 0 reports them.
         """
-        self.log(line, level="line")
+        self.log(line, level=LogLevel.LINE)

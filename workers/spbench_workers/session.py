@@ -16,6 +16,7 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
+from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import told
 from spbench_core.plugins import warnings as plugin_warnings
 from spbench_workers.allocator import allocator
@@ -46,9 +47,9 @@ def serve() -> None:
             start_gpu(world)
         begin(channel, world, mpi_versions())
         if world.doubt and world.rank == 0:
-            channel.send("log", level="warning", message=world.doubt)
+            channel.send("log", level=LogLevel.WARNING, message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
-        channel.send("log", level=rank_events.LOADING, message="loads the benchmarks")
+        channel.send("log", level=LogLevel.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
         if any(map(_may_use_gpu, cases)):
             start_gpu(world)
@@ -99,7 +100,7 @@ def begin(channel: TcpChannel | FileChannel, world: World, mpi: Mapping[str, str
 
 def report_failure(channel: Channel, error: BaseException) -> None:
     """Report an exception that is no case's, with its traceback."""
-    channel.send("log", level="error", message=_sentence(error), traceback=_trace())
+    channel.send("log", level=LogLevel.ERROR, message=_sentence(error), traceback=_trace())
 
 
 def mpi_versions() -> dict[str, str | None]:
@@ -220,7 +221,7 @@ def run_case(
         run(runner, context)
     except BaseException as error:
         context.end(
-            "error",
+            RankStatus.ERROR,
             error={
                 "type": type(error).__name__,
                 "message": _sentence(error),
@@ -229,7 +230,7 @@ def run_case(
             },
         )
         raise
-    context.end("ok")
+    context.end(RankStatus.OK)
 
 
 def run(runner: Runner, context: Context) -> None:

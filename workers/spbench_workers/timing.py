@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
+from spbench_core.events.statuses import Activity
 
 if TYPE_CHECKING:
     from spbench_workers.context import Context
@@ -61,7 +62,7 @@ def measure(
     body = context.with_fault(body, seconds)
     times = array("d", bytes(8 * iterations))
     done = 0
-    context.progress("timing", 0, iterations)
+    context.progress(Activity.TIMING, 0, iterations)
     while done < iterations:
         batch = min(_batch_size(seconds), _to_next(pauses, done, iterations))
         context.world.comm.Barrier()
@@ -73,7 +74,7 @@ def measure(
             context.samples(WAITED, _per_iteration(waits, batch))
         seconds = context.largest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
-        context.progress("timing", done, iterations)
+        context.progress(Activity.TIMING, done, iterations)
         if tell is not None:
             tell(done, seconds / divide)
         if done in pauses:
@@ -94,14 +95,14 @@ def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
     """Warm up; return the seconds of one iteration on the slowest rank, 0 without a warm-up."""
-    context.progress("warmup", 0, count)
+    context.progress(Activity.WARMUP, 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
     told = start
     for done in range(1, count + 1):
         body()
         if perf_counter() - told >= PATIENCE:
-            context.progress("warmup", done, count)
+            context.progress(Activity.WARMUP, done, count)
             told = perf_counter()
     elapsed = perf_counter() - start
     return context.largest(elapsed / count) if count else 0.0

@@ -7,12 +7,7 @@ longer than what is measured, and a rank that gets on is not to be ended.
 
 from __future__ import annotations
 
-RUNNING = "running"
-"""The phase of a program, which cannot tell how far it is; what is done of it are its lines."""
-WAITING = "waiting"
-"""The phase of a rank whose program waits for a line of another's."""
-TIMED = frozenset({"warmup", "timing", RUNNING})
-"""The phases of the timed part."""
+from spbench_core.events.statuses import TIMED
 
 Standing = tuple[str, int]
 """A phase, and what is done of it."""

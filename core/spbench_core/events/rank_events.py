@@ -26,6 +26,7 @@ from spbench_core.events.fields import (
     check,
     check_items,
 )
+from spbench_core.events.statuses import RankStatus
 
 SCHEMA = "spbench.events/1"
 
@@ -56,16 +57,8 @@ SILENCE_LIMIT = 10.0
 BATCH_INTERVAL = 0.1
 """Seconds between two batches of samples, at least."""
 
-LOADING = "loading"
-"""The level of a rank's log event before it loads torch: that can keep its heartbeat waiting."""
 ASLEEP = "asleep"
 """How a rank that is asked where it stands says that its main thread uses no CPU."""
-PRINTED = "printed"
-"""The level of a log event on a line for which another rank waits; the others are told."""
-BROKEN_OFF = "broken off"
-"""The level of a log event on a program that ended as it should not; the others are told."""
-ORPHANED = "orphaned"
-"""The level of a log event on the end of the launcher's helper that has started the rank."""
 
 Event = dict[str, Any]
 
@@ -224,6 +217,8 @@ def _check_metric(event: Event) -> None:
 
 
 def _check_case_end(event: Event) -> None:
+    if event["status"] not in (RankStatus.OK, RankStatus.ERROR):
+        raise EventError(f"case_end: status {event['status'][:40]!r} is neither ok nor error")
     check("the error of case_end", event.get("error", {}), _ERROR)
     check_items("case_end", "disturbed", event.get("disturbed", {}).values(), NUMBER)
 

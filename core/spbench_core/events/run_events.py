@@ -7,10 +7,12 @@ neither ``seq`` nor a rank that says them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from typing import Any
 
 from spbench_core.events import clock, fields
 from spbench_core.events.fields import EventError, Fields, check, check_items
+from spbench_core.events.statuses import FINAL_STATUSES, CheckOutcome
 
 _TEXT_OR_NONE = fields.TEXT | fields.NOTHING
 _INTEGER_OR_NONE = fields.INTEGER | fields.NOTHING
@@ -188,7 +190,6 @@ UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 ENOUGH = {"interval", "max_time", "repeats", "check"}
 """Why a case is not repeated any more: as asked for, by the most repeats, or a failed check."""
 FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
-VERDICTS = {"passed", "failed", "error", "timeout", "cancelled", "skipped"}
 
 
 def run_event(kind: str, **said: Any) -> dict[str, Any]:
@@ -197,7 +198,8 @@ def run_event(kind: str, **said: Any) -> dict[str, Any]:
     Raises:
         EventError: There is no such kind, or a field is missing, unknown or of a wrong type.
     """
-    event = {"event": kind, "time": clock.now(), **said}
+    fields_of = {name: _plain(value) for name, value in said.items()}
+    event = {"event": kind, "time": clock.now(), **fields_of}
     known = FIELDS.get(kind)
     if known is None:
         raise EventError(f"unknown event {kind!r}")
@@ -208,6 +210,11 @@ def run_event(kind: str, **said: Any) -> dict[str, Any]:
     for case in event["cases"] if kind == "run_start" else ():
         check("a case of run_start", case, CASE)
     return event
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as JSON gives it back: the text of a status."""
+    return value.value if isinstance(value, StrEnum) else value
 
 
 def check_run_event(event: Mapping[str, Any]) -> None:
@@ -232,19 +239,19 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         check_items(kind, "cases", event["cases"], fields.TEXT)
         check_items(kind, "env", event["env"].values(), fields.TEXT)
     elif kind == "case_judged":
-        _check_word(kind, event["status"], VERDICTS)
+        _check_word(kind, event["status"], FINAL_STATUSES)
         _check_each(kind, event["expectations"], OUTCOME)
         _check_each(kind, event.get("stragglers", ()), STRAGGLER)
         _check_references(kind, event["expectations"])
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
-            _check_word(kind, outcome["status"], {"passed", "failed", "skipped"})
+            _check_word(kind, outcome["status"], set(CheckOutcome))
     elif kind == "repeats_end":
         _check_word(kind, event["why"], ENOUGH)
         if event["repeats"] < 1:
             raise EventError(f"{kind}: repeats is at least 1")
     elif kind == "run_end":
-        _check_word(kind, event["verdict"], VERDICTS)
+        _check_word(kind, event["verdict"], FINAL_STATUSES)
 
 
 _TEXTS = {"argv", "errors", "findings"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from spbench_core.events.statuses import LogLevel
 from spbench_core.host_facts import driver_version
 from spbench_workers.binding.driver import driver
 from spbench_workers.binding.nearness import place_of
@@ -213,7 +214,9 @@ def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
     near, phrase = place_of(gpu.address, context.world.cpus)
     if near is False and (address := gpu.address) not in _TOLD:
         _TOLD.add(address)
-        context.log(f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level="warning")
+        context.log(
+            f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level=LogLevel.WARNING
+        )
     shared = f"shared by {sharing} ranks" if sharing > 1 else "this rank's alone"
     return (
         f"{asked}; PCI {gpu.address}, {phrase}, {shared}, "

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
+from spbench_core.events.statuses import Activity
 from spbench_workers.context import Context
 from spbench_workers.timing import MAX_BATCH, time_batch
 
@@ -50,7 +51,7 @@ def measure(
     body = context.with_fault(round_, seconds)
     times = array("d", bytes(8 * total))
     slowest = array("d", bytes(8 * total))
-    context.progress("timing", 0, total)
+    context.progress(Activity.TIMING, 0, total)
     for first in range(0, total, every):
         last = min(first + every, total)
         seconds = _group(context, body, times, first, last, seconds)
@@ -61,7 +62,7 @@ def measure(
 
 
 def _first(context: Context, round_: Callable[[], None]) -> float:
-    context.progress("warmup", 0, 1)
+    context.progress(Activity.WARMUP, 0, 1)
     context.world.comm.Barrier()
     start = perf_counter()
     round_()
@@ -85,5 +86,5 @@ def _group(
         context.samples("time_ms", times[done : done + batch])
         seconds = context.largest(sum(times[done : done + batch]) / batch / 1000.0)
         done += batch
-        context.progress("timing", done, len(times))
+        context.progress(Activity.TIMING, done, len(times))
     return seconds

@@ -8,6 +8,7 @@ from statistics import median
 from time import perf_counter
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
+from spbench_core.events.statuses import Activity
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.link.messages import Messages, Trips, messages_of
@@ -71,7 +72,7 @@ class PingPong:
             count = min(batch, self._iterations - first)
             time_batch(body, times, first, count, 1.0 / trips)
             self._done += count
-            self._context.progress("timing", self._done, self._total)
+            self._context.progress(Activity.TIMING, self._done, self._total)
         return times
 
     def _warm_up(self, pair: Trips) -> tuple[int, float]:

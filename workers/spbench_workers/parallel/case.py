@@ -7,6 +7,7 @@ from functools import partial
 
 from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.model.resolving import model_of
+from spbench_core.events.statuses import Activity
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
@@ -141,7 +142,7 @@ def _model(context: Context) -> Model:
         CannotRunError: A network of the user's own cannot be imported, or differs by rank.
     """
     if "network" in context.params:
-        context.progress("import", 0, 1)
+        context.progress(Activity.IMPORT, 0, 1)
         model = network_of(context.params, context.seed)
         check_same_operators(context.world.comm, model.network)
         return model

@@ -12,7 +12,7 @@ from typing import Any
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.program import argv_of, awaited, expectation
 from spbench_core.events import rank_events
-from spbench_core.events.deadlines import RUNNING, WAITING
+from spbench_core.events.statuses import Activity, LogLevel
 from spbench_core.programs.expectation import OutputExpectation
 from spbench_core.programs.output import LineSplitter, OutputFindings, OutputReader
 from spbench_core.programs.placeholders import filled
@@ -124,7 +124,7 @@ class ProgramRun:
             self._report(None, why)
             return
         results = ResultsFile(self._context, self._command)
-        self._context.progress(RUNNING, self._lines, 0)
+        self._context.progress(Activity.RUNNING, self._lines, 0)
         child = ChildProgram(self._command, self._on_line, self._on_tick)
         self._console.where = child.stands
         self._console.kill_children = child.kill
@@ -162,11 +162,11 @@ class ProgramRun:
             self._reader.line(line)
         if self._awaited_line is not None and self._awaited_line.search(line):
             self._awaited_line = None
-            self._context.log(f"has printed: {line[:200]}", rank_events.PRINTED)
+            self._context.log(f"has printed: {line[:200]}", LogLevel.PRINTED)
 
     def _on_tick(self) -> str | None:
         """Tell how far it is; return why it must end, once another rank's has broken off."""
-        self._context.progress(RUNNING, self._lines, 0)
+        self._context.progress(Activity.RUNNING, self._lines, 0)
         self._tell_live()
         self._hear()
         if self._broken_off is None:
@@ -184,7 +184,7 @@ class ProgramRun:
         """Take in what the console tells of others; return the ranks whose line has come."""
         printed = set()
         for told in self._console.heard(seconds):
-            if told["reply"] == rank_events.BROKEN_OFF:
+            if told["reply"] == LogLevel.BROKEN_OFF:
                 why = f"on rank {told['rank']} {told['message']}"
                 self._broken_off = self._broken_off or why
             else:
@@ -209,7 +209,7 @@ class ProgramRun:
         while of not in self._hear(TICK):
             if self._broken_off is not None:
                 return self._broken_off
-            self._context.progress(WAITING, 0, 0)
+            self._context.progress(Activity.WAITING, 0, 0)
         return None
 
     # Afterwards
@@ -245,7 +245,7 @@ class ProgramRun:
 
     def _break_off(self, why: str) -> None:
         self.broke_off = True
-        self._context.log(why, rank_events.BROKEN_OFF)
+        self._context.log(why, LogLevel.BROKEN_OFF)
 
     def _report_numbers(self, found: OutputFindings) -> None:
         if not self._is_read:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.events.statuses import LogLevel
 from spbench_workers.standalone.silence import Silence
 
 
@@ -101,7 +102,7 @@ class OwnLinesChannel(PrintingChannel):
         """Print nothing: the benchmark's own lines have it."""
 
     def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
-        if level == "line" and self.rank == 0:
+        if level == LogLevel.LINE and self.rank == 0:
             self._line(message)
 
 
