@@ -10,7 +10,7 @@ import pytest
 from spbench.engine import background
 from spbench.record.findings import findings
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import UNFINISHED, known_runs
+from spbench.record.runs.history import known_runs
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -20,6 +20,7 @@ from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export_dialog import ExportDialog
 from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.runs_pane import RunsPane
+from spbench_core.events.statuses import RunStatus
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import (
     TIME,
@@ -660,7 +661,7 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
     for thread in threads:
         thread.join()
     assert reads == [folder.id]
-    assert library.load(folder).summary.verdict == UNFINISHED
+    assert library.load(folder).summary.verdict == RunStatus.UNFINISHED
 
 
 def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):

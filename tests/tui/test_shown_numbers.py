@@ -19,6 +19,7 @@ from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
 from spbench.tui.run.details import _case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import rank_cells, rank_columns
+from spbench_core.events.statuses import RankPhase
 from unit.events import described, judged, metric, rank_event, started, state_of
 from unit.results import case, figure, run, wrong_check
 
@@ -47,7 +48,7 @@ def test_cells_of_cases_and_ranks_have_units(value):
     assert cells["time"].startswith("…")
     assert cells["efficiency"] == "200 %"
     figures = (value, value, value, value, 1000 * value, value)
-    rank = RankRow(0, "node01", {}, "timing", 9, *figures, "passed", (value,))
+    rank = RankRow(0, "node01", {}, RankPhase.WORKING, "timing", 9, *figures, "passed", (value,))
     columns = [column.key for column in rank_columns(())]
     cells = dict(zip(columns, texts(rank_cells(rank, ())), strict=True))
     assert_amounts(cells[key] for key in ("last", "p50", "p95", "p99", "gb_s"))
@@ -125,7 +126,18 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
 
 
 def test_own_times_have_a_column_if_waits_are_measured():
-    rank = RankRow(0, "node01", {}, "done", 9, *(2.0, 2.0, 2.0, 2.0, 2.0), None, "passed", own=0.5)
+    rank = RankRow(
+        0,
+        "node01",
+        {},
+        RankPhase.DONE,
+        "done",
+        9,
+        *(2.0, 2.0, 2.0, 2.0, 2.0),
+        None,
+        "passed",
+        own=0.5,
+    )
     keys = [column.key for column in rank_columns((), own=True)]
     assert keys[keys.index("p50") + 1] == "own"
     cells = dict(zip(keys, texts(rank_cells(rank, (), own=True)), strict=True))

@@ -8,6 +8,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart, CheckPart, MetricPart
 from spbench.report.recorded import RecordedRun
+from spbench_core.events.statuses import RunStatus
 
 
 def summary(id="20260101-000000-made-up-0000", **changes):
@@ -24,7 +25,9 @@ def summary(id="20260101-000000-made-up-0000", **changes):
         "duration_s": 2.5,
         "host": "login",
     }
-    return RunSummary(**fields | changes)
+    fields |= changes
+    fields["verdict"] = RunStatus(fields["verdict"])
+    return RunSummary(**fields)
 
 
 def figure(value, unit="ms", better="lower", n=3, spread=1.0):

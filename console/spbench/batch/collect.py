@@ -37,6 +37,7 @@ from spbench_core.events.batch_files import (
     signal_name,
     words_of,
 )
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 QUIET = 30.0
 """Seconds without a heartbeat after which a batch job that has not told its end is taken for dead.
@@ -272,7 +273,7 @@ class _Collection:
         self._missing = self._missing or fault.missing
         left = [case for case in attempt.cases if self._open(case)]
         started = any(self._state.cases[case].verdict.started for case in attempt.cases)
-        if started and fault.status != "cancelled":
+        if started and fault.status != CaseStatus.CANCELLED:
             # after the last case has ended it is that one which a missing bye makes an error
             hit = fault.case or replayed.current or attempt.cases[-1]
             left = [hit] if hit in attempt.cases else left[:1]
@@ -282,7 +283,9 @@ class _Collection:
     def _open(self, case: str) -> bool:
         return is_open(self._state.cases[case])
 
-    def _judge(self, case: str, status: str, reason: str, traceback: str | None = None) -> None:
+    def _judge(
+        self, case: str, status: CaseStatus, reason: str, traceback: str | None = None
+    ) -> None:
         fields: dict[str, Any] = {"status": status, "reason": reason, "traceback": traceback}
         self._recorder.say("case_judged", case=case, expectations=[], **fields)
         tell_verdicts(self._recorder)
@@ -297,11 +300,11 @@ class _Collection:
         if self._end.alive:
             self._errors.append(FailedRunError(f"{sentence}; collect again when it has ended"))
         for case in left:
-            running = self._state.cases[case].status == "running"
+            running = self._state.cases[case].status == CaseStatus.RUNNING
             self._judge(case, self._status_left(running=running), sentence)
         cases, misfits = build_cases(self._state)
         for case, reason in misfits:
-            self._judge(case, "error", reason)
+            self._judge(case, CaseStatus.ERROR, reason)
         verdict, code = self._verdict()
         end = {"verdict": verdict, "exit_code": int(code)}
         self._recorder.say(
@@ -332,18 +335,18 @@ class _Collection:
             return "the batch job was killed, or its node failed, before this case"
         return "the batch job ended before this case"
 
-    def _status_left(self, *, running: bool) -> str:
+    def _status_left(self, *, running: bool) -> CaseStatus:
         if self._end.signal is not None or self._end.alive:
-            return "cancelled"
-        return "error" if running else "skipped"
+            return CaseStatus.CANCELLED
+        return CaseStatus.ERROR if running else CaseStatus.SKIPPED
 
-    def _verdict(self) -> tuple[str, ExitCode]:
+    def _verdict(self) -> tuple[RunStatus, ExitCode]:
         """The first that applies of interrupted, missing, error and failed."""
         if self._end.signal is not None:
             interrupted = self._end.signal == "INT"
-            return "cancelled", ExitCode.INTERRUPTED if interrupted else ExitCode.TERMINATED
+            return RunStatus.CANCELLED, ExitCode.INTERRUPTED if interrupted else ExitCode.TERMINATED
         if self._missing:
-            return "error", ExitCode.MISSING
+            return RunStatus.ERROR, ExitCode.MISSING
         if self._errors:
-            return "error", ExitCode.ERROR
+            return RunStatus.ERROR, ExitCode.ERROR
         return verdict_of(self._state.cases.values())

@@ -22,6 +22,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.batch_files import LaunchFolder, signal_name
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL
+from spbench_core.events.statuses import CaseStatus
 
 _SLACK = 2 * HEARTBEAT_INTERVAL
 """Seconds that a rank's last word may be before its own deadline, at which it ends itself."""
@@ -143,11 +144,13 @@ class LaunchReplay:
         if end is not None and end.signal is not None and not self._faulty_before:
             after = (end.stopped or end.time) - watch.launched
             name = signal_name(end.signal)
-            return Fault("cancelled", f"the batch job got {name} {after:.1f} s into this launch")
+            return Fault(
+                CaseStatus.CANCELLED, f"the batch job got {name} {after:.1f} s into this launch"
+            )
         told = self._listener.where
         # a rank keeps its own deadline, and the console's counts from the last one's start
         fault = watch.overdue(self._clock.now, _SLACK + watch.start_spread if told else 0.0)
-        if fault is not None and fault.status == "timeout":
+        if fault is not None and fault.status == CaseStatus.TIMEOUT:
             return watch.located(fault, told)
         return self._judged(fault)
 
@@ -161,7 +164,7 @@ class LaunchReplay:
                 self._listener.on_lost(source)
         evidence = self._evidence()
         found = fault if settled else cause(evidence) or self.watch.fault
-        found = found or Fault("error", "no rank wrote events")
+        found = found or Fault(CaseStatus.ERROR, "no rank wrote events")
         if found.traceback is not None:
             return found
         more = evidence.words or evidence.said.sentence

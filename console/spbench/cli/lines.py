@@ -18,13 +18,14 @@ from spbench.record.machine.core_sharing import (
 )
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.noise import other_work_at_start, without_other_work
-from spbench.record.number_formatting import GLYPHS, counted, format_duration, printable
+from spbench.record.number_formatting import counted, format_duration, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
 from spbench.record.sentences.stragglers import describe_lags
 from spbench.record.state import RankState, RunState
 from spbench.report.case_ids import cut_middle
+from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
@@ -242,9 +243,9 @@ class Lines:
                 self._write(case.verdict.traceback.rstrip())
 
     def _on_log(self, event: Mapping[str, Any]) -> None:
-        if event["level"] in ("where", "loading"):
+        if event["level"] in (LogLevel.WHERE, LogLevel.LOADING):
             return
-        if self._verbosity > 0 or event["level"] not in ("info", "line"):
+        if self._verbosity > 0 or event["level"] not in (LogLevel.INFO, LogLevel.LINE):
             self._write(f"        rank {event['rank']}: {event['message']}")
 
 
@@ -254,15 +255,15 @@ def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
         yield reason
     if repeats := describe_repeats(case):
         yield repeats
-    if case.verdict.word == "flaky":
+    if case.verdict.word == CaseStatus.FLAKY:
         yield f"passed on attempt {case.verdict.attempts}"
 
 
 def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
-    statuses = [case.status for case in state.cases.values()]
-    parts = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
-    flaky = sum(case.verdict.word == "flaky" for case in state.cases.values())
+    counts = state.counts()
+    parts = [f"{counts[status]} {status}" for status in FINAL_STATUSES if status in counts]
+    flaky = sum(case.verdict.word == CaseStatus.FLAKY for case in state.cases.values())
     parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in state.cases.values() for _ in not_judged(case))
     parts += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []

@@ -14,10 +14,17 @@ from rich.text import Text
 from spbench.cli.lines import Lines
 from spbench.record.case_figures import is_open
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import clean, format_duration, format_factor, format_time
+from spbench.record.number_formatting import (
+    GLYPHS,
+    clean,
+    format_duration,
+    format_factor,
+    format_time,
+)
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankPhase
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
@@ -29,7 +36,8 @@ _OWN = (
     "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
     "the same work"
 )
-_STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
+_PHASE_STYLES = {RankPhase.ERROR: "bold red"}
+_CHECK_STYLES = {CheckOutcome.PASSED: "green", CheckOutcome.FAILED: "bold red"}
 WIDE = 100
 """Columns of a terminal from which the whole table fits."""
 _ONLY_WIDE = ("iterations", "last", "own", "p95")
@@ -89,9 +97,9 @@ class LiveView:
 
     def _headline(self) -> Text:
         cases = self._state.cases.values()
-        done = sum(case.status not in ("waiting", "running") for case in cases)
+        done = sum(case.status.is_final for case in cases)
         running = next(
-            (case.id for case in cases if case.status == "running" and is_open(case)), ""
+            (case.id for case in cases if case.status == CaseStatus.RUNNING and is_open(case)), ""
         )
         width = 24
         filled = width * done // max(1, len(self._state.cases))
@@ -134,16 +142,17 @@ class LiveView:
 def _cells(row: RankRow) -> dict[str, Text]:
     skew = "" if row.skew is None else format_factor(row.skew)
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
-    glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
+    check = f"{GLYPHS[row.check]} {row.check}" if row.check is not None else ""
+    check_style = _CHECK_STYLES[row.check] if row.check is not None else ""
     times = {"last": row.last, "median": row.p50, "own": row.own, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
         "host": Text(clean(row.host)),
-        "phase": Text(clean(row.phase), style=_STYLES.get(row.phase, "")),
+        "phase": Text(clean(row.activity), style=_PHASE_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
         **{name: _time(value) for name, value in times.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
-        "check": Text(glyph + row.check, style=_STYLES.get(row.check, "")),
+        "check": Text(check, style=check_style),
     }
 
 

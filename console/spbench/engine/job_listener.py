@@ -20,13 +20,10 @@ from spbench.record.runs.event_log import encode
 from spbench.record.runs.files import has_commands, without_commands
 from spbench_core.events.rank_events import (
     BEFORE_READY,
-    BROKEN_OFF,
-    LOADING,
     OF_CASE,
-    ORPHANED,
-    PRINTED,
     SCHEMA,
 )
+from spbench_core.events.statuses import CaseStatus, LogLevel
 
 _ONE_VERSION = "install the same version of spbench here and on every host"
 
@@ -149,15 +146,15 @@ class JobListener:
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
             tell_verdicts(self._recorder, event["case"])
-        elif kind == "log" and event["level"] == LOADING:
+        elif kind == "log" and event["level"] == LogLevel.LOADING:
             self._watch.on_loading(event["rank"])
-        elif kind == "log" and event["level"] == "where":
+        elif kind == "log" and event["level"] == LogLevel.WHERE:
             self.where[event["rank"]] = event["message"]
-        elif kind == "log" and event["level"] in (PRINTED, BROKEN_OFF):
+        elif kind == "log" and event["level"] in (LogLevel.PRINTED, LogLevel.BROKEN_OFF):
             self._on_program(event, now)
-        elif kind == "log" and event["level"] == "error":
+        elif kind == "log" and event["level"] == LogLevel.ERROR:
             self._on_error(event, now)
-        elif kind == "log" and event["level"] == ORPHANED:
+        elif kind == "log" and event["level"] == LogLevel.ORPHANED:
             self._on_orphan(event, now)
         elif kind == "bye":
             source.ended = True
@@ -203,7 +200,7 @@ class JobListener:
 
     def _on_program(self, event: Event, now: float) -> None:
         """Tell the other ranks what a rank's program has done, on which theirs may depend."""
-        if event["level"] == BROKEN_OFF:
+        if event["level"] == LogLevel.BROKEN_OFF:
             who = self._watch.name(event["rank"], now)
             self._watch.on_broken_off(RankError(event["rank"], who, event["message"]))
         for rank, source in self.ranks.items():
@@ -234,7 +231,7 @@ class JobListener:
         """A rank said what no rank says."""
         rank = source.rank if source.rank is not None else "?"
         why = f"rank {rank} on {source.who.host} {why}"
-        self._watch.on_misfit(Fault("error", why, source.rank))
+        self._watch.on_misfit(Fault(CaseStatus.ERROR, why, source.rank))
         self.wake.set()
 
     def on_lost(self, source: RankPeer) -> None:

@@ -33,6 +33,7 @@ from spbench.record.machine.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
 from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events import rank_events
+from spbench_core.events.statuses import CaseStatus
 
 TICK = 0.1
 DRAIN = 1.5
@@ -138,7 +139,7 @@ class JobRun:
     def cancel(self, sentence: str, *, at_once: bool = False) -> None:
         """End the job: its running case is cancelled. ``at_once`` leaves ranks no time."""
         if self._watch.fault is None:
-            self._watch.fault = Fault("cancelled", sentence)
+            self._watch.fault = Fault(CaseStatus.CANCELLED, sentence)
         if at_once:
             self._hurry.set()
         self._listener.wake.set()
@@ -230,9 +231,9 @@ class JobRun:
     async def _explain(self, process: asyncio.subprocess.Process) -> None:
         """Find the cause of a fault in what ranks and launcher know of it."""
         fault = self._watch.fault
-        if fault is not None and fault.status == "timeout":
+        if fault is not None and fault.status == CaseStatus.TIMEOUT:
             await self._ask_where(fault)
-        elif fault is not None and fault.status == "error":
+        elif fault is not None and fault.status == CaseStatus.ERROR:
             if self._watch.tentative:
                 await self._settle(process)
             evidence = self._evidence(process)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from spbench.engine.estimate import RunEstimate, format_estimate
 from spbench.record.phase_words import seconds_of_phase
 from spbench.record.state import RunState
+from spbench_core.events.statuses import CaseStatus
 
 _LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0
 """Bounds of the correction by what a run has measured so far."""
@@ -74,14 +75,14 @@ def format_remaining(seconds: float | None) -> str:
 def _took_no_time(state: RunState, name: str, begin: float) -> bool:
     """Return whether a case ended before the run was resumed, or without having started."""
     case = state.cases.get(name)
-    if case is None or case.status in ("waiting", "running"):
+    if case is None or not case.status.is_final:
         return False
     return case.verdict.finished is None or case.verdict.finished < begin
 
 
 def _is_running(state: RunState, name: str) -> bool:
     case = state.cases.get(name)
-    return case is not None and case.status == "running"
+    return case is not None and case.status == CaseStatus.RUNNING
 
 
 def _begun_launches(state: RunState, begin: float) -> Counter[str]:
@@ -107,7 +108,7 @@ def _share_done(state: RunState, name: str) -> float:
     case = state.cases.get(name)
     if case is None:
         return 0.0
-    if case.status not in ("waiting", "running"):
+    if case.status.is_final:
         return 1.0
     ended = len(case.measured.ended) / max(1, case.identity.np * case.repeats)
     return min(1.0, ended)

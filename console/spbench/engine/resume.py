@@ -18,10 +18,7 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.expression import read_expression
 from spbench.suites.loader import MAX_BYTES, load_text
 from spbench.suites.shipped import seen_from
-
-FAILED = ("failed", "error", "timeout")
-_CUT_SHORT = ("waiting", "running", "cancelled", "skipped")
-"""The statuses of cases that a run has left over."""
+from spbench_core.events.statuses import CaseStatus
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
@@ -73,7 +70,7 @@ def plan_failed(request: Request, name: str) -> RunPlan:
     """
     folder = find_run(request.home, name)
     _refuse_running(folder)
-    failed = [case.id for case in folder.replay().cases.values() if case.status in FAILED]
+    failed = [case.id for case in folder.replay().cases.values() if case.status.is_bad]
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")
     asked, suite = _recorded(folder, request)
@@ -185,4 +182,9 @@ def refuse_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
 
 def missing_cases(state: RunState) -> list[str]:
     """Return the ids of the cases that a run which was cut short has left over."""
-    return [case.id for case in state.cases.values() if case.status in _CUT_SHORT]
+    return [case.id for case in state.cases.values() if _is_left_over(case.status)]
+
+
+def _is_left_over(status: CaseStatus) -> bool:
+    """Return whether a case with this status has yet to run."""
+    return not status.is_final or status.was_not_run

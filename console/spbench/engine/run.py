@@ -13,7 +13,7 @@ from spbench.engine.faults.fault import Fault
 from spbench.engine.plan import RunPlan, check_before, launches
 from spbench.engine.preflight import look
 from spbench.engine.recorder import Recorder, View
-from spbench.engine.resume import FAILED, refuse_overtaken
+from spbench.engine.resume import refuse_overtaken
 from spbench.engine.run_metadata import resumed_json, run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.engine.turns import Turns
@@ -40,6 +40,7 @@ from spbench.report.document import ReportDocument
 from spbench.suites.shipped import file_of
 from spbench_core.events import clock, run_events
 from spbench_core.events.run_events import run_event
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Run:
         failed = [
             case.id
             for case in self._state.cases.values()
-            if case.status in FAILED and len(case.verdict.earlier) < most
+            if case.status.is_bad and len(case.verdict.earlier) < most
         ]
         return only(self._plan.jobs, failed)
 
@@ -180,12 +181,12 @@ class Run:
         why = self._stop.sentence or "the run ended before this case"
         for case in self._state.cases.values():
             if is_open(case):
-                status = "cancelled" if self._stop.code else "skipped"
+                status = CaseStatus.CANCELLED if self._stop.code else CaseStatus.SKIPPED
                 cut = f"did not run: {why}" if case.verdict.started is None else why
-                judge_case(recorder, case.id, Fault("cancelled", cut), status)
+                judge_case(recorder, case.id, Fault(CaseStatus.CANCELLED, cut), status)
         cases, misfits = build_cases(self._state)
         for case_id, reason in misfits:
-            judge_case(recorder, case_id, Fault("error", reason))
+            judge_case(recorder, case_id, Fault(CaseStatus.ERROR, reason))
         end = self._run_end()
         try:
             recorder.say("run_end", **end)
@@ -222,24 +223,24 @@ class Run:
 
     def _flaky(self) -> list[str]:
         cases = self._state.cases.values()
-        flaky = [case for case in cases if case.verdict.word == "flaky"]
+        flaky = [case for case in cases if case.verdict.word == CaseStatus.FLAKY]
         return [
             f"case {case.id} is flaky: it passed at try {case.verdict.attempts}, after: "
             f"{case.verdict.earlier[-1].reason or case.verdict.earlier[-1].status}"
             for case in flaky
         ]
 
-    def _verdict(self) -> tuple[str, ExitCode]:
+    def _verdict(self) -> tuple[RunStatus, ExitCode]:
         """The first that applies of interrupted, budget, missing, error and failed."""
         if self._stop.code is not None:
-            return "cancelled", self._stop.code
+            return RunStatus.CANCELLED, self._stop.code
         verdict, code = verdict_of(self._state.cases.values())
         codes = {error.exit_code for error in self._errors}
         if self._turns.missing or ExitCode.MISSING in codes:
-            return "error", ExitCode.MISSING
+            return RunStatus.ERROR, ExitCode.MISSING
         if codes:
-            return "error", ExitCode.ERROR
+            return RunStatus.ERROR, ExitCode.ERROR
         less = self._left_out or (self._plan.request.fail_on_flaky and self._flaky())
         if less and code == ExitCode.PASSED:
-            return "failed", ExitCode.FAILED  # less ran, or passed, than was asked for
+            return RunStatus.FAILED, ExitCode.FAILED  # less ran, or passed, than was asked for
         return verdict, code

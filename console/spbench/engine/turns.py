@@ -21,6 +21,7 @@ from spbench.record.case_figures import is_open
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.suites.case import Case
+from spbench_core.events.statuses import CaseStatus
 
 SHOWN = 3
 """Faults of one case on several hosts that are told."""
@@ -113,14 +114,14 @@ class Turns:
         except SpbenchError as error:
             self.errors.append(error)
         except Exception as error:
-            fault = Fault("error", defect_of(error), traceback=traceback.format_exc())
+            fault = Fault(CaseStatus.ERROR, defect_of(error), traceback=traceback.format_exc())
             current = job_run.current_case if job_run else job.cases[0].id
             return self.bad_end(job, fault, current)
         else:
             return self.bad_end(job, fault, job_run.current_case) if fault else None
         finally:
             self._running = [one for one in self._running if one is not job_run]
-        self._give_up(place.recorder, job, Fault("error", str(self.errors[-1])))
+        self._give_up(place.recorder, job, Fault(CaseStatus.ERROR, str(self.errors[-1])))
         return None
 
     def _cancel(self, why: str, at_once: bool) -> None:
@@ -149,7 +150,7 @@ class Turns:
         if not started and job.deaths:
             why = f"{fault.sentence}; it died twice before any case: it is not started a third time"
             fault = replace(fault, sentence=why)
-        if fault.status == "cancelled" or (not started and (fault.missing or job.deaths)):
+        if fault.status == CaseStatus.CANCELLED or (not started and (fault.missing or job.deaths)):
             self._give_up(recorder, job, fault)
             return None
         if self._state.cases[end.case].verdict.reason != fault.sentence:

@@ -13,6 +13,7 @@ from spbench.record.judge import failed_checks
 from spbench.record.repeats import width
 from spbench.record.state import RunState
 from spbench.suites.case import MOST_REPEATS
+from spbench_core.events.statuses import CaseStatus
 
 
 def further(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
@@ -35,7 +36,12 @@ def further(jobs: Iterable[Job], recorder: Recorder) -> tuple[Job, ...]:
 def _repeating(state: RunState) -> Iterator[CaseState]:
     """Yield the cases whose repeats so far are done, and may not be enough."""
     for case in state.cases.values():
-        if case.identity.until and case.status == "running" and case.through and not case.complete:
+        if (
+            case.identity.until
+            and case.status == CaseStatus.RUNNING
+            and case.through
+            and not case.complete
+        ):
             yield case
 
 

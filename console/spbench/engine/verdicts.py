@@ -13,6 +13,7 @@ from spbench.errors import SpbenchError
 from spbench.record.case_figures import ready
 from spbench.record.judge import judge
 from spbench.record.stragglers import Straggler, stragglers_of
+from spbench_core.events.statuses import CaseStatus
 
 
 def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
@@ -46,7 +47,7 @@ def judge_case(
     recorder: Recorder,
     case_id: str,
     fault: Fault,
-    status: str | None = None,
+    status: CaseStatus | None = None,
     *,
     job: int | None = None,
 ) -> None:

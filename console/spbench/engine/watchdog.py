@@ -10,6 +10,7 @@ from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.record.number_formatting import counted
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
+from spbench_core.events.statuses import CaseStatus, RankStatus
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""
@@ -146,7 +147,7 @@ class Watchdog:
             )
         sentence = f"{who} says it is {claim} in a job of {counted(self.np, 'rank')}: {why}"
         rank = event["rank"] if launched_as is None else launched_as
-        self.on_misfit(Fault("error", sentence, rank, missing=True))
+        self.on_misfit(Fault(CaseStatus.ERROR, sentence, rank, missing=True))
 
     def on_misfit(self, fault: Fault) -> None:
         """Note that a rank is not what it should be, by its world or by what it says."""
@@ -183,7 +184,7 @@ class Watchdog:
         if self.ranks[number].case != event["case"]:
             self.fail(f"{self.name(number, now)}, ended {event['case']}, which it had not started")
             return
-        if event["status"] == "ok":
+        if event["status"] == RankStatus.OK:
             self._ended.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
             self.waiting_since = now
             return
@@ -234,7 +235,9 @@ class Watchdog:
         """Note what went wrong first; what follows from it is not noted."""
         if self.fault is None:
             self.tentative = tentative
-            self.fault = Fault("error", sentence, rank, missing=missing, traceback=traceback)
+            self.fault = Fault(
+                CaseStatus.ERROR, sentence, rank, missing=missing, traceback=traceback
+            )
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
@@ -295,7 +298,7 @@ class Watchdog:
                 if load := self.busy(rank.host):
                     more = f"launch.silence_timeout ({self.silence_timeout:g} s)"
                     sentence += f": {load} there; end what else runs there, or raise {more}"
-                return Fault("error", sentence, number)
+                return Fault(CaseStatus.ERROR, sentence, number)
         return None
 
     def _late(self, now: float) -> Fault | None:
@@ -306,7 +309,9 @@ class Watchdog:
         if item is None:
             late = [number for number, rank in self.ranks.items() if not rank.ended]
             if waited > EXIT_TIMEOUT and late:
-                return Fault("error", f"{self._names(late)} did not say bye in {waited:.0f} s")
+                return Fault(
+                    CaseStatus.ERROR, f"{self._names(late)} did not say bye in {waited:.0f} s"
+                )
             return None
         if item in self._starts:
             limit = self.case_timeouts[item[0]]
@@ -319,9 +324,9 @@ class Watchdog:
             )
             if waited > limit:
                 sentence = f"{self._names(late)} {_are(late)} {what}"
-                return Fault("timeout", sentence, late[0], item[0])
+                return Fault(CaseStatus.TIMEOUT, sentence, late[0], item[0])
         elif waited > self.start_timeout:
-            return Fault("error", f"no rank started {item[0]} in {waited:.0f} s")
+            return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited:.0f} s")
         return None
 
     def _late_start(self, now: float) -> Fault | None:
@@ -333,7 +338,7 @@ class Watchdog:
             f"{len(self.ranks)} of {counted(self.np, 'rank')} were ready {waited:.0f} s after the"
             f" launch (start_timeout is {self.start_timeout:g} s)"
         )
-        return Fault("error", f"{sentence}{self._late_ones()}")
+        return Fault(CaseStatus.ERROR, f"{sentence}{self._late_ones()}")
 
     def _late_ones(self) -> str:
         """Return who has not connected, or else who has and is not ready."""

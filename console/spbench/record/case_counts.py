@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
-
-_GOING_ON = ("waiting", "running")
-_NOT_RUN = ("cancelled", "skipped")
+from spbench_core.events.statuses import CaseStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,10 @@ class CaseCounts:
 def case_counts(cases: Iterable[CaseState]) -> CaseCounts:
     """Count the cases of a run."""
     known = list(cases)
-    unjudged = [case for case in known if case.status in (*_GOING_ON, *_NOT_RUN)]
+    unjudged = [case for case in known if not (case.status.is_measured or case.status.is_broken)]
     return CaseCounts(
         len(known),
         len(known) - len(unjudged),
-        sum(case.status == "passed" for case in known),
+        sum(case.status == CaseStatus.PASSED for case in known),
         sum(case.verdict.started is None for case in unjudged),
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.suites.expression import CaseFigure, Expression, ExpressionError, read_expression
+from spbench_core.events.statuses import CaseStatus
 
 Cases = Mapping[str, CaseState]
-GOING_ON = ("waiting", "running")
-"""The statuses of a case without a verdict."""
+_HOW = {CaseStatus.ERROR: "ended in error", CaseStatus.TIMEOUT: "ran out of time"}
 
 
 class NotReachedError(ExpressionError):
@@ -43,11 +43,10 @@ def _look_up(figure: CaseFigure, cases: Cases) -> float:
     case = cases.get(figure.case)
     if case is None:
         raise NotReachedError(f"case {figure.case} is not part of this run")
-    if case.status == "cancelled":
+    if case.status == CaseStatus.CANCELLED:
         raise NotReachedError(f"case {figure.case} was cancelled")
-    if case.status not in (*GOING_ON, "passed", "failed"):
-        how = {"error": "ended in error", "timeout": "ran out of time"}
-        raise ExpressionError(f"case {figure.case} {how.get(case.status, 'did not run')}")
+    if case.status.is_final and not case.status.is_measured:
+        raise ExpressionError(f"case {figure.case} {_HOW.get(case.status, 'did not run')}")
     if not all(case.measured.checked.values()):
         raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
     value = figure_of(case, figure.metric)
@@ -58,7 +57,7 @@ def _look_up(figure: CaseFigure, cases: Cases) -> float:
 
 def is_open(case: CaseState) -> bool:
     """Whether a case has yet to run to its end; one that has may still wait for its verdict."""
-    return case.status in GOING_ON and not case.complete
+    return not case.status.is_final and not case.complete
 
 
 def ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
@@ -67,7 +66,7 @@ def ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
     Their ranks have ended, and those of the cases that their expectations depend on.
     """
     for case in map(cases.__getitem__, ids):
-        if case.status == "running" and case.complete and not _waits(case, cases):
+        if case.status == CaseStatus.RUNNING and case.complete and not _waits(case, cases):
             yield case
 
 

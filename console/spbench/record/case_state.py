@@ -19,6 +19,7 @@ from spbench.record.statistics import (
 )
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
+from spbench_core.events.statuses import CaseStatus, RankStatus
 
 Place = tuple[int, int]
 """Repeat and rank."""
@@ -101,7 +102,7 @@ class CaseRank:
     device: str | None
     cpus: tuple[int, ...]
     place: Mapping[str, Any]
-    status: str = "waiting"
+    status: RankStatus = RankStatus.WAITING
     nodes: tuple[int, ...] = ()
     cores: int | None = None
     host_cpus: int | None = None
@@ -203,7 +204,7 @@ class CaseMeasurements:
 class TriedBefore:
     """The outcome of a case that was tried again: the verdict that it had before, and why."""
 
-    status: str
+    status: CaseStatus
     reason: str | None
 
 
@@ -217,7 +218,7 @@ class CaseVerdict:
     outcomes of the tries before this one. ``stragglers`` are the ranks and hosts that were slow.
     """
 
-    status: str = "waiting"
+    status: CaseStatus = CaseStatus.WAITING
     reason: str | None = None
     traceback: str | None = None
     started: float | None = None
@@ -230,9 +231,10 @@ class CaseVerdict:
     stragglers: tuple[Straggler, ...] = ()
 
     @property
-    def word(self) -> str:
+    def word(self) -> CaseStatus:
         """The status; ``flaky`` where the case has passed, but not at once."""
-        return "flaky" if self.status == "passed" and self.earlier else self.status
+        passed_later = self.status == CaseStatus.PASSED and self.earlier
+        return CaseStatus.FLAKY if passed_later else self.status
 
 
 @dataclass(slots=True)
@@ -249,7 +251,7 @@ class CaseState:
         return self.identity.id
 
     @property
-    def status(self) -> str:
+    def status(self) -> CaseStatus:
         """The verdict, or ``waiting`` or ``running``."""
         return self.verdict.status
 

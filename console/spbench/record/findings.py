@@ -126,7 +126,7 @@ def _slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     Each outlier among many is named, except for stragglers, which have a sentence already. Of a few
     links, only the slowest is named.
     """
-    measured = [case for case in cases if case.status in ("passed", "failed")]
+    measured = [case for case in cases if case.status.is_measured]
     by_rank = [case for case in measured if case.identity.measures == "rank"]
     by_link = [case for case in measured if case.identity.measures == "link"]
     stragglers = [slow for case in measured for slow in case.verdict.stragglers]

@@ -22,6 +22,7 @@ from spbench.record.stragglers import (
 )
 from spbench.suites.expression import ExpressionError
 from spbench_core.catalog import fault_of
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _FAULT, _UNSEEN = "planted fault", "nothing noticed the planted fault"
 """How the reasons of cases with a planted fault begin."""
@@ -31,7 +32,7 @@ _FAULT, _UNSEEN = "planted fault", "nothing noticed the planted fault"
 class Judgement:
     """A case's verdict, why, and how each expectation came out."""
 
-    status: str
+    status: CaseStatus
     reason: str | None
     expectations: list[dict[str, Any]]
 
@@ -54,18 +55,18 @@ def judge(
         silent = _silent_ranks(case, name)
         if silent:
             who = name_ranks(case, silent)
-            return Judgement("error", f"check {name} was not reported by {who}", [])
+            return Judgement(CaseStatus.ERROR, f"check {name} was not reported by {who}", [])
     expectations = [_judge_expectation(case, dict(item), cases) for item in case.identity.expect]
     failed = failed_checks(case)
     if failed:
-        return Judgement("failed", failed[0], expectations)
-    broken = [item for item in expectations if item["status"] == "failed"]
+        return Judgement(CaseStatus.FAILED, failed[0], expectations)
+    broken = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
     if broken:
-        return Judgement("failed", _expectation_sentence(case, broken[0]), expectations)
+        return Judgement(CaseStatus.FAILED, _expectation_sentence(case, broken[0]), expectations)
     fault = case.identity.inject
     if fault is not None:
-        return Judgement("failed", _fault_sentence(case, fault, stragglers), expectations)
-    return Judgement("passed", None, expectations)
+        return Judgement(CaseStatus.FAILED, _fault_sentence(case, fault, stragglers), expectations)
+    return Judgement(CaseStatus.PASSED, None, expectations)
 
 
 def blames_fault(reason: str | None) -> bool:
@@ -162,15 +163,16 @@ def _judge_expectation(
     skipped = expect.pop("skipped", None)
     judged = expect | {"value": figure_of(case, expect["metric"])}
     if skipped is not None:
-        return judged | {"status": "skipped", "reason": skipped}
+        return judged | {"status": CheckOutcome.SKIPPED.value, "reason": skipped}
     if expression := expect.get("expression"):
         try:
             judged["limit"] = limit_of(expression, cases)
         except NotReachedError as error:
-            return judged | {"status": "skipped", "reason": str(error)}
+            return judged | {"status": CheckOutcome.SKIPPED.value, "reason": str(error)}
         except ExpressionError as error:
-            return judged | {"status": "failed", "reason": str(error)}
-    return judged | {"status": "passed" if _holds(**judged) else "failed"}
+            return judged | {"status": CheckOutcome.FAILED.value, "reason": str(error)}
+    status = CheckOutcome.PASSED if _holds(**judged) else CheckOutcome.FAILED
+    return judged | {"status": status.value}
 
 
 def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
@@ -197,7 +199,7 @@ def share_of(value: float | None, limit: float | None) -> float | None:
 def not_judged(case: CaseState) -> Iterator[str]:
     """Yield a sentence for each expectation of a judged case that this run leaves open."""
     for item in case.verdict.expectations:
-        if item["status"] != "skipped":
+        if item["status"] != CheckOutcome.SKIPPED:
             continue
         if item["limit"] is None and not item.get("expression"):
             yield f"expect of {item['metric']} skipped: {item.get('reason')}"
@@ -226,14 +228,15 @@ def _expectation_sentence(case: CaseState, item: dict[str, Any]) -> str:
     return f"{item['metric']} is {value}, {relation} the expected {limit}"
 
 
-def verdict_of(cases: Iterable[CaseState]) -> tuple[str, ExitCode]:
+def verdict_of(cases: Iterable[CaseState]) -> tuple[RunStatus, ExitCode]:
     """Return verdict and exit code of a run that went to its end."""
     statuses = {case.status for case in cases}
-    for status in ("error", "timeout"):
-        if status in statuses:
-            return status, ExitCode.ERROR
-    if "failed" in statuses:
-        return "failed", ExitCode.FAILED
-    if "skipped" in statuses:  # less ran than was asked for
-        return "error", ExitCode.ERROR
-    return "passed", ExitCode.PASSED
+    if CaseStatus.ERROR in statuses:
+        return RunStatus.ERROR, ExitCode.ERROR
+    if CaseStatus.TIMEOUT in statuses:
+        return RunStatus.TIMEOUT, ExitCode.ERROR
+    if CaseStatus.FAILED in statuses:
+        return RunStatus.FAILED, ExitCode.FAILED
+    if CaseStatus.SKIPPED in statuses:  # less ran than was asked for
+        return RunStatus.ERROR, ExitCode.ERROR
+    return RunStatus.PASSED, ExitCode.PASSED

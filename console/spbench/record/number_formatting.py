@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-GLYPHS = {
-    "passed": "✓",
-    "failed": "✗",
-    "error": "✗",
-    "timeout": "✗",
-    "cancelled": "-",
-    "skipped": "-",
+from spbench_core.events.statuses import CaseStatus
+
+GLYPHS: Mapping[str, str] = {
+    CaseStatus.PASSED: "✓",
+    CaseStatus.FAILED: "✗",
+    CaseStatus.ERROR: "✗",
+    CaseStatus.TIMEOUT: "✗",
+    CaseStatus.CANCELLED: "-",
+    CaseStatus.SKIPPED: "-",
 }
 """The sign of each status; its word is always next to it."""
 NOISY = "≈"

@@ -6,7 +6,7 @@ from collections import Counter
 
 from spbench.record.number_formatting import counted
 from spbench.record.state import JobState, RankState, RunState
-from spbench_core.events.deadlines import RUNNING, WAITING
+from spbench_core.events.statuses import Activity, RankPhase
 
 
 def start_words(state: RunState, now: float) -> str:
@@ -26,26 +26,22 @@ def start_words(state: RunState, now: float) -> str:
     return _launch_words(state, job, now)
 
 
-_BEFORE = frozenset({"starting", "ready", "setup"})
-"""The phases of ranks before one measures."""
-
-
 def _launch_words(state: RunState, job: JobState, now: float) -> str:
-    if any(rank.phase not in _BEFORE for rank in state.ranks.values()):
+    if any(not rank.phase.is_before_work for rank in state.ranks.values()):
         return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
     known = sum(phases.values())
     of = f"of {counted(job.np, 'rank')}"
     if known == 0:
         return f"{job.launcher} launches {counted(job.np, 'rank')}, {_since(job.started, now)}"
-    if phases["starting"] or known < job.np:
-        if ready := known - phases["starting"]:
+    if phases[RankPhase.STARTING] or known < job.np:
+        if ready := known - phases[RankPhase.STARTING]:
             return f"MPI and torch start: {ready} {of} are ready, {_since(job.started, now)}"
         return f"MPI and torch start: {known} {of} are there, {_since(job.started, now)}"
-    if phases["ready"] == job.np:
+    if phases[RankPhase.READY] == job.np:
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
         return f"{all_ready}, {_since(job.started, now)}"
-    if phases["setup"] == known:
+    if phases[RankPhase.SETUP] == known:
         first = min(rank.heard for rank in state.ranks.values())
         return f"set-up and warm-up, {_since(first, now)}"
     return ""
@@ -65,7 +61,7 @@ def phase_words(state: RunState, now: float) -> str:
     if rank is None:
         return _endless_words(state, now)
     percent, left = 100 * rank.done // rank.total, _seconds_left(rank, now)
-    return f"{rank.phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
+    return f"{rank.shown_phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
 
 
 def seconds_of_phase(state: RunState, now: float) -> float | None:
@@ -82,12 +78,13 @@ def _counting_rank(state: RunState) -> RankState | None:
 
 
 def _endless_words(state: RunState, now: float) -> str:
-    of = {rank.phase: rank for rank in sorted(state.ranks.values(), key=lambda one: one.done)}
-    if RUNNING in of:
-        rank = of[RUNNING]
-        return f"{RUNNING}, {counted(rank.done, 'line')}, {_since(rank.phase_since, now)}"
-    if WAITING in of:
-        return f"{WAITING} for another rank, {_since(of[WAITING].phase_since, now)}"
+    of = {rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda one: one.done)}
+    if Activity.RUNNING in of:
+        rank = of[Activity.RUNNING]
+        return f"{Activity.RUNNING}, {counted(rank.done, 'line')}, {_since(rank.phase_since, now)}"
+    if Activity.WAITING in of:
+        since = of[Activity.WAITING].phase_since
+        return f"{Activity.WAITING} for another rank, {_since(since, now)}"
     return ""
 
 

@@ -14,6 +14,7 @@ from spbench.record.ordered import OrderedRepeats
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
 from spbench.record.statistics import typical
+from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _NO_TIMES = OrderedRepeats()
 RECENT = 10
@@ -119,10 +120,12 @@ class RankFigures:
             repeat -= 1
         return None
 
-    def check(self) -> str:
-        """Return ``passed``, ``failed`` or nothing yet: all its checks taken together."""
+    def check(self) -> CheckOutcome | None:
+        """Return the outcome of all its checks taken together; None before the first."""
         passed = self.case.measured.checked.get(self.rank) if self.case else None
-        return "" if passed is None else "passed" if passed else "failed"
+        if passed is None:
+            return None
+        return CheckOutcome.PASSED if passed else CheckOutcome.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ class RankRow:
 
     Attributes:
         place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
-        phase: What it does, and how far it is: ``timing 40/100``.
+        phase: Its phase.
+        activity: Its activity with the progress, ``timing 40/100``, or else its phase.
         iterations: The number of its times.
         last: Its last time in ms.
         p50: The median of its times in ms, then the median of its repeats.
@@ -140,13 +144,14 @@ class RankRow:
         recent: Its newest times in ms, `RECENT` of them at most.
         own: The median of its times without waits for other ranks, in ms; None: not measured.
         gb_s: Its last value of the case's first metric in GB/s.
-        check: ``passed``, ``failed`` or nothing yet: all its checks taken together.
+        check: The outcome of all its checks taken together; None before the first.
     """
 
     rank: int
     host: str
     place: Mapping[str, str]
-    phase: str
+    phase: RankPhase
+    activity: str
     iterations: int
     last: float | None
     p50: float | None
@@ -154,7 +159,7 @@ class RankRow:
     p99: float | None
     skew: float | None
     gb_s: float | None
-    check: str
+    check: CheckOutcome | None
     recent: tuple[float, ...] = ()
     own: float | None = None
 
@@ -351,7 +356,8 @@ def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
         rank=rank.rank,
         host=rank.host,
         place=figures.place,
-        phase=f"{rank.phase} {rank.done}/{rank.total}" if rank.total else rank.phase,
+        phase=rank.phase,
+        activity=f"{rank.shown_phase} {rank.done}/{rank.total}" if rank.total else rank.shown_phase,
         iterations=len(figures.times),
         last=rank.last_ms,
         p50=figures.p50,

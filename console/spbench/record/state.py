@@ -23,6 +23,7 @@ from spbench.record.machine.fingerprint import MachinesSeen
 from spbench.record.number_formatting import format_value
 from spbench.record.statistics import median
 from spbench.record.stragglers import Straggler
+from spbench_core.events.statuses import Activity, CaseStatus, RankPhase, RankStatus, RunStatus
 
 Event = Mapping[str, Any]
 
@@ -44,9 +45,11 @@ class RankState:
     threads: int | None = None
     fabric: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
-    phase: str = "starting"
+    phase: RankPhase = RankPhase.STARTING
+    activity: str = ""
+    """The benchmark's name of what it does while its phase is ``working``."""
     phase_since: float = 0.0
-    """When it told of its phase first, by its own clock."""
+    """When it reported its activity first, by its own clock."""
     case: str | None = None
     repeat: int = 0
     done: int = 0
@@ -55,6 +58,11 @@ class RankState:
     timed: float = 0.0
     """When its last times came, by its own clock."""
     heard: float = 0.0
+
+    @property
+    def shown_phase(self) -> str:
+        """Its activity, or else its phase."""
+        return self.activity if self.phase is RankPhase.WORKING else self.phase.value
 
 
 @dataclass(slots=True)
@@ -92,7 +100,7 @@ class RunInfo:
     started: float
     environment: Mapping[str, Any]
     finished: float | None = None
-    verdict: str | None = None
+    verdict: RunStatus | None = None
     exit_code: int | None = None
     load_after: float | None = None
     resumed: list[Mapping[str, Any]] = field(default_factory=list)
@@ -198,10 +206,10 @@ class RunState:
     def _on_rank_lost(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
-            rank.phase = "lost"
+            rank.phase = RankPhase.LOST
             case = self.cases.get(rank.case or "")
             if case is not None and rank.rank in case.measured.ranks:
-                case.measured.ranks[rank.rank].status = "lost"
+                case.measured.ranks[rank.rank].status = RankStatus.LOST
 
     def _on_repeats_end(self, event: Event) -> None:
         end = RepeatsEnd(event["repeats"], event["why"], event["width"])
@@ -213,7 +221,7 @@ class RunState:
 
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
-        verdict.status = event["status"]
+        verdict.status = CaseStatus(event["status"])
         verdict.reason = event["reason"]
         verdict.expectations = event["expectations"]
         verdict.stragglers = tuple(Straggler(**item) for item in event.get("stragglers", ()))
@@ -230,7 +238,7 @@ class RunState:
     def _on_run_end(self, event: Event) -> None:
         if self.run is not None:
             self.run.finished = max(event["time"], self.run.started)
-            self.run.verdict = event["verdict"]
+            self.run.verdict = RunStatus(event["verdict"])
             self.run.exit_code = event["exit_code"]
             self.run.load_after = event.get("load")
         self.errors = list(event["errors"])
@@ -251,7 +259,7 @@ class RunState:
 
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
-        rank.phase = "ready"
+        rank.phase = RankPhase.READY
         rank.host = event.get("host", rank.host)
         rank.pid = event.get("pid")
         rank.local_rank = event["local_rank"]
@@ -278,13 +286,13 @@ class RunState:
 
     def _on_case_start(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
-        rank.case, rank.repeat, rank.phase = case.id, event["repeat"], "setup"
+        rank.case, rank.repeat, rank.phase = case.id, event["repeat"], RankPhase.SETUP
         rank.done, rank.total, rank.last_ms = 0, 0, None
         verdict, places = case.verdict, case.identity.places
         if verdict.started is None:
             verdict.started = event["time"]
             verdict.attempts = 1 + len(verdict.earlier)
-            verdict.status = "running"
+            verdict.status = CaseStatus.RUNNING
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
         job = self.jobs.get(event.get("job", verdict.job))
@@ -298,7 +306,7 @@ class RunState:
             rank.device,
             rank.cpus,
             place,
-            "running",
+            RankStatus.RUNNING,
             rank.nodes,
             rank.cores,
             rank.host_cpus,
@@ -308,10 +316,11 @@ class RunState:
 
     def _on_progress(self, event: Event) -> None:
         rank = self._rank(event)
-        if event["phase"] != rank.phase or event["done"] < rank.done:
+        if event["phase"] != rank.shown_phase or event["done"] < rank.done:
             rank.phase_since = event["time"]
-        rank.phase, rank.done, rank.total = event["phase"], event["done"], event["total"]
-        if rank.phase == "timing" and "repeat" in event and event["case"] in self.cases:
+        rank.phase, rank.activity = RankPhase.WORKING, event["phase"]
+        rank.done, rank.total = event["done"], event["total"]
+        if rank.activity == Activity.TIMING and "repeat" in event and event["case"] in self.cases:
             timing = self.cases[event["case"]].measured.timing
             timing.setdefault(event["repeat"], event["time"])
 
@@ -374,22 +383,23 @@ class RunState:
 
     def _on_case_end(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
-        rank.phase = "done" if event["status"] == "ok" else "error"
+        status = RankStatus(event["status"])
+        rank.phase = RankPhase.DONE if status is RankStatus.OK else RankPhase.ERROR
         rank.done = rank.total = 0
         if rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
-            part.status, part.error = event["status"], event.get("error")
+            part.status, part.error = status, event.get("error")
             for name, value in event.get("disturbed", {}).items():
                 worst = max(value, part.disturbed.get(name, 0.0))
                 part.disturbed = {**part.disturbed, name: worst}
-        if event["status"] == "ok":
+        if status is RankStatus.OK:
             case.measured.ended.add((event["repeat"], event["rank"]))
             case.measured.last_end = event["time"]
         elif case.verdict.traceback is None:
             case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
-        self._rank(event).phase = "ended"
+        self._rank(event).phase = RankPhase.ENDED
 
 
 def _median_reference(

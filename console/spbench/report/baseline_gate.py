@@ -24,9 +24,11 @@ from spbench.report.run_comparison import (
     CaseJudgement,
     JudgementKind,
     MetricRow,
+    Outcome,
     RunComparison,
 )
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
 def comparison_of(
@@ -75,7 +77,7 @@ class GatePolicy:
 
     def _harmless(self, comparison: RunComparison) -> set[str]:
         """Return the unjudged cases that cannot fail the comparison, whatever their outcome is."""
-        if "better" in self.outcomes:
+        if Outcome.BETTER in self.outcomes:
             return set()
         rows = (pair.headline for pair in comparison.cases)
         return {row.case for row in rows if row is not None and rules_out_slowdown(row)}
@@ -188,8 +190,8 @@ class GateResult:
                 missing.append(f"{id_}: {why}")
         errors = (*self.run.errors, *missing, *failures)
         summary = self.run.summary
-        if summary.verdict == "passed" and (failing or exit_code == ExitCode.FAILED):
-            summary = replace(summary, verdict="failed", exit_code=int(exit_code))
+        if summary.verdict == RunStatus.PASSED and (failing or exit_code == ExitCode.FAILED):
+            summary = replace(summary, verdict=RunStatus.FAILED, exit_code=int(exit_code))
         return replace(self.run, cases=cases, errors=errors, findings=findings, summary=summary)
 
     def exit_code(self, code: ExitCode) -> ExitCode:
@@ -232,7 +234,7 @@ class GateResult:
         run = document["run"]
         code = self.exit_code(ExitCode(run["exit_code"]))
         if code != run["exit_code"]:
-            document["run"] = run | {"verdict": "failed", "exit_code": int(code)}
+            document["run"] = run | {"verdict": RunStatus.FAILED.value, "exit_code": int(code)}
             document["errors"] = [*document["errors"], *self.failing]
         return document
 
@@ -258,9 +260,9 @@ class GateResult:
 
 
 def _failed(case: CasePart, why: str) -> CasePart:
-    if case.status != "passed":
+    if case.status != CaseStatus.PASSED:
         return case
-    return case.model_copy(update={"status": "failed", "reason": why})
+    return case.model_copy(update={"status": CaseStatus.FAILED, "reason": why})
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,16 +37,17 @@ from spbench.report.model import (
 )
 from spbench.report.times import timestamp
 from spbench_core.credentials import hide_words
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _REFUSED = {
-    ExitCode.NOTHING: "skipped",
-    ExitCode.BUDGET: "cancelled",
-    ExitCode.INTERRUPTED: "cancelled",
-    ExitCode.TERMINATED: "cancelled",
+    ExitCode.NOTHING: RunStatus.SKIPPED,
+    ExitCode.BUDGET: RunStatus.CANCELLED,
+    ExitCode.INTERRUPTED: RunStatus.CANCELLED,
+    ExitCode.TERMINATED: RunStatus.CANCELLED,
 }
 _LOST = {
-    "waiting": ("skipped", "the console ended before this case"),
-    "running": ("error", "the console ended during this case"),
+    CaseStatus.WAITING: (CaseStatus.SKIPPED, "the console ended before this case"),
+    CaseStatus.RUNNING: (CaseStatus.ERROR, "the console ended during this case"),
 }
 
 
@@ -75,7 +76,7 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
             "started": timestamp(run.started),
             "finished": timestamp(run.finished),
             "duration_s": None if run.finished is None else round(run.finished - run.started, 6),
-            "verdict": run.verdict or "error",
+            "verdict": run.verdict or RunStatus.ERROR,
             "exit_code": ExitCode.ERROR if run.exit_code is None else run.exit_code,
             "argv": list(run.argv),
             "seed": run.seed,
@@ -143,7 +144,7 @@ def refused_report(
         "started": None,
         "finished": None,
         "duration_s": None,
-        "verdict": _REFUSED.get(exit_code, "error"),
+        "verdict": _REFUSED.get(exit_code, RunStatus.ERROR),
         "exit_code": int(exit_code),
         "argv": hide_arguments(argv),
         "seed": None,
@@ -167,8 +168,7 @@ def as_json(report: Report | CasePart) -> dict[str, Any]:
 
 
 def _reasons(cases: Iterable[CaseState]) -> list[str]:
-    bad = ("error", "timeout")
-    return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status in bad]
+    return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status.is_broken]
 
 
 def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
@@ -203,7 +203,9 @@ def _untold(case: CaseState, error: Exception) -> CasePart:
     """Return a case without its results, which could not be told, and why."""
     bare = CaseState(
         replace(case.identity, params={}, metrics={}),
-        verdict=CaseVerdict("error", f"its results cannot be reported: {defect_of(error)}"),
+        verdict=CaseVerdict(
+            CaseStatus.ERROR, f"its results cannot be reported: {defect_of(error)}"
+        ),
     )
     return _case(bare, RunState())
 
@@ -327,7 +329,7 @@ def _check(name: str, results: Mapping[Place, CheckResult]) -> CheckPart:
     worst = max(results.values(), key=lambda result: (not result.passed, result.error))
     return CheckPart.model_construct(
         name=name,
-        status="failed" if failed else "passed",
+        status=CheckOutcome.FAILED if failed else CheckOutcome.PASSED,
         max_abs_error=worst.max_abs_error,
         tolerance=worst.tolerance,
         ranks_passed=len(ranks - failed),

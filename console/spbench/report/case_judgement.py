@@ -7,14 +7,11 @@ from collections.abc import Iterator, Mapping
 from spbench.record.judge import blames_fault
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import CaseJudgement, CasePair, JudgementKind
+from spbench.report.run_comparison import CaseJudgement, CasePair, JudgementKind, Outcome
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
-_DECIDED = ("better", "worse", "same")
-_GOING_ON = ("waiting", "running")
 _SELECTING = ("-k", "--case", "--failed")
 """Options of ``spbench run`` that leave cases of a suite out."""
-BASELINE = "baseline"
-"""The verdict of a baseline that is compared as a run."""
 
 
 def judge_cases(
@@ -44,13 +41,15 @@ def _judge_pair(pair: CasePair) -> CaseJudgement:
     return CaseJudgement(pair.id, JudgementKind.UNJUDGED, reason=reason)
 
 
-def _outcome(pair: CasePair) -> str | None:
+def _outcome(pair: CasePair) -> Outcome | None:
     row = pair.headline
-    return row.outcome if row is not None and row.outcome in _DECIDED else None
+    if row is None or row.outcome is None:
+        return None
+    return row.outcome if row.outcome.is_decided else None
 
 
 def _name(run: RecordedRun) -> str:
-    kind = "baseline" if run.summary.verdict == BASELINE else "run"
+    kind = "baseline" if run.summary.verdict == RunStatus.BASELINE else "run"
     return f"{kind} {run.summary.id}"
 
 
@@ -66,12 +65,12 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
         a: The same case in run a; None if run a does not have it.
         b: The case that is judged.
     """
-    if b.status in _GOING_ON:
+    if not b.status.is_final:
         return None
     if why := unfit(b):
         return why
     # With a planted fault its checks passed and its expectations were kept: its times are results.
-    if b.status != "passed" and not blames_fault(b.reason):
+    if b.status != CaseStatus.PASSED and not blames_fault(b.reason):
         return b.reason or b.status
     if a is None or a.version != b.version:
         return None
@@ -82,7 +81,7 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
 
 def unfit(case: CasePart) -> str | None:
     """Return why a case's numbers are no results; those of a failed expectation are."""
-    failed = [check.name for check in case.checks if check.status == "failed"]
+    failed = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
     if failed:
         return f"check {failed[0]} failed"
-    return None if case.status in ("passed", "failed") else case.status
+    return None if case.status.is_measured else case.status

@@ -251,7 +251,7 @@ def _row(
     if no_ratio := _no_ratio(sides[0], sides[1]):
         # Such as wrong elements: 0 in every launch of both needs no test.
         is_same = name != HEADLINE and not any((*sides[0], *sides[1]))
-        outcome: Outcome | None = "same" if is_same and not (unfit or unlike) else None
+        outcome = Outcome.SAME if is_same and not (unfit or unlike) else None
         return replace(row, outcome=outcome, reason=unfit or no_ratio)
     if is_ratio_of_times(name) and min(mine.value, other.value) > 0:
         # The launches' own ratios have another median, so that they give it no interval.
@@ -276,7 +276,7 @@ def _row(
         by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
         past=found.past,
         factor=factor,
-        outcome="not comparable" if unlike and not unfit else None,
+        outcome=Outcome.NOT_COMPARABLE if unlike and not unfit else None,
         reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
     )
 
@@ -346,7 +346,7 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
         why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
         return replace(row, outcome=_direction(row, ratio), reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:
-        return replace(row, outcome="same")
+        return replace(row, outcome=Outcome.SAME)
     needed = least_launches(together)
     if chance <= LEVEL and not different and min(row.launches) < needed:
         why = f"with {together} cases {needed} launches a side would tell"
@@ -362,19 +362,19 @@ def tolerance_of(row: MetricRow) -> float:
 
 def rules_out_slowdown(row: MetricRow) -> bool:
     """Return whether a time without outcome is at most `RESOLUTION` above the earlier one."""
-    if row.interval is None or row.outcome != "not enough samples":
+    if row.interval is None or row.outcome != Outcome.TOO_FEW:
         return False
     return row.interval[1] <= 1 + RESOLUTION
 
 
 def _direction(row: MetricRow, ratio: float) -> Outcome:
-    return "better" if (ratio < 1) == (row.better == "lower") else "worse"
+    return Outcome.BETTER if (ratio < 1) == (row.better == "lower") else Outcome.WORSE
 
 
 def _by_factor(row: MetricRow, ratio: float, why_untold: str) -> MetricRow:
     """Return a row without a test result, judged if its ratio is beyond the deciding factor."""
     if row.factor is None or max(ratio, 1 / ratio) <= row.factor.value:
-        return replace(row, outcome="not enough samples", reason=why_untold)
+        return replace(row, outcome=Outcome.TOO_FEW, reason=why_untold)
     why = f"beyond a factor of {row.factor.value:.3g} ({row.factor.source})"
     return replace(row, outcome=_direction(row, ratio), by_factor=True, reason=why)
 

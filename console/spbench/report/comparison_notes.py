@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import counted, format_factor, format_percent
-from spbench.report.case_judgement import BASELINE
 from spbench.report.compare import (
     RESOLUTION,
     TOLERANCE,
@@ -29,8 +28,10 @@ from spbench.report.run_comparison import (
     CasePair,
     JudgementKind,
     MetricRow,
+    Outcome,
     RunComparison,
 )
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MOST_NAMED = 6
 """The number of cases that a note names."""
@@ -228,7 +229,9 @@ def _count_tested(pairs: Iterable[CasePair]) -> int:
     """Return the number of cases with times that were judged together."""
     rows = (pair.headline for pair in pairs)
     return sum(
-        row is not None and row.chance is not None and row.outcome not in (None, "not comparable")
+        row is not None
+        and row.chance is not None
+        and row.outcome not in (None, Outcome.NOT_COMPARABLE)
         for row in rows
     )
 
@@ -241,7 +244,7 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
         for pair in comparison.cases
         if pair.id in unjudged
         and pair.headline is not None
-        and pair.headline.outcome == "not enough samples"
+        and pair.headline.outcome == Outcome.TOO_FEW
         and pair.headline.interval is None
     ]
     factors = [row.factor.value for row in few if row.factor is not None]
@@ -264,9 +267,9 @@ def _few_launches_notes(comparison: RunComparison) -> Iterator[str]:
 
 def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Reason:
     """Return why a case's time has no outcome, and what to do about it."""
-    if row.outcome == "not comparable":
+    if row.outcome == Outcome.NOT_COMPARABLE:
         return _explain_incomparable(row, comparison)
-    if row.outcome != "not enough samples":
+    if row.outcome != Outcome.TOO_FEW:
         reason = row.reason or "no outcome"
         if row.ratio is None:
             return _Reason(f"no ratio of times ({reason})")
@@ -303,7 +306,7 @@ def _exact_percent(share: float) -> str:
 def _explain_incomparable(row: MetricRow, comparison: RunComparison) -> _Reason:
     if comparison.machines and row.reason == comparison.machines:
         baseline = "Set a baseline on these machines, or use `spbench compare --force`."
-        advice = baseline if comparison.a.verdict == BASELINE else _FORCE
+        advice = baseline if comparison.a.verdict == RunStatus.BASELINE else _FORCE
         return _Reason("other machines or libraries (see the warning)", (advice,))
     if any(row.case in cases for cases in comparison.versions.values()):
         again = "Run both sides with the same version of spbench."
@@ -322,9 +325,9 @@ def _judged_notes(comparison: RunComparison) -> Iterator[str]:
         if row is None or pair.id not in judged:
             continue
         for run, status in (("a", pair.status_a), ("b", pair.status_b)):
-            if status != "passed":
+            if status != CaseStatus.PASSED:
                 failed[run].append(pair.id)
-        if row.by_fastest and row.fastest and row.outcome != "same":
+        if row.by_fastest and row.fastest and row.outcome != Outcome.SAME:
             fastest.append(f"{pair.id} ({format_factor(row.fastest)})")
         if row.by_factor and row.factor:
             large.append(f"{pair.id} (beyond {format_factor(row.factor.value)})")
@@ -357,7 +360,7 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
     provisional = [
         case.case
         for case in comparison.judged_as(JudgementKind.JUDGED)
-        if case.outcome != "same"
+        if case.outcome != Outcome.SAME
         and (row := times.get(case.case)) is not None
         and not (row.past or row.by_factor)
     ]
@@ -380,7 +383,7 @@ def _reference_notes(comparison: RunComparison) -> Iterator[str]:
     alike = []
     for case in comparison.judged_as(JudgementKind.JUDGED):
         ratio, time_ratio = comparison.references.get(case.case), times.get(case.case)
-        if ratio is None or not time_ratio or case.outcome == "same":
+        if ratio is None or not time_ratio or case.outcome == Outcome.SAME:
             continue
         changed, time_changed = math.log(ratio), math.log(time_ratio)
         is_large = abs(changed) > math.log1p(TOLERANCE) and 2 * abs(changed) >= abs(time_changed)

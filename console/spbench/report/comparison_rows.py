@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,6 +15,7 @@ from spbench.report.run_comparison import (
     CasePair,
     JudgementKind,
     MetricRow,
+    Outcome,
     RunComparison,
 )
 from spbench.report.text_tables import TextColumn
@@ -39,10 +41,10 @@ class OutcomeLabel(StrEnum):
         return self.name.lower().replace("_", " ")
 
 
-_LABELS = {
-    "worse": OutcomeLabel.WORSE,
-    "better": OutcomeLabel.BETTER,
-    "same": OutcomeLabel.SAME,
+_LABELS: Mapping[Outcome | None, OutcomeLabel] = {
+    Outcome.WORSE: OutcomeLabel.WORSE,
+    Outcome.BETTER: OutcomeLabel.BETTER,
+    Outcome.SAME: OutcomeLabel.SAME,
 }
 DIFFERENT = (OutcomeLabel.WORSE, OutcomeLabel.BETTER, OutcomeLabel.BROKEN)
 """The labels of cases that a gate names, however many there are."""
@@ -180,7 +182,7 @@ def _labels_of(comparison: RunComparison) -> dict[str, OutcomeLabel]:
 def _label(case: CaseJudgement) -> OutcomeLabel:
     if case.judgement is JudgementKind.BROKEN:
         return OutcomeLabel.BROKEN
-    return _LABELS.get(case.outcome or "", OutcomeLabel.NOT_JUDGED)
+    return _LABELS.get(case.outcome, OutcomeLabel.NOT_JUDGED)
 
 
 def _metric_label(row: MetricRow, of_case: OutcomeLabel) -> OutcomeLabel | None:
@@ -189,4 +191,4 @@ def _metric_label(row: MetricRow, of_case: OutcomeLabel) -> OutcomeLabel | None:
         return of_case
     if row.better == "none" or of_case is OutcomeLabel.BROKEN:
         return None
-    return _LABELS.get(row.outcome or "", OutcomeLabel.NOT_JUDGED)
+    return _LABELS.get(row.outcome, OutcomeLabel.NOT_JUDGED)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from spbench.record.number_formatting import GLYPHS, clean
 from spbench.record.runs.history import RunSummary
 from spbench.report.case_ids import cut_middle
-from spbench.report.case_judgement import BASELINE
 from spbench.report.comparison_notes import (
     comparison_notes,
     comparison_summary,
@@ -26,6 +25,7 @@ from spbench.report.comparison_rows import (
 from spbench.report.run_comparison import RunComparison
 from spbench.report.text_tables import aligned, fits_table, render_table, wrap_text
 from spbench.report.times import day_and_time
+from spbench_core.events.statuses import RunStatus
 
 _INDENT = "  "
 _MOST_ROWS = 20
@@ -149,7 +149,7 @@ def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
 def _describe(name: str, run: RunSummary) -> tuple[str, ...]:
     """Return the cells of a run's line in the heading."""
     started = "" if run.started is None else day_and_time(run.started)
-    if run.verdict == BASELINE:
+    if run.verdict == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
     sign = GLYPHS.get(run.verdict, "?")
     return (name, run.id, started, f"{sign} {run.verdict}", run.host or "")

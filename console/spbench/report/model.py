@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from spbench.record.efficiency import efficiency_of, time_of_efficiency
 from spbench.suites.settings import json_schema
+from spbench_core.events.statuses import (
+    FINAL_STATUSES,
+    CaseStatus,
+    CheckOutcome,
+    RankStatus,
+    RunStatus,
+)
 
 SCHEMA = "spbench.report/1"
 
-Status = Literal["passed", "failed", "error", "timeout", "cancelled", "skipped"]
+
+def _final(status: CaseStatus | RunStatus) -> CaseStatus | RunStatus:
+    if status not in FINAL_STATUSES:
+        raise ValueError(f"a report has no status {status.value!r}")
+    return status
+
+
+_FINAL = WithJsonSchema({"enum": [*FINAL_STATUSES], "type": "string"})
+_JUDGED = [outcome.value for outcome in CheckOutcome]
+_CHECKED = [CheckOutcome.PASSED.value, CheckOutcome.FAILED.value]
+FinalStatus = Annotated[CaseStatus, AfterValidator(_final), _FINAL]
+"""The status of a case in a report."""
+FinalRunStatus = Annotated[RunStatus, AfterValidator(_final), _FINAL]
+"""The status of a run in its report."""
+CheckStatus = Annotated[CheckOutcome, WithJsonSchema({"enum": _CHECKED, "type": "string"})]
+ExpectationStatus = Annotated[CheckOutcome, WithJsonSchema({"enum": _JUDGED, "type": "string"})]
+RankPartStatus = Annotated[RankStatus, WithJsonSchema({"type": "string"})]
 Better = Literal["lower", "higher", "none"]
 _Scalar = str | int | float | bool | None
 
@@ -32,7 +55,7 @@ class RunPart(_Part):
     started: str | None
     finished: str | None
     duration_s: float | None
-    verdict: Status
+    verdict: FinalRunStatus
     exit_code: int
     argv: list[str]
     seed: int | None
@@ -66,7 +89,7 @@ class CheckPart(_Part):
     """One check over all ranks and repeats: the worst comparison."""
 
     name: str
-    status: Literal["passed", "failed"]
+    status: CheckStatus
     max_abs_error: float | None
     tolerance: float
     ranks_passed: int
@@ -77,7 +100,7 @@ class CheckPart(_Part):
     def _holds(self) -> Self:
         """Refuse a check that passed with an error above its tolerance, or on not all ranks."""
         above = self.max_abs_error is not None and self.max_abs_error > self.tolerance
-        if self.status == "passed" and (above or self.ranks_failed):
+        if self.status == CheckOutcome.PASSED and (above or self.ranks_failed):
             raise ValueError(f"the check {self.name} passed, and its figures say that it failed")
         return self
 
@@ -138,7 +161,7 @@ class ExpectationPart(_Part):
         description="null if its expression came to none, or the system has no reference"
     )
     value: float | None
-    status: Literal["passed", "failed", "skipped"]
+    status: ExpectationStatus
     expression: str | None = Field(
         default=None, description="how the limit is worked out from figures of cases of the run"
     )
@@ -167,7 +190,7 @@ class RankPart(_Part):
     cores: int | None = Field(default=None, description="the physical cores of these CPUs")
     fabric: str | None = Field(default=None, description="the adapters of its host, or tcp")
     place: dict[str, Any] = {}
-    status: str
+    status: RankPartStatus
     time_ms: TimePart | None
     skew: float | None = Field(
         default=None,
@@ -190,7 +213,7 @@ class StragglerPart(_Part):
 class EarlierPart(_Part):
     """The outcome of a case that was tried again."""
 
-    status: Status
+    status: FinalStatus
     reason: str | None
 
 
@@ -226,7 +249,7 @@ class CasePart(_Part):
     version: int = Field(default=1, description="the version of the benchmark")
     params: dict[str, Any]
     np: int
-    status: Status
+    status: FinalStatus
     reason: str | None
     traceback: str | None = None
     started: str | None
@@ -268,9 +291,10 @@ class CasePart(_Part):
     ranks: list[RankPart]
 
     @property
-    def word(self) -> str:
+    def word(self) -> CaseStatus:
         """Its status; ``flaky`` where it has passed, but not at once."""
-        return "flaky" if self.status == "passed" and self.earlier else self.status
+        passed_later = self.status == CaseStatus.PASSED and self.earlier
+        return CaseStatus.FLAKY if passed_later else self.status
 
     def efficiency(self, metric: str = "time_ms") -> float | None:
         """Return a metric's efficiency, 1 if it equals its reference; None without either."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from spbench.record.number_formatting import format_factor, format_time
-from spbench.report.run_comparison import HEADLINE, RunComparison
+from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def overall(comparison: RunComparison) -> Overall | None:
     rows = [
         (row.ratio, row.a, row.b)
         for row in comparison.rows
-        if row.metric == HEADLINE and row.outcome not in (None, "not comparable")
+        if row.metric == HEADLINE and row.outcome not in (None, Outcome.NOT_COMPARABLE)
     ]
     told = [(ratio, a, b) for ratio, a, b in rows if ratio and a and b]
     if len(told) < 2:

@@ -12,6 +12,7 @@ from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.index import PastLaunch, past_launches
 from spbench.record.statistics import median
 from spbench.report.recorded import load_run
+from spbench.report.run_comparison import Outcome
 from spbench.report.steps import ENOUGH, ChangePoint, steps
 
 NEWEST = 200
@@ -67,7 +68,7 @@ class History:
         higher = step.ratio > 1
         if self.better not in ("lower", "higher"):
             return "higher" if higher else "lower"
-        return "better" if higher == (self.better == "higher") else "worse"
+        return Outcome.BETTER if higher == (self.better == "higher") else Outcome.WORSE
 
 
 def _has_ratios(value: float) -> bool:

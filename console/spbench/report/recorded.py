@@ -11,13 +11,14 @@ from spbench.errors import UsageError
 from spbench.record.findings import found_or_defect
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
-from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
+from spbench.record.runs.history import UNKNOWN, RunSummary, summary_of
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.build import as_json, case_parts, environment_of, settled
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import CasePart, Report
 from spbench.report.packed_ranks import read_packed_case
 from spbench.report.times import seconds_of
+from spbench_core.events.statuses import RunStatus
 
 MOST_UNPACKED = 8 << 20
 """Bytes of a report up to which ranks are kept as they are: as objects they take seven times that.
@@ -56,7 +57,7 @@ def load_run(folder: RunFolder) -> RecordedRun:
     if state.run is None and folder.report.exists():
         raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
     cases = case_parts(state)
-    if summary.verdict != RUNNING:
+    if summary.verdict != RunStatus.RUNNING:
         cases = [settled(case) for case in cases]
     ended = state.run is not None and state.run.finished is not None
     return RecordedRun(

@@ -6,18 +6,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal
 
 from spbench.record.number_formatting import counted
 from spbench.record.runs.history import RunSummary
 from spbench.report.deciding_factor import DecidingFactor
+from spbench_core.events.statuses import CaseStatus
 
 HEADLINE = "time_ms"
 """The primary metric, which every case has."""
 
-Outcome = Literal["better", "worse", "same", "not enough samples", "not comparable"]
-"""The verdict on b, seen from a."""
-OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples", "not comparable")
+
+class Outcome(StrEnum):
+    """The outcome of a metric in run b, compared with run a."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    TOO_FEW = "not enough samples"
+    NOT_COMPARABLE = "not comparable"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the metric was judged."""
+        return self in (Outcome.BETTER, Outcome.WORSE, Outcome.SAME)
+
+
+OUTCOMES = tuple(Outcome)
 
 
 class JudgementKind(StrEnum):
@@ -44,7 +58,7 @@ class CaseJudgement:
 
     case: str
     judgement: JudgementKind
-    outcome: str | None = None
+    outcome: Outcome | None = None
     reason: str | None = None
 
 
@@ -115,7 +129,7 @@ class CasePair:
     @property
     def remarks(self) -> tuple[str, ...]:
         """The remarks on each row: verdicts that are not passed, and differences."""
-        if self.status_a == self.status_b == "passed":
+        if self.status_a == self.status_b == CaseStatus.PASSED:
             return self.differences
         return (f"{self.status_a} in a, {self.status_b} in b", *self.differences)
 

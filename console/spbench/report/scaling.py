@@ -19,6 +19,7 @@ from spbench.report.difference import Difference, difference, least_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
+from spbench_core.events.statuses import CaseStatus
 
 WORTH = 0.5
 """The share of a rank that one more is to bring, unless told otherwise."""
@@ -96,7 +97,7 @@ def _np(case: CasePart) -> int:
 
 
 def _scaling(of: str, cases: Sequence[CasePart], worth: float) -> Scaling:
-    measured = [case for case in cases if case.status == "passed" and _rates(case)]
+    measured = [case for case in cases if case.status == CaseStatus.PASSED and _rates(case)]
     rows = {case.np: ScalingRow(case.id, case.np, note=_missing(case)) for case in cases}
     for before, case in zip([None, *measured], measured, strict=False):
         rows[case.np] = _row(measured[0], before, case)
@@ -107,7 +108,7 @@ def _scaling(of: str, cases: Sequence[CasePart], worth: float) -> Scaling:
 
 
 def _missing(case: CasePart) -> str:
-    return case.reason or case.status if case.status != "passed" else "it has no times"
+    return case.reason or case.status if case.status != CaseStatus.PASSED else "it has no times"
 
 
 def _row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:

@@ -19,6 +19,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import EventTail, RecordedEvents
 from spbench.record.runs.playback import Playback
 from spbench.record.state import Event, RunState
+from spbench_core.events.statuses import CaseStatus, LogLevel, RunStatus
 
 INTERVAL = 0.1
 """Seconds between two looks at the log, and the least between two batches of a replay."""
@@ -159,17 +160,17 @@ class Feed:
         self.estimate = NO_ESTIMATE
 
     @property
-    def status(self) -> str:
+    def status(self) -> RunStatus:
         """The run's verdict, ``running``, or ``unfinished`` where its console was killed."""
         run = self.state.run
         if run is not None and run.verdict is not None:
             return run.verdict
-        return "unfinished" if self.ended else "running"
+        return RunStatus.UNFINISHED if self.ended else RunStatus.RUNNING
 
-    def status_of(self, case: CaseState) -> str:
+    def status_of(self, case: CaseState) -> CaseStatus:
         """Return how a case stands; one that a killed console has left is ``unfinished`` too."""
-        left = self.status == "unfinished" and case.status in ("waiting", "running")
-        return "unfinished" if left else case.status
+        left = self.status == RunStatus.UNFINISHED and not case.status.is_final
+        return CaseStatus.UNFINISHED if left else case.status
 
     @property
     def remaining(self) -> float | None:
@@ -218,9 +219,9 @@ class Feed:
             self._say(LogLine(event["time"], event["rank"], event["level"], event["message"]))
         elif event["event"] == "case_end" and (error := event.get("error")):
             moment, rank = event["time"], event["rank"]
-            self._say(LogLine(moment, rank, "error", error.get("message", "an error")))
+            self._say(LogLine(moment, rank, LogLevel.ERROR, error.get("message", "an error")))
             if error.get("traceback"):
-                self._say(LogLine(moment, rank, "where", error["traceback"]))
+                self._say(LogLine(moment, rank, LogLevel.WHERE, error["traceback"]))
 
     def _say(self, line: LogLine) -> None:
         self.said += 1

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.tui.widgets.table_columns import TableCell
+from spbench_core.events.statuses import CaseStatus
 
-SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}
+SIGNS: Mapping[str, str] = {
+    **GLYPHS,
+    CaseStatus.RUNNING: "…",
+    CaseStatus.WAITING: "·",
+    CaseStatus.UNFINISHED: "!",
+}
 ROOMY = 100
 """Columns of a table from which the ids of cases have room."""
-_STYLES = {"unfinished": "slow"}
+_STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow"}
 
 
 def signed(status: str) -> str:

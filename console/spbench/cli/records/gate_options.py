@@ -26,14 +26,16 @@ class FailOn(StrEnum):
     @property
     def outcomes(self) -> frozenset[str]:
         """The outcomes of a case that fail the comparison."""
-        return _FAILING[self]
+        from spbench.report.run_comparison import Outcome
+
+        failing = {
+            FailOn.WORSE: frozenset[str]({Outcome.WORSE}),
+            FailOn.ANY: frozenset[str]({Outcome.WORSE, Outcome.BETTER}),
+            FailOn.NEVER: frozenset[str](),
+        }
+        return failing[self]
 
 
-_FAILING = {
-    FailOn.WORSE: frozenset({"worse"}),
-    FailOn.ANY: frozenset({"worse", "better"}),
-    FailOn.NEVER: frozenset[str](),
-}
 BaselineOption = Annotated[
     str | None,
     typer.Option(

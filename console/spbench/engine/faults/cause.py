@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.engine.faults.lost_hosts import ranks_on
 from spbench.launch.launcher import PASSED_ON, RankEnd, Said, signal_name
+from spbench_core.events.statuses import CaseStatus
 
 SHOWN = 2
 """Consequences that are told; of more, the number."""
@@ -98,7 +99,7 @@ def doubtful(evidence: Evidence) -> bool:
 
 def _ended_by_launcher(evidence: Evidence) -> Fault | None:
     said = evidence.said
-    return Fault("error", said.reason) if said.reason and said.decisive else None
+    return Fault(CaseStatus.ERROR, said.reason) if said.reason and said.decisive else None
 
 
 def _connection_lost(evidence: Evidence) -> Fault | None:
@@ -110,7 +111,7 @@ def _connection_lost(evidence: Evidence) -> Fault | None:
     if first.host is None:
         unnamed = "the launcher lost its connection to a host"
         reason = said.reason if said.reason and not said.follows else unnamed
-        return Fault("error", f"{reason}: {first.message}")
+        return Fault(CaseStatus.ERROR, f"{reason}: {first.message}")
     ranks = ranks_on(first.host, evidence.spellings)
     sentence = "the launcher lost its connection to "
     sentence += "this host" if ranks else f"host {first.host}"
@@ -120,8 +121,8 @@ def _connection_lost(evidence: Evidence) -> Fault | None:
         sentence += f", and to {len(hosts)} more host{'s' if len(hosts) > 1 else ''}"
     sentence += f": {first.message}"
     if not ranks:
-        return Fault("error", sentence)
-    return Fault("error", f"{evidence.name(ranks[0])}: {sentence}", ranks[0])
+        return Fault(CaseStatus.ERROR, sentence)
+    return Fault(CaseStatus.ERROR, f"{evidence.name(ranks[0])}: {sentence}", ranks[0])
 
 
 def _own_error(evidence: Evidence) -> Fault | None:
@@ -154,8 +155,10 @@ def _killed(evidence: Evidence) -> Fault | None:
     elif rank is None and evidence.losses:
         rank = evidence.losses[0].rank
     if rank is None:
-        return None if evidence.errors else Fault("error", end.sentence)
-    return Fault("error", f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).how}", rank)
+        return None if evidence.errors else Fault(CaseStatus.ERROR, end.sentence)
+    return Fault(
+        CaseStatus.ERROR, f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).how}", rank
+    )
 
 
 def _launcher_killed(evidence: Evidence) -> Fault | None:
@@ -163,7 +166,8 @@ def _launcher_killed(evidence: Evidence) -> Fault | None:
         return None
     by = signal_name(-evidence.status)
     return Fault(
-        "error", f"the launcher, {evidence.launcher}, was killed by {by} on {evidence.host}"
+        CaseStatus.ERROR,
+        f"the launcher, {evidence.launcher}, was killed by {by} on {evidence.host}",
     )
 
 
@@ -174,7 +178,7 @@ def _never_connected(evidence: Evidence) -> Fault | None:
         if rank is not None:
             how = replace(end, ranks=(rank,)).how
             sentence = f"{_who(evidence, rank, end)}, {how} before it connected"
-            return Fault("error", _because(evidence, sentence), rank)
+            return Fault(CaseStatus.ERROR, _because(evidence, sentence), rank)
     return None
 
 
@@ -205,9 +209,11 @@ def _lost(evidence: Evidence) -> Fault | None:
     loss = evidence.losses[0]
     end = next((end for end in evidence.said.ends if loss.rank in end.ranks), None)
     if end is not None:
-        return Fault("error", f"{loss.who}, {replace(end, ranks=()).how}", loss.rank)
+        return Fault(CaseStatus.ERROR, f"{loss.who}, {replace(end, ranks=()).how}", loss.rank)
     return Fault(
-        "error", _because(evidence, f"{loss.who}, ended without an error message"), loss.rank
+        CaseStatus.ERROR,
+        _because(evidence, f"{loss.who}, ended without an error message"),
+        loss.rank,
     )
 
 
@@ -217,7 +223,7 @@ def _quiet(evidence: Evidence) -> Fault | None:
         return None
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
     silence = evidence.quiet[rank]
-    return Fault("error", f"{evidence.name(rank)}, silent for {silence:.0f} s", rank)
+    return Fault(CaseStatus.ERROR, f"{evidence.name(rank)}, silent for {silence:.0f} s", rank)
 
 
 def _behind_interrupts(evidence: Evidence) -> Fault | None:
@@ -226,7 +232,7 @@ def _behind_interrupts(evidence: Evidence) -> Fault | None:
         return None
     said = evidence.said
     if said.reason and not said.follows:
-        return Fault("error", said.reason)
+        return Fault(CaseStatus.ERROR, said.reason)
     interrupted = {error.rank for error in evidence.errors}
     own = [end for end in _own_ends(evidence) if not interrupted & set(end.ranks)]
     return _told_end(replace(evidence, said=replace(said, ends=tuple(own))))
@@ -239,9 +245,9 @@ def _first_error(evidence: Evidence) -> Fault | None:
 def _told_end(evidence: Evidence) -> Fault | None:
     for end in evidence.said.ends:
         if not end.ranks:
-            return Fault("error", _because(evidence, end.sentence))
+            return Fault(CaseStatus.ERROR, _because(evidence, end.sentence))
         sentence = f"{_who(evidence, end.ranks[0], end)}, {replace(end, ranks=()).how}"
-        return Fault("error", _because(evidence, sentence), end.ranks[0])
+        return Fault(CaseStatus.ERROR, _because(evidence, sentence), end.ranks[0])
     return None
 
 

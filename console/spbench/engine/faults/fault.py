@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+
+from spbench_core.events.statuses import CaseStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """The fault that ended a job: a verdict for the case it hit, and a sentence with the rank.
 
-    ``case`` None: the fault names no case; it counts for the one that was not through.
+    ``status`` is that of the case: ``error``, ``timeout`` or ``cancelled``. ``case`` None: the
+    fault names no case; it counts for the one that was not through.
     """
 
-    status: Literal["error", "timeout", "cancelled"]
+    status: CaseStatus
     sentence: str
     rank: int | None = None
     case: str | None = None
@@ -78,7 +80,7 @@ class RankError:
     def fault(self) -> Fault:
         """Return the fault that it is by itself."""
         sentence = f"{self.who}: {self.message}{self.hint}"
-        return Fault("error", sentence, self.rank, self.case, self.missing, self.traceback)
+        return Fault(CaseStatus.ERROR, sentence, self.rank, self.case, self.missing, self.traceback)
 
 
 Seen = RankLoss | RankError

@@ -11,6 +11,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.metric_names import metric_name
 from spbench.record.shares import shares_of
 from spbench.record.statistics import median
+from spbench_core.events.statuses import CaseStatus
 
 _WORK = ("forward_ms", "backward_ms", "join_ms")
 _ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
@@ -54,7 +55,7 @@ def verified(plan: Plan, case: CaseState) -> Verified:
         PlannerError: The case measured no step.
     """
     step = case.summary("time_ms")
-    if step is None or case.status != "passed":
+    if step is None or case.status != CaseStatus.PASSED:
         why = case.verdict.reason or case.status
         raise PlannerError(f"the plan's run came to no result: {why}")
     parts = case.measured.ranks

@@ -14,6 +14,7 @@ from spbench.planner.profile.origin import Origin
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import key_lines
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.events.statuses import CaseStatus
 
 BENCHMARK = "model.profile"
 TIMEOUT = 1200
@@ -59,7 +60,7 @@ def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Prof
         PlannerError: It measured none.
     """
     cases = [case for case in report["cases"] if case["benchmark"] == BENCHMARK]
-    if not cases or cases[0]["status"] != "passed":
+    if not cases or cases[0]["status"] != CaseStatus.PASSED:
         raise PlannerError(f"the run {report['run']['id']} has measured no profile")
     case = cases[0]
     params = case["params"]

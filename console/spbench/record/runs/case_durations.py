@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-WHOLE = ("passed", "failed")
-"""Statuses of cases that ran to their end."""
+from spbench_core.events.statuses import CaseStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class CaseTimes:
     """
 
     id: str
-    status: str
+    status: CaseStatus
     started: float
     finished: float
     launches: tuple[int, ...]
@@ -62,14 +61,14 @@ def measure_durations(
     end = run_started
     for case in ordered:
         first = previous is None or previous.launches[:1] != case.launches[:1]
-        undisturbed = previous is None or previous.status in WHOLE
+        undisturbed = previous is None or previous.status.is_measured
         start = None
         if first and undisturbed and end is not None and case.started >= end:
             start = case.started - end
         if start is not None:
             starts[case.launches[:1]] = start
         duration = _repeat_seconds(case, ordered, starts.get(case.launches[:1], 0.0))
-        if duration is not None and case.status in WHOLE:
+        if duration is not None and case.status.is_measured:
             launches = max(1, len(case.launches))
             durations[case.id] = CaseDuration(duration / case.repeats, launches, start)
         previous = case

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs, why_unreadable
 from spbench.record.runs.notes import NO_NOTE, RunNote, noted, read_note
+from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, RunStatus
 
-RUNNING, UNFINISHED = "running", "unfinished"
-"""In place of a verdict: its console still runs, so far as is known, or ended before the run."""
-UNREADABLE = "unreadable"
-"""In place of a verdict: its run.json is too large to be read."""
-VERDICTS = (*GLYPHS, RUNNING, UNFINISHED, UNREADABLE)
+VERDICTS = tuple(status for status in RunStatus if status is not RunStatus.BASELINE)
+"""The statuses of runs in a list."""
 UNKNOWN = "?"
 
 _YEAR_10000 = 253402300800.0
@@ -44,7 +41,7 @@ class RunSummary:
     file: str | None
     started: float | None
     finished: float | None
-    verdict: str
+    verdict: RunStatus
     exit_code: int | None
     argv: tuple[str, ...]
     duration_s: float | None
@@ -57,7 +54,7 @@ class RunSummary:
     def passed(self) -> str:
         """``3/4``, the cases that passed of all; nothing where that is not known."""
         counts = self.counts
-        return f"{counts.get('passed', 0)}/{sum(counts.values())}" if counts else ""
+        return f"{counts.get(CaseStatus.PASSED, 0)}/{sum(counts.values())}" if counts else ""
 
 
 KnownRuns = dict[str, tuple[FileStamp, RunSummary]]
@@ -81,7 +78,7 @@ def known_runs(home: Path, known: KnownRuns | None = None, *, keep: bool = True)
     found: KnownRuns = {}
     for folder, stamp in stamped_runs(home):
         was = known.get(folder.id) if known is not None else None
-        if was is not None and was[0] == stamp and was[1].verdict in GLYPHS:
+        if was is not None and was[0] == stamp and was[1].verdict.is_final:
             summary = was[1]
         else:
             summary = index.summary(folder, stamp) if index else summary_from_run(folder)
@@ -114,7 +111,7 @@ class _Index:
             return summary_from(folder, known[1])
         run = folder.read_json("run.json")
         summary = summary_from(folder, run)
-        if self._index and summary.verdict in GLYPHS:
+        if self._index and summary.verdict.is_final:
             self._new[folder.id] = stamp, self._index.head_of(run)
         return summary
 
@@ -160,7 +157,7 @@ def _unreadable_summary(folder: RunFolder, reason: str) -> RunSummary:
         file=None,
         started=None,
         finished=None,
-        verdict=UNREADABLE,
+        verdict=RunStatus.UNREADABLE,
         exit_code=None,
         argv=(),
         duration_s=None,
@@ -196,10 +193,10 @@ def _counts(value: Any) -> Mapping[str, int] | None:
     return {name: of for name, of in told.items() if type(of) is int and of > 0} or None
 
 
-def _verdict(folder: RunFolder, recorded: Any) -> str:
-    if isinstance(recorded, str) and recorded in GLYPHS:
-        return recorded
-    return UNFINISHED if folder.alive() is False else RUNNING
+def _verdict(folder: RunFolder, recorded: Any) -> RunStatus:
+    if recorded in FINAL_STATUSES:
+        return RunStatus(recorded)
+    return RunStatus.UNFINISHED if folder.alive() is False else RunStatus.RUNNING
 
 
 def _between(started: float | None, finished: float | None) -> float | None:

@@ -30,6 +30,7 @@ from spbench.record.runs.index_file import (
     writing,
 )
 from spbench.record.runs.report_text import read_report_file
+from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus
 
 REPORT = "spbench.report/1"
 MOST_READ = 50
@@ -371,7 +372,7 @@ def _indexed_case(case: Any) -> _IndexedCase | None:
 
 def _times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
     started, finished = _moment(case.get("started")), _moment(case.get("finished"))
-    if started is None or finished is None:
+    if started is None or finished is None or status not in FINAL_STATUSES:
         return None
     launches = case.get("launches")
     jobs = launches if isinstance(launches, list) else []
@@ -380,7 +381,7 @@ def _times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
     numbers = tuple(job for job in jobs if type(job) is int)
     samples = _object(case.get("samples")).get("time_ms")
     repeats = len(samples) if isinstance(samples, list) and len(numbers) == 1 else 1
-    return CaseTimes(case["id"], status, started, finished, numbers, max(1, repeats))
+    return CaseTimes(case["id"], CaseStatus(status), started, finished, numbers, max(1, repeats))
 
 
 def _moment(value: Any) -> float | None:

@@ -14,8 +14,9 @@ from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import RUNNING, RunSummary, summary_of
+from spbench.record.runs.history import RunSummary, summary_of
 from spbench.safe_files import FOLDER_MODE, open_folder
+from spbench_core.events.statuses import RunStatus
 
 BASELINES = "baselines"
 """The folder of a home's baselines; ``run`` and ``runs`` of each name those it was made of."""
@@ -64,7 +65,7 @@ def old_runs(
     old = [
         run
         for run in runs[: max(0, len(runs) - keep)]
-        if run.verdict != RUNNING and run.id not in named and now - _started(run) >= older
+        if run.verdict != RunStatus.RUNNING and run.id not in named and now - _started(run) >= older
     ]
     return [OldRun(run, _bytes(run.folder.path)) for run in old if not run.folder.path.is_symlink()]
 
@@ -111,7 +112,7 @@ def remove_run(home: Path, folder: RunFolder) -> bool:
     Raises:
         FailedRunError: It cannot be removed.
     """
-    if summary_of(folder).verdict == RUNNING:
+    if summary_of(folder).verdict == RunStatus.RUNNING:
         return False
     aside = home / _REMOVED
     try:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import RUNNING, RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
-from spbench.report.case_judgement import BASELINE, unfit
+from spbench.report.case_judgement import unfit
 from spbench.report.compare import launches_of
 from spbench.report.comparison_notes import name_cases
 from spbench.report.difference import least_launches
@@ -18,8 +18,9 @@ from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, Met
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
 from spbench.report.run_conditions import faults_of
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
-_OUTCOMES = {"not enough samples": "not judged"}
+_OUTCOMES: Mapping[str, str] = {Outcome.TOO_FEW: "not judged"}
 """The words for outcomes that people read otherwise."""
 
 
@@ -45,7 +46,7 @@ def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
         UsageError: The run still goes on, or no case of it has results.
     """
     id_ = run.summary.id
-    if run.summary.verdict == RUNNING:
+    if run.summary.verdict == RunStatus.RUNNING:
         raise UsageError(f"run {id_} is still running; wait for its end")
     reasons = {case.id: unfit(case) for case in run.cases.values()}
     cases = [_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
@@ -141,7 +142,7 @@ def updated(
         UsageError: The run is of other machines, still goes on, or has no results.
     """
     rows = [row for row in comparison.rows if row.metric == HEADLINE]
-    if apart := next((row.reason for row in rows if row.outcome == "not comparable"), None):
+    if apart := next((row.reason for row in rows if row.outcome == Outcome.NOT_COMPARABLE), None):
         raise UsageError(f"run {run.summary.id} cannot update {old.name}: {apart}")
     new, left_out = baseline_of(old.name, run)
     changes = CaseChanges()
@@ -171,7 +172,7 @@ def _merged(
         reason = "already part of it" if new and outcome else "no time in the run to compare"
         changes.add(f"kept, {reason}", old.id)
         return old
-    if outcome == "better":
+    if outcome == Outcome.BETTER:
         changes.add("replaced, better in the run", old.id)
         return new
     word = _OUTCOMES.get(outcome, outcome)
@@ -225,7 +226,7 @@ def as_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         file=None,
         started=None,
         finished=None,
-        verdict=BASELINE,
+        verdict=RunStatus.BASELINE,
         exit_code=None,
         argv=(),
         duration_s=None,
@@ -271,7 +272,7 @@ def _as_part(case: BaselineCase) -> CasePart:
         version=case.version,
         params=case.params,
         np=case.np,
-        status="passed",
+        status=CaseStatus.PASSED,
         reason=None,
         noisy=case.noisy,
         launch=_launch(case),
@@ -287,7 +288,7 @@ def _passed_check(name: str, np: int) -> CheckPart:
     """Return a check that passed on all ranks; a baseline does not keep its figures."""
     return CheckPart(
         name=name,
-        status="passed",
+        status=CheckOutcome.PASSED,
         max_abs_error=None,
         tolerance=0.0,
         ranks_passed=np,

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import printable
-from spbench.report.formats.words import BROKEN, NOT_RUN, duration, metric_lines, sentence
+from spbench.report.formats.words import duration, metric_lines, sentence, was_not_judged
 from spbench.report.formats.words import unexplained as errors_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import day_and_time
+from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 WHOLE_RUN = "run"
 """The name of the test that stands for the run, where no case shows why it did not pass."""
@@ -27,9 +28,9 @@ def junit(run: RecordedRun) -> str:
     statuses = [case.status for case in run.cases.values()]
     counts = {
         "tests": len(statuses) + bool(errors),
-        "failures": statuses.count("failed"),
-        "errors": sum(status in BROKEN for status in statuses) + bool(errors),
-        "skipped": sum(status in NOT_RUN for status in statuses),
+        "failures": statuses.count(CaseStatus.FAILED),
+        "errors": sum(status.is_broken for status in statuses) + bool(errors),
+        "skipped": sum(was_not_judged(status) for status in statuses),
     }
     summary = run.summary
     told = {name: str(count) for name, count in counts.items()}
@@ -67,14 +68,14 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
     properties += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
     properties += [("noisy", printable(case.noisy))] if case.noisy else []
-    flaky = case.word == "flaky"
+    flaky = case.word == CaseStatus.FLAKY
     _add_properties(test, [("flaky", sentence(case)), *properties] if flaky else properties)
-    if case.status == "failed":
+    if case.status == CaseStatus.FAILED:
         _add_why(test, "failure", _kind(case), sentence(case))
-    elif case.status in BROKEN:
+    elif case.status.is_broken:
         why = "\n".join(filter(None, (sentence(case), printable(case.traceback or ""))))
         _add_why(test, "error", case.status, why)
-    elif case.status in NOT_RUN:
+    elif was_not_judged(case.status):
         SubElement(test, "skipped", {"message": sentence(case)})
     if lines := "\n".join(metric_lines(case)):
         SubElement(test, "system-out").text = lines
@@ -102,7 +103,11 @@ def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> N
 
 def _kind(case: CasePart) -> str:
     """Return what a failed case did not hold: a check, or else an expectation."""
-    return "check" if any(check.status == "failed" for check in case.checks) else "expectation"
+    return (
+        "check"
+        if any(check.status == CheckOutcome.FAILED for check in case.checks)
+        else "expectation"
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -10,10 +10,17 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.records import metric_records
 from spbench.report.times import timestamp
+from spbench_core.events.statuses import CaseStatus
 
 _FACILITY = 16
 """local0."""
-_SEVERITIES = {"passed": 6, "failed": 4, "flaky": 5, "skipped": 5, "cancelled": 5}
+_SEVERITIES = {
+    CaseStatus.PASSED: 6,
+    CaseStatus.FAILED: 4,
+    CaseStatus.FLAKY: 5,
+    CaseStatus.SKIPPED: 5,
+    CaseStatus.CANCELLED: 5,
+}
 """Severities by verdict: information, warning, notice; of any other an error."""
 _ERROR = 3
 _DATA_ID = "spbench@32473"

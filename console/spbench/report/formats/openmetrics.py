@@ -16,6 +16,7 @@ from spbench.record.number_formatting import GLYPHS, clean
 from spbench.report.formats.words import passed
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
+from spbench_core.events.statuses import RunStatus
 
 STATISTICS = ("p50", "p95", "max")
 """What is told of a metric with several samples; of one sample its p50 alone."""
@@ -94,7 +95,7 @@ def _of_run(run: RecordedRun) -> dict[str, Family]:
     return {
         "spbench_run_info": info,
         "spbench_run_passed": _single(
-            "Whether the run passed.", suite, summary.verdict == "passed"
+            "Whether the run passed.", suite, summary.verdict == RunStatus.PASSED
         ),
         "spbench_run_exit_code": _single("Its exit code.", suite, summary.exit_code),
         "spbench_run_started_timestamp_seconds": _single(

@@ -12,11 +12,8 @@ from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
 from spbench.report.times import seconds_of
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
-BROKEN = frozenset({"error", "timeout"})
-"""Cases that came to no result."""
-NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
-"""Cases that were never judged."""
 LEGEND = (
     "time: the slowest rank's time of each iteration, then the median over iterations. Values of "
     "repeated cases, and their references, are the medians of their repeats.",
@@ -29,24 +26,31 @@ LEGEND = (
 """A sentence for each name and sign of the table of cases."""
 
 
+def was_not_judged(status: CaseStatus) -> bool:
+    """Whether a case with this status has no result of its own."""
+    return not status.is_final or status.was_not_run
+
+
 def by_urgency(run: RecordedRun) -> list[CasePart]:
     """Return the cases that did not pass, then those that did, each in the suite's order."""
-    return sorted(run.cases.values(), key=lambda case: case.word == "passed")
+    return sorted(run.cases.values(), key=lambda case: case.word == CaseStatus.PASSED)
 
 
 def not_passed(run: RecordedRun) -> list[CasePart]:
     """Return the cases that ran and did not pass, in the suite's order."""
-    return [case for case in run.cases.values() if case.status not in NOT_RUN and not passed(case)]
+    return [
+        case for case in run.cases.values() if not was_not_judged(case.status) and not passed(case)
+    ]
 
 
 def passed(case: CasePart) -> bool:
     """Whether a case passed."""
-    return case.status == "passed"
+    return case.status == CaseStatus.PASSED
 
 
 def sentence(case: CasePart) -> str:
     """Return why a case did not pass, or not at once, in a sentence."""
-    if case.word == "flaky":
+    if case.word == CaseStatus.FLAKY:
         before = case.earlier[-1]
         return printable(f"passed at try {case.attempts}, after: {before.reason or before.status}")
     return printable(case.reason or case.status)
@@ -57,7 +61,7 @@ def tally(run: RecordedRun) -> str:
     counts = Counter(case.word for case in run.cases.values())
     parts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
-        expectation.status == "skipped"
+        expectation.status == CheckOutcome.SKIPPED
         for case in run.cases.values()
         for expectation in case.expectations
     )
@@ -67,8 +71,8 @@ def tally(run: RecordedRun) -> str:
 
 def unexplained(run: RecordedRun) -> Sequence[str]:
     """Return the errors of a run that no case of it shows: why it is not passed all the same."""
-    shown = any(case.status in BROKEN or case.status == "failed" for case in run.cases.values())
-    return () if shown or run.summary.verdict == "passed" else run.errors
+    shown = any(case.status.is_bad for case in run.cases.values())
+    return () if shown or run.summary.verdict == RunStatus.PASSED else run.errors
 
 
 def headline(case: CasePart) -> tuple[str, MetricPart] | None:

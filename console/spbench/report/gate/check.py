@@ -28,6 +28,7 @@ from spbench.report.gate.noise import Launches, Noise, noise_of
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, CasePair, Outcome
+from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 _Thing = TypeVar("_Thing")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
@@ -157,14 +158,18 @@ def _with_failed_check(case: CasePart) -> CasePart:
     was = case.checks[0] if case.checks else None
     failed = CheckPart(
         name=was.name if was else "planted",
-        status="failed",
+        status=CheckOutcome.FAILED,
         max_abs_error=None if was is None else 2 * was.tolerance + 1,
         tolerance=was.tolerance if was else 0.0,
         ranks_passed=case.np - 1,
         ranks_failed=1,
         detail="planted",
     )
-    changes = {"status": "failed", "reason": "planted", "checks": [failed, *case.checks[1:]]}
+    changes = {
+        "status": CaseStatus.FAILED,
+        "reason": "planted",
+        "checks": [failed, *case.checks[1:]],
+    }
     return case.model_copy(update=changes)
 
 
@@ -241,7 +246,7 @@ class _Trials:
         """The share of resamples in which any case was called worse; None without any."""
         if not self._resamples:
             return None
-        return _share("worse" in one.outcomes.values() for one in self._resamples)
+        return _share(Outcome.WORSE in one.outcomes.values() for one in self._resamples)
 
     def gate_of(self, case: str) -> CaseGate:
         """Plant each slowdown in a case until one is found."""
@@ -252,7 +257,7 @@ class _Trials:
             source.launches,
             len(source.earlier),
             found,
-            _share(one.outcomes[case] == "worse" for one in self._resamples),
+            _share(one.outcomes[case] == Outcome.WORSE for one in self._resamples),
             None if largest >= POWER else self._needed(case),
             source.error,
         )
@@ -297,7 +302,7 @@ class _Trials:
     ) -> bool:
         """Say whether a slowdown is called worse, beside the other cases as they were drawn."""
         pair = self._sources[case].pair(sides or one.sides[case], slowdown)
-        return _outcome(pair, found_among({**one.chances, **chances([pair])})) == "worse"
+        return _outcome(pair, found_among({**one.chances, **chances([pair])})) == Outcome.WORSE
 
     def _drawn(self, chance: Random) -> _Resample:
         sources = self._sources.items()

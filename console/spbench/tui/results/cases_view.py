@@ -21,6 +21,7 @@ from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColum
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import CaseStatus
 
 _COLUMNS = (
     Column("status", "status", 11),
@@ -189,5 +190,5 @@ def _words(run: RecordedRun) -> Content:
 
 def count_cases(run: RecordedRun) -> str:
     """Return ``4 cases, 3 passed``."""
-    count, passed = len(run.cases), sum(c.status == "passed" for c in run.cases.values())
+    count, passed = len(run.cases), sum(c.status == CaseStatus.PASSED for c in run.cases.values())
     return f"{counted(count, 'case')}, {passed} passed"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from spbench.record.number_formatting import format_duration, format_value
-from spbench.record.runs.history import RUNNING, UNFINISHED, UNREADABLE
 from spbench.tui.signs import signed
+from spbench_core.events.statuses import RunStatus
 
-_COLOURS = {
-    "passed": "$text-success",
-    **dict.fromkeys(("failed", "error", "timeout"), "$text-error"),
-    **dict.fromkeys((UNFINISHED, UNREADABLE), "$text-warning"),
-    RUNNING: "$text-primary",
+_COLOURS: Mapping[str, str] = {
+    RunStatus.PASSED: "$text-success",
+    **dict.fromkeys((RunStatus.FAILED, RunStatus.ERROR, RunStatus.TIMEOUT), "$text-error"),
+    **dict.fromkeys((RunStatus.UNFINISHED, RunStatus.UNREADABLE), "$text-warning"),
+    RunStatus.RUNNING: "$text-primary",
 }
 _RECENT = 300 * 86400.0
 

@@ -13,7 +13,6 @@ from textual.widgets import Static
 
 from spbench.record.number_formatting import counted
 from spbench.record.runs.history import RunSummary
-from spbench.report.case_judgement import BASELINE
 from spbench.report.comparison_notes import (
     case_reasons,
     comparison_notes,
@@ -27,6 +26,7 @@ from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import RunStatus
 
 _OUTCOME = Column("outcome", "outcome", max(map(len, OutcomeLabel)))
 _CASE = Column("case", "case", 12, flexible=True)
@@ -234,6 +234,6 @@ def _heading(comparison: RunComparison) -> list[Content]:
 
 def _line(name: str, run: RunSummary) -> Content:
     where = f" on {run.host}" if run.host else ""
-    if run.verdict == BASELINE:
+    if run.verdict == RunStatus.BASELINE:
         return Content(f"{name}  {run.id}  baseline{where}")
     return Content.assemble(f"{name}  {run.id}  ", status_span(run.verdict), where)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 
 from spbench.errors import SpbenchError
-from spbench.record.runs.history import RUNNING, RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.tui.results.library import Library
+from spbench_core.events.statuses import RunStatus
 
 MOST_BYTES = 1 << 20
 """The largest report that is read unasked: a larger one would hold up the keys."""
@@ -26,7 +27,9 @@ class Counting:
         """Read the ended runs in view whose counts are not known yet, one by one; show each."""
         keys = set(in_view)
         for run in runs:
-            unknown = run.verdict != RUNNING and not run.counts and run.id not in self._tried
+            unknown = (
+                run.verdict != RunStatus.RUNNING and not run.counts and run.id not in self._tried
+            )
             if run.id in keys and unknown:
                 self._tried.add(run.id)
                 await asyncio.to_thread(self._read, run)

@@ -9,7 +9,7 @@ from threading import Lock
 
 from spbench.errors import UsageError
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
-from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
+from spbench.record.runs.history import KnownRuns, RunSummary, known_runs
 from spbench.report.baselines.files import each, load_baseline, path_of
 from spbench.report.baselines.making import as_run
 from spbench.report.compare import compare, nothing_past
@@ -18,6 +18,7 @@ from spbench.report.model import CasePart
 from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
 from spbench.report.run_comparison import RunComparison
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MOST_KEPT = 256
 """Runs that are kept, without their samples."""
@@ -73,7 +74,7 @@ class Library:
         with self._reading:
             stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
             known = self._loaded.pop(folder.id, None)
-            if known is None or known[0] != stamp or known[1].summary.verdict == RUNNING:
+            if known is None or known[0] != stamp or known[1].summary.verdict == RunStatus.RUNNING:
                 run = load_run(folder)
                 bare = {id_: _bare(of) for id_, of in run.cases.items()}
                 known = (stamp, replace(run, cases=bare))
@@ -91,14 +92,14 @@ class Library:
         if known is None:
             return ""
         cases = known[1].cases.values()
-        return f"{sum(case.status == 'passed' for case in cases)}/{len(cases)}"
+        return f"{sum(case.status == CaseStatus.PASSED for case in cases)}/{len(cases)}"
 
 
 def run_before(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
     """Return the last run of the same suite before this one, of runs that are the newest first."""
     ids = [other.id for other in runs]
     older = runs[ids.index(run.id) + 1 :] if run.id in ids else []
-    return next((o for o in older if o.suite == run.suite and o.verdict != RUNNING), None)
+    return next((o for o in older if o.suite == run.suite and o.verdict != RunStatus.RUNNING), None)
 
 
 def _bare(case: CasePart) -> CasePart:

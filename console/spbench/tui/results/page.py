@@ -14,7 +14,7 @@ from textual.worker import Worker
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import write_whole
-from spbench.record.runs.history import RUNNING, RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import RunComparison
 from spbench.tui.chooser import Choice, Chooser
@@ -32,6 +32,7 @@ from spbench.tui.results.views import View, ViewTab
 from spbench.tui.results.views_pane import ViewsPane
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
+from spbench_core.events.statuses import RunStatus
 
 LOOK = 2.0
 """Seconds between two looks at the folder of the runs."""
@@ -130,13 +131,13 @@ metric over a swept parameter."""
         self._looked = time.monotonic()
         if not self.app.is_running:
             return
-        goes_on = any(run.verdict == RUNNING for run in runs)
+        goes_on = any(run.verdict == RunStatus.RUNNING for run in runs)
         if runs != self._runs or goes_on or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
         run = self._pane.highlighted()
         rested = time.monotonic() - self._filled_at >= _SHARE * self._cost
-        if run != self._filled or (run and run.verdict == RUNNING and rested):
+        if run != self._filled or (run and run.verdict == RunStatus.RUNNING and rested):
             self._fill()
         table = self._pane.table
         await self._counting.count(self._pane.shown, table.in_view, table.update_rows)
@@ -276,7 +277,10 @@ metric over a swept parameter."""
 
     def action_attach(self) -> None:
         """Follow the run under the cursor if it goes on, else the newest that does."""
-        going, run = [run for run in self._runs if run.verdict == RUNNING], self._pane.highlighted()
+        going, run = (
+            [run for run in self._runs if run.verdict == RunStatus.RUNNING],
+            self._pane.highlighted(),
+        )
         if going:
             self.context.watch_run((run if run in going else going[0]).folder)
         else:
@@ -287,9 +291,9 @@ metric over a swept parameter."""
         run = self._chosen()
         if run is None:
             return
-        if run.verdict == RUNNING:
+        if run.verdict == RunStatus.RUNNING:
             self.app.notify("this run is still running; o shows it", severity="warning")
-        elif run.verdict == "passed":
+        elif run.verdict == RunStatus.PASSED:
             self.app.notify("no case of this run has failed")
         else:
             self.begin(self.run_failed, run.folder)
@@ -297,7 +301,7 @@ metric over a swept parameter."""
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""
         run = self._chosen()
-        if run and run.verdict == RUNNING:
+        if run and run.verdict == RunStatus.RUNNING:
             self.app.notify("this run is still running; o shows it", severity="warning")
         elif run:
             self.context.replay_run(run.folder, 1.0)

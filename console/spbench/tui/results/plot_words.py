@@ -10,6 +10,7 @@ from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
 from spbench.tui.results.cells import moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
+from spbench_core.events.statuses import CaseStatus
 
 _MOST_TOLD = 12
 """Points of a series that are told in words."""
@@ -86,5 +87,5 @@ def _better(series: Series) -> str:
 
 
 def _value(point: Point, series: Series) -> str:
-    verdict = "" if point.status == "passed" else f" {point.status}"
+    verdict = "" if point.status == CaseStatus.PASSED else f" {point.status}"
     return f"{format_value(point.y, series.unit, series.metric)}{verdict}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from spbench.record.runs.history import RUNNING, RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.tui.results.cells import duration, moment
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import RunStatus
 
 COLUMNS = (
     Column("mark", "", 1),
@@ -79,6 +80,6 @@ class RunRows:
         return ""
 
     def _took(self, run: RunSummary) -> str:
-        if run.verdict == RUNNING and run.started is not None:
+        if run.verdict == RunStatus.RUNNING and run.started is not None:
             return duration(max(0.0, self._now - run.started))
         return duration(run.duration_s)

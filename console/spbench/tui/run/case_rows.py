@@ -12,9 +12,10 @@ from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_eff
 from spbench.record.noise import is_disturbed, noise_of
 from spbench.report.case_ids import without_parameter_names
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import GOING_ON, time_text
+from spbench.tui.run.cells import time_text
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import CaseStatus
 
 COLUMNS = (
     Column("status", "status", 12),
@@ -47,7 +48,7 @@ class CaseRow:
         disturbed: Whether it is noisy, or had more ranks than cores.
     """
 
-    status: str
+    status: CaseStatus
     id: str
     short: bool
     ranks: int
@@ -106,7 +107,11 @@ class RunCaseRows:
         """Make the rows again of the cases that may have changed."""
         for case in self._feed.state.cases.values():
             known, now = self._rows.get(case.id), (self._feed.status_of(case), self.short)
-            if case.status == "running" or known is None or (known.status, known.short) != now:
+            if (
+                case.status == CaseStatus.RUNNING
+                or known is None
+                or (known.status, known.short) != now
+            ):
                 self._rows[case.id] = self._row(case)
 
     async def find_times(self) -> None:
@@ -126,11 +131,11 @@ class RunCaseRows:
 
     def _next(self) -> CaseState | None:
         cases = self._feed.state.cases.values()
-        judged = (case for case in cases if case.status not in GOING_ON)
+        judged = (case for case in cases if case.status.is_final)
         return next((case for case in judged if case.id not in self._times), None)
 
     def _row(self, case: CaseState) -> CaseRow:
-        running = case.status == "running"
+        running = case.status == CaseStatus.RUNNING
         here = running and case is self._feed.rows.case
         known = self._rows.get(case.id)
         # Until a thread has the final time, the last one so far is shown: they are the same.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from spbench.record.number_formatting import format_time
 
-GOING_ON = ("running", "waiting")
-"""The statuses of cases that have no verdict yet."""
-
 
 def time_text(ms: float | None) -> str:
     """Return a time given in ms with its unit; nothing if there is none."""

@@ -39,6 +39,7 @@ from spbench.tui.run.bars import case_bars, rank_bars, without_bars
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.signs import signed
 from spbench.tui.widgets.stacked_bars import StackedBars
+from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 
 Line = tuple[str, str]
 """A line of details: its title, and its text."""
@@ -102,7 +103,10 @@ def case_details(feed: Feed, case_id: str) -> DetailsScreen:
 
 def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     """The traceback, and what the job wrote; of a case that passed, or runs, nothing."""
-    if case is None or feed.status_of(case) in ("passed", "running", "waiting"):
+    if case is None:
+        return ""
+    status = feed.status_of(case)
+    if status == CaseStatus.PASSED or not status.is_final:
         return ""
     ends = job_output(feed.folder, case.verdict.job)
     parts = [traceback or "", *(f"{end.title}\n{end.text.rstrip()}" for end in ends)]
@@ -141,10 +145,10 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
             f"{signed(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
         )
     for sentence in set(failed_checks(case)) - {case.verdict.reason}:
-        yield "check", signed("failed") + f": {sentence}"
+        yield "check", signed(CheckOutcome.FAILED) + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]
     if passed:
-        yield "checks", signed("passed") + f": {', '.join(passed)}"
+        yield "checks", signed(CheckOutcome.PASSED) + f": {', '.join(passed)}"
     for of in shares(case):
         yield of.title, of.words
     if beyond := without_bars(case):
@@ -203,8 +207,8 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
     part = case.measured.ranks.get(rank) if case else None
     known = part or live
     if part is not None and part.error is not None:
-        yield "error", signed("error") + f": {part.error.get('message', 'no message')}"
-    elif part is not None and part.status == "lost" and case is not None:
+        yield "error", signed(RankStatus.ERROR) + f": {part.error.get('message', 'no message')}"
+    elif part is not None and part.status == RankStatus.LOST and case is not None:
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if known is not None:
         yield "host", f"{known.host}, local rank {known.local_rank}"
@@ -259,5 +263,5 @@ def _places(place: Mapping[str, Any]) -> Iterator[Line]:
 def _checked(result: CheckResult) -> str:
     error = "not a number" if result.max_abs_error is None else format_number(result.max_abs_error)
     where = f": {result.detail}" if result.detail else ""
-    verdict = signed("passed" if result.passed else "failed")
+    verdict = signed(CheckOutcome.PASSED if result.passed else CheckOutcome.FAILED)
     return f"{verdict}, largest error {error} (tolerance {format_number(result.tolerance)}){where}"

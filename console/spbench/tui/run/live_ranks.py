@@ -10,8 +10,7 @@ from spbench.record.places import PlaceName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import RankSource
-
-_OVER = ("done", "error", "lost", "ended")
+from spbench_core.events.statuses import RankPhase, RunStatus
 
 
 class LiveRanks(RankSource):
@@ -40,14 +39,14 @@ class LiveRanks(RankSource):
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for the ranks of the job before.
         row = self._rows.row(rank) if rank in self._state.ranks else None
-        if row is not None and self._left and row.phase not in _OVER:
-            return replace(row, phase="unfinished")
+        if row is not None and self._left and not row.phase.is_over:
+            return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
         return row
 
     @property
     def _left(self) -> bool:
         """Whether a killed console has left the ranks as they were; no event comes any more."""
-        return self._feed.status == "unfinished"
+        return self._feed.status == RunStatus.UNFINISHED
 
     def medians(self) -> Mapping[int, float]:
         return self._rows.medians()

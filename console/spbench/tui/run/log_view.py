@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import ClassVar
@@ -16,8 +16,14 @@ from spbench.tui.feed import Feed, LogLine
 from spbench.tui.widgets.component_styles import ComponentStyles
 from spbench.tui.widgets.fitting import fit, wrap
 from spbench.tui.widgets.keys import key
+from spbench_core.events.statuses import LogLevel
 
-_LEVELS = {"error": "failed", "warning": "slow", "where": "muted", "loading": "muted"}
+_LEVELS: Mapping[str, str] = {
+    LogLevel.ERROR: "failed",
+    LogLevel.WARNING: "slow",
+    LogLevel.WHERE: "muted",
+    LogLevel.LOADING: "muted",
+}
 
 
 class LogView(Widget, can_focus=True):

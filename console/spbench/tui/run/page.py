@@ -13,7 +13,6 @@ from textual.events import Resize
 from textual.widgets import Input, Static
 
 from spbench.engine import background
-from spbench.engine.resume import FAILED
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.shipped import file_of, seen_from
@@ -325,10 +324,9 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def action_failed(self) -> None:
         """Start a run of what failed in this one."""
         feed = self._selection.feed
-        counts = feed.state.counts()
         if feed.state.run is None or (feed.state.run.verdict is None and not feed.ended):
             self.notify("the run is still running; what failed can be run when it has ended")
-        elif not any(counts.get(status) for status in FAILED):
+        elif not any(case.status.is_bad for case in feed.state.cases.values()):
             self.notify("no case of this run has failed")
         else:
             self.begin(self.run_failed, feed.folder)

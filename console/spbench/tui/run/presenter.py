@@ -9,7 +9,6 @@ from time import monotonic
 
 from textual.widget import Widget
 
-from spbench.engine.resume import FAILED
 from spbench.tui.run.body import Body
 from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.hosts_panel import HostLoadRows
@@ -23,13 +22,14 @@ from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Column, Rows
+from spbench_core.events.statuses import CaseStatus
 
 SLOWLY = 0.5
 """Seconds between two looks at cases, strip, charts and words, at least."""
 AFTER = 1.2
 """Seconds for which the panes are looked at after the last change: each has its own pace."""
 
-_OUTCOMES = frozenset({"slow", *FAILED})
+_OUTCOMES = frozenset({"slow", CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT})
 """The kinds of sentences that open the findings when a run ends."""
 _Update = Callable[[], None]
 

@@ -14,6 +14,7 @@ from spbench.tui.run.cells import time_text
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.events.statuses import RankPhase
 
 _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, rank=2)
@@ -32,10 +33,9 @@ _AFTER = (
 _OWN = Column("own", "own", 8, "right", rank=8)
 _NUMBERS = re.compile(r"\d+")
 _PHASES = {
-    **dict.fromkeys(("error", "lost"), "error"),
-    **dict.fromkeys(("ended", "done"), "muted"),
-    "failed": "failed",
-    "unfinished": "slow",
+    **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
+    **dict.fromkeys((RankPhase.ENDED, RankPhase.DONE), "muted"),
+    RankPhase.UNFINISHED: "slow",
 }
 PLACE = "place."
 """How the keys of columns begin that are parts of the ranks' places."""
@@ -75,7 +75,7 @@ def rank_cells(
         str(row.rank),
         row.host,
         *(row.place.get(place.name, "") for place in places),
-        TableCell(row.phase, _PHASES.get(row.phase, "")),
+        TableCell(row.activity, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
         time_text(row.last),
         TableCell(sparkline(row.recent, RECENT) if row.recent else "", "muted"),
@@ -111,7 +111,7 @@ def row_text(row: RankRow) -> str:
     """Return what a filter looks in: ``rank 7 node03 tile 0,1 timing slow failed``."""
     slow = "slow" if is_slow(row.skew) else ""
     place = place_words(row.place)
-    return f"rank {row.rank} {row.host} {place} {row.phase} {slow} {row.check}".lower()
+    return f"rank {row.rank} {row.host} {place} {row.activity} {slow} {row.check or ''}".lower()
 
 
 def told(row: RankRow) -> str:
@@ -125,7 +125,7 @@ def told(row: RankRow) -> str:
     }
     times = [f"{name} {format_time(value)}" for name, value in figures.items() if value is not None]
     where = (f"rank {row.rank} on {row.host}", place_words(row.place))
-    parts = (*where, row.phase, f"{row.iterations} iterations")
+    parts = (*where, row.activity, f"{row.iterations} iterations")
     skew = f"skew {format_factor(row.skew)}" if row.skew is not None else ""
     rate = format_rate(row.gb_s) if row.gb_s is not None else ""
     check = f"checks {row.check}" if row.check else ""

@@ -21,9 +21,6 @@ from spbench.tui.run.rank_cells import (
 )
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-_BROKEN = ("error", "lost")
-
-
 SLICE = 0.004
 """Seconds that one look may take."""
 LOOKS = 10
@@ -128,7 +125,7 @@ class RankSource(ABC):
             return set()
         unequal = {rank for rank, passed in self.case.measured.checked.items() if not passed}
         return unequal | {
-            number for number, rank in self.case.measured.ranks.items() if rank.status in _BROKEN
+            number for number, rank in self.case.measured.ranks.items() if rank.status.is_broken
         }
 
     # What a table asks for

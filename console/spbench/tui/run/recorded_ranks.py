@@ -10,8 +10,15 @@ from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.places import PlaceName, place_names
 from spbench.record.rank_rows import RankFigures, RankRow
 from spbench.tui.run.rank_source import SLICE, RankSource
+from spbench_core.events.statuses import RankPhase, RankStatus
 
-_ENDED = {"ok": "done", "running": "unfinished"}
+_PHASES = {
+    RankStatus.WAITING: RankPhase.STARTING,
+    RankStatus.RUNNING: RankPhase.UNFINISHED,
+    RankStatus.OK: RankPhase.DONE,
+    RankStatus.ERROR: RankPhase.ERROR,
+    RankStatus.LOST: RankPhase.LOST,
+}
 
 
 class RecordedRanks(RankSource):
@@ -71,11 +78,13 @@ class RecordedRanks(RankSource):
         if part is None:
             return None
         figures = self._figures.get(rank) or RankFigures(rank, self._case)
+        phase = _PHASES[part.status]
         return RankRow(
             rank=rank,
             host=part.host,
             place=figures.place,
-            phase=_ENDED.get(part.status, part.status),
+            phase=phase,
+            activity=phase.value,
             iterations=len(figures.times),
             last=self._last(rank),
             p50=figures.p50,

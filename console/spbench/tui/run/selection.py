@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spbench.engine.resume import FAILED
 from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_rows import RunCaseRows
@@ -11,6 +10,7 @@ from spbench.tui.run.live_ranks import LiveRanks
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.recorded_ranks import RecordedRanks
 from spbench.tui.run.words import Words
+from spbench_core.events.statuses import CaseStatus
 
 
 class RunSelection:
@@ -84,7 +84,7 @@ class RunSelection:
     def first_failed_case(self) -> str | None:
         """Return the first case that failed; None if all others passed or did not run."""
         cases = self.feed.state.cases.values()
-        return next((case.id for case in cases if case.status in FAILED), None)
+        return next((case.id for case in cases if case.status.is_bad), None)
 
     def next_case_with_failed(self) -> str | None:
         """Return the case after the shown one, round and round, in which a rank has failed."""
@@ -96,13 +96,13 @@ class RunSelection:
     def why_none_failed(self) -> str:
         """Return why there is no failed rank to go to, in one sentence."""
         case = self.case
-        if case is None or case.status == "waiting":
+        if case is None or case.status == CaseStatus.WAITING:
             return "the case has not begun: no rank can have failed yet"
-        if case.status == "running":
+        if case.status == CaseStatus.RUNNING:
             return f"no rank has failed so far in {case.id}"
-        if case.status == "passed":
+        if case.status == CaseStatus.PASSED:
             return f"{case.id} passed on every rank"
-        if case.status in ("cancelled", "skipped"):
+        if case.status.was_not_run:
             return f"{case.id} was {case.status}: no rank failed in it"
         return f"{case.id} ended as {case.status}, by no fault of a single rank; enter tells why"
 
@@ -115,5 +115,5 @@ class RunSelection:
 
 def _has_failed(case: CaseState) -> bool:
     """Whether a rank has failed a check of a case, ended in error or was lost."""
-    broken = any(rank.status in ("error", "lost") for rank in case.measured.ranks.values())
+    broken = any(rank.status.is_broken for rank in case.measured.ranks.values())
     return broken or not all(case.measured.checked.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from textual.containers import VerticalScroll
@@ -18,23 +18,23 @@ from spbench.record.number_formatting import NOISY
 from spbench.record.sentences.enumeration import enumerate_names, name_cases
 from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import GOING_ON
 from spbench.tui.signs import signed
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MUTED = "$foreground 60%"
 """In a style, unlike in a rule, `$text-muted` would be as bright as any other text."""
-_COLOURS = {
-    "passed": "$text-success",
-    "failed": "$text-error",
-    "error": "$text-error",
-    "timeout": "$text-error",
+_COLOURS: Mapping[str, str] = {
+    CaseStatus.PASSED: "$text-success",
+    CaseStatus.FAILED: "$text-error",
+    CaseStatus.ERROR: "$text-error",
+    CaseStatus.TIMEOUT: "$text-error",
+    CaseStatus.RUNNING: "$text-primary",
+    CaseStatus.CANCELLED: MUTED,
+    CaseStatus.SKIPPED: MUTED,
+    CaseStatus.UNFINISHED: "$text-warning",
     "slow": "$text-warning",
     "noisy": "$text-warning",
     "note": MUTED,
-    "running": "$text-primary",
-    "cancelled": MUTED,
-    "skipped": MUTED,
-    "unfinished": "$text-warning",
 }
 _SIGNS = {"slow": "▲ slow", "noisy": f"{NOISY} noisy", "note": "•"}
 
@@ -120,7 +120,7 @@ class Words:
     def _summarize_judged(self) -> None:
         """Summarize the judged cases again if there are others than the last time."""
         state = self._feed.state
-        cases = [case for case in state.cases.values() if case.status not in GOING_ON]
+        cases = [case for case in state.cases.values() if case.status.is_final]
         judged = [(case.id, case.verdict.finished) for case in cases]
         if judged == self._judged:
             return
@@ -137,7 +137,7 @@ class Words:
         """Return the stragglers of the judged cases and of the running one."""
         case = self._feed.rows.case
         judged = [lag for lags in self._lags_of.values() for lag in lags]
-        if self._feed.ended or case is None or case.status != "running":
+        if self._feed.ended or case is None or case.status != CaseStatus.RUNNING:
             return judged
         return [*self._feed.stragglers.lags(), *judged]
 
@@ -164,18 +164,18 @@ class Words:
     def _of_run(self) -> Iterator[Word]:
         feed = self._feed
         if feed.failure:
-            yield Word("error", "", feed.failure)
-        elif feed.status == "unfinished":
-            yield Word("unfinished", "", _why_unfinished(feed.elsewhere))
+            yield Word(CaseStatus.ERROR, "", feed.failure)
+        elif feed.status == RunStatus.UNFINISHED:
+            yield Word(CaseStatus.UNFINISHED, "", _why_unfinished(feed.elsewhere))
         for error in feed.state.errors:
-            yield Word("error", "", error)
+            yield Word(CaseStatus.ERROR, "", error)
         if feed.state.left_out:
-            yield Word("error", "", feed.state.left_out)
+            yield Word(CaseStatus.ERROR, "", feed.state.left_out)
 
     def _failures_of(self, case: CaseState) -> tuple[Word, ...]:
-        if case.status == "waiting":
+        if case.status == CaseStatus.WAITING:
             return ()
-        if case.status == "running":
+        if case.status == CaseStatus.RUNNING:
             return _failed(case) if not all(case.measured.checked.values()) else ()
         if case.id not in self._failures:
             self._failures[case.id] = _failures(case)
@@ -201,12 +201,12 @@ def _why_unfinished(host: str | None) -> str:
 
 
 def _failed(case: CaseState) -> tuple[Word, ...]:
-    return tuple(Word("failed", case.id, sentence) for sentence in failed_checks(case))
+    return tuple(Word(CaseStatus.FAILED, case.id, sentence) for sentence in failed_checks(case))
 
 
 def _failures(case: CaseState) -> tuple[Word, ...]:
     """Return the reason of a judged case that has not passed, and each check that failed."""
-    if case.status == "passed":
+    if case.status == CaseStatus.PASSED:
         return ()
     words = _failed(case)
     if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):

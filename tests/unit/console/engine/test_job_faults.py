@@ -20,7 +20,8 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import clock
-from spbench_core.events.rank_events import ORPHANED, encode
+from spbench_core.events.rank_events import encode
+from spbench_core.events.statuses import LogLevel
 from unit.events import described, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
@@ -175,7 +176,7 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
 
 def test_a_rank_whose_parent_has_ended_is_an_error_with_its_message(job):
     job.both("case_start", case="a")
-    job.say(1, "log", level=ORPHANED, message="its parent process (mpispawn) has ended")
+    job.say(1, "log", level=LogLevel.ORPHANED, message="its parent process (mpispawn) has ended")
     (piece,) = job.watch.seen
     assert piece.orphaned
     assert piece.follows

@@ -4,11 +4,12 @@ import pytest
 
 from spbench.record.case_counts import CaseCounts, case_counts
 from spbench.record.case_state import CaseState, CaseVerdict
+from spbench_core.events.statuses import CaseStatus
 
 
 def case(status, started=1.0):
     state = CaseState(identity=None)
-    state.verdict = CaseVerdict(status=status, started=started)
+    state.verdict = CaseVerdict(status=CaseStatus(status), started=started)
     return state
 
 

@@ -5,6 +5,7 @@ import pytest
 from spbench.record.runs.case_durations import CaseTimes, measure_durations
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.index import past_durations
+from spbench_core.events.statuses import CaseStatus
 from unit.events import recorded, whole_run
 
 WORKS = [work_of("compute.gemm", 1, 2, {"n": 512})]
@@ -12,7 +13,7 @@ MACHINE = {"id": "abc", "hosts": ["node01"], "cores": [2]}
 
 
 def times(name, started, finished, *launches, status="passed", repeats=1):
-    return CaseTimes(name, status, started, finished, launches or (1,), repeats)
+    return CaseTimes(name, CaseStatus(status), started, finished, launches or (1,), repeats)
 
 
 def test_a_fault_of_another_case_is_no_other_work():

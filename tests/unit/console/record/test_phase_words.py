@@ -7,10 +7,21 @@ import pytest
 
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import JobState, RankState, RunState
+from spbench_core.events.statuses import RankPhase
 
 
 def rank(number, phase="check", done=0, total=0, since=100.0):
-    return RankState(number, "here", phase=phase, done=done, total=total, phase_since=since)
+    """A rank in one of the phases, or with an activity of that name."""
+    known = phase in set(RankPhase)
+    return RankState(
+        number,
+        "here",
+        phase=RankPhase(phase) if known else RankPhase.WORKING,
+        activity="" if known else phase,
+        done=done,
+        total=total,
+        phase_since=since,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
 from spbench.record.statistics import summarize_repeats, typical
+from spbench_core.events.statuses import RankPhase
 from unit.events import TIME, described, job_start, metric, rank_event, run_start, started
 
 
@@ -52,7 +53,8 @@ def test_a_row_tells_a_rank_in_its_case():
         rank=1,
         host="node02",
         place={"tile": "0,1", "member": "1"},
-        phase="timing 2/4",
+        phase=RankPhase.WORKING,
+        activity="timing 2/4",
         iterations=2,
         last=8.0,
         p50=6.0,
@@ -73,7 +75,7 @@ def test_a_rank_without_times_has_no_figures():
     watched = Watched(*started()[:-1])
     assert watched.row(0).phase == "setup"
     last = watched.row(1)
-    assert last == RankRow(1, "node01", {}, "ready", 0, None, None, None, None, None, None, "")
+    assert last == RankRow(1, "node01", {}, RankPhase.READY, "ready", 0, *(None,) * 7)
     assert (watched.rows.medians(), watched.rows.typical()) == ({}, None)
 
 
@@ -190,7 +192,7 @@ def test_a_rank_that_goes_on_to_the_next_case_begins_anew():
     before = watched.row(1)
     watched.take(rank_event("case_start", 0, case="b"))
     first = watched.row(0)
-    assert (first.iterations, first.p50, first.last, first.check) == (0, None, None, "")
+    assert (first.iterations, first.p50, first.last, first.check) == (0, None, None, None)
     # The other one is still in the first case: it keeps its figures, with nothing to compare.
     assert watched.row(1) != before
     assert (watched.row(1).p50, watched.row(1).skew) == (2.0, None)
@@ -235,12 +237,12 @@ def test_a_rank_that_was_lost_before_it_was_known_is_no_row():
 
 @pytest.mark.parametrize(
     ("told", "word"),
-    [([], ""), ([True], "passed"), ([True, False], "failed"), ([False, True], "failed")],
+    [([], None), ([True], "passed"), ([True, False], "failed"), ([False, True], "failed")],
 )
 def test_checks_are_taken_together(told, word):
     checks = [rank_event("check", 0, name=f"c{n}", passed=ok) for n, ok in enumerate(told)]
     assert Watched(*started(), *checks).row(0).check == word
-    assert Watched(*started(), *checks).row(1).check == ""
+    assert Watched(*started(), *checks).row(1).check is None
 
 
 RATES = [TIME, metric("rate", "1"), metric("up", "GB/s"), metric("down", "GB/s")]

@@ -298,13 +298,13 @@ def test_the_next_case_does_not_show_the_device_of_the_one_before():
     ],
 )
 def test_a_ranks_phase_follows_its_events(event, phase):
-    assert make.state_of([*make.started(), event]).ranks[0].phase == phase
+    assert make.state_of([*make.started(), event]).ranks[0].shown_phase == phase
 
 
 def test_progress_of_a_program_has_no_repeat():
     event = make.rank_event("progress", 0, phase="timing")
     event.pop("repeat", None)
-    assert make.state_of([*make.started(), event]).ranks[0].phase == "timing"
+    assert make.state_of([*make.started(), event]).ranks[0].shown_phase == "timing"
 
 
 def test_a_lost_rank_is_lost_in_its_case():

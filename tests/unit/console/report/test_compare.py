@@ -6,6 +6,7 @@ import pytest
 from spbench.report.compare import TOLERANCE, compare
 from spbench.report.comparison_notes import comparison_notes
 from spbench.report.model import LaunchPart
+from spbench_core.events.statuses import CaseStatus
 from unit.results import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -424,7 +425,8 @@ def test_a_case_that_only_a_planted_fault_failed_is_judged_by_its_time(reason):
 )
 def test_a_case_that_failed_lost_a_check_or_came_to_no_result_is_broken(changes, why):
     checked = case("a", checks=[PASSED_CHECK])
-    later = checked.model_copy(update=changes)
+    status = CaseStatus(changes.get("status", CaseStatus.PASSED))
+    later = checked.model_copy(update=changes | {"status": status})
     assert judgements(compare(run(checked), run(later))) == {"a": ("broken", why)}
 
 

@@ -24,6 +24,7 @@ from spbench.report.comparison_text import comparison_lines, gate_lines
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import RunComparison
+from spbench_core.events.statuses import CaseStatus
 from unit.results import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -56,6 +57,8 @@ def long_case(method: str, factor: float, **changes: Any) -> CasePart:
         launch=CROWDED,
         noisy=NOISE.format(round(10 * factor)),
     )
+    if "status" in changes:
+        changes["status"] = CaseStatus(changes["status"])
     return part.model_copy(update=changes)
 
 

@@ -30,6 +30,7 @@ from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, ta
 from spbench.report.formats.words import duration, headline, sentence, value_text
 from spbench.report.model import CasePart, ExpectationPart
 from spbench.report.run_comparison import HEADLINE
+from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 MOST_TRACEBACK = 4000
 FEWEST_SAMPLES = 20
@@ -81,7 +82,7 @@ def _choices(case: CasePart) -> Iterator[Markup]:
 
 
 def _why(case: CasePart) -> Iterator[Markup]:
-    if case.word != "passed":
+    if case.word != CaseStatus.PASSED:
         yield tag("p", sentence(case), class_="note error")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
@@ -123,7 +124,7 @@ def _checks(case: CasePart) -> Iterator[Markup]:
                 _error(check.max_abs_error),
                 format_number(check.tolerance),
                 f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}",
-                check.detail if check.status == "failed" else "",
+                check.detail if check.status == CheckOutcome.FAILED else "",
             )
             for check in case.checks
         ),

@@ -9,6 +9,7 @@ from spbench.report.formats.page.head import verdict_of
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
 from spbench.report.formats.words import LEGEND, headline, sentence, time_cells
 from spbench.report.model import CasePart
+from spbench_core.events.statuses import CaseStatus
 
 COLUMNS = (
     *("verdict", "case", "benchmark", "ranks", "time", "p95", "reference", "efficiency"),
@@ -80,7 +81,7 @@ def _row(case: CasePart) -> Row:
         str(case.np),
         *(time, p95, reference, efficiency),
         small_histogram(samples_of(case, metric_name)),
-        _short(sentence(case)) if case.word != "passed" else "",
+        _short(sentence(case)) if case.word != CaseStatus.PASSED else "",
     )
     return tuple(joined([cell]) for cell in cells)
 

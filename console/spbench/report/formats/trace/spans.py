@@ -9,13 +9,14 @@ from typing import Any
 from spbench.record.statistics import median
 from spbench.report.formats.trace.clocks import JobClocks
 from spbench.report.run_comparison import HEADLINE
+from spbench_core.events.statuses import Activity, LogLevel
 
 Event = Mapping[str, Any]
 
-_NOTABLE = frozenset({"warning", "error"})
+_NOTABLE = frozenset({LogLevel.WARNING, LogLevel.ERROR})
 """Levels of log lines that are marked."""
-_AFTER_WARMUP = "timing"
-"""The phase of which each step is told by a rank when all ranks have ended it."""
+_AFTER_WARMUP = Activity.TIMING
+"""The activity of which each step is told by a rank when all ranks have ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class RunSpans:
         before, they agree on the slowest. Benchmarks without a warm-up of that kind are left out.
         """
         phase, done = event["phase"], event["done"]
-        if phase == "warmup":
+        if phase == Activity.WARMUP:
             if done == 0:
                 position.warmups += 1
                 position.warming, position.before = True, event["time"]
