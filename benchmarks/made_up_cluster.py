@@ -28,6 +28,7 @@ from benchmarks.goals import argument_parser
 
 from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, MetricInfo
 from spbench.record.findings import slow_of
+from spbench_core.events.rank_facts import RankFacts
 
 CASES = ("memory", "gemm", "conv")
 SIZES = (8, 64 << 10, 1 << 20)
@@ -187,7 +188,7 @@ def _case(cluster: MadeUp, name: str, measures: str) -> CaseState:
     )
     case = CaseState(identity)
     for host in range(cluster.hosts):
-        case.measured.ranks[host] = CaseRank(_name(host), 0, None, (), {})
+        case.measured.ranks[host] = CaseRank(RankFacts(_name(host)), None, {})
     return case
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
+from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import told
 from spbench_core.plugins import warnings as plugin_warnings
@@ -116,20 +117,18 @@ def say_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> 
     """Report the machine of this rank: host, cores, device, network and versions."""
     from spbench_core import host_facts
 
-    channel.send(
-        "ready",
-        size=world.size,
+    facts = RankFacts(
+        host=world.host,
         pid=os.getpid(),
         local_rank=world.local_rank,
-        host=world.host,
-        cpus=list(world.cpus),
-        numa=numa_node(world.cpus),
-        nodes=sorted(nodes_of_cores(world.cpus)),
+        device=host_facts.describe(),
+        cpus=tuple(world.cpus),
+        nodes=tuple(sorted(nodes_of_cores(world.cpus))),
         cores=physical_cores(world.cpus),
+        numa=numa_node(world.cpus),
         host_cpus=os.cpu_count(),
         processor=host_facts.processor(),
         threads=world.threads,
-        device=host_facts.describe(),
         fabric=fabric(),
         versions={
             "python": platform.python_version(),
@@ -138,6 +137,7 @@ def say_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> 
             "allocator": allocator(),
         },
     )
+    channel.send("ready", size=world.size, **facts.to_fields())
 
 
 def _version(package: str) -> str | None:

@@ -272,10 +272,11 @@ def count_statuses(state: RunState) -> str:
 
 def describe_rank(rank: RankState) -> str:
     """Return where a rank runs, in one line."""
-    cpus = fold_numbers(rank.cpus)
-    versions = ", ".join(f"{name} {text}" for name, text in rank.versions.items() if text)
-    numa = "" if rank.numa is None else f", NUMA node {rank.numa}"
+    facts = rank.facts
+    versions = ", ".join(f"{name} {text}" for name, text in facts.versions.items() if text)
+    numa = "" if facts.numa is None else f", NUMA node {facts.numa}"
     return (
-        f"rank {rank.rank} on {rank.host} (local rank {rank.local_rank}): {rank.device}, "
-        f"CPUs {cpus}{numa}, {counted(rank.threads or 0, 'thread')}, {rank.fabric}; {versions}"
+        f"rank {rank.rank} on {facts.host} (local rank {facts.local_rank}): {facts.device}, "
+        f"CPUs {fold_numbers(facts.cpus)}{numa}, {counted(facts.threads or 0, 'thread')}, "
+        f"{facts.fabric}; {versions}"
     )

@@ -19,6 +19,7 @@ from spbench.record.statistics import (
 )
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
+from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
 Place = tuple[int, int]
@@ -85,31 +86,29 @@ class CheckResult:
 
 @dataclass(slots=True)
 class CaseRank:
-    """A rank in a case: its host, device, CPUs, place and status.
+    """A rank in a case.
 
     Attributes:
-        nodes: The NUMA nodes of its CPUs.
-        cores: The physical cores that its CPUs are on.
-        host_cpus: All CPUs of its host.
-        fabric: The adapters of its host, or ``tcp``.
+        facts: The facts that hold for the whole launch.
+        device: The device that it computes on in this case.
+        place: Its tile, stage and replica; empty if it has none.
         near: Whether its device is near its CPUs; None where that is not known.
         error: The exception that ended it, its ``message`` and ``traceback``; None where none did.
         disturbed: What else had its cores, or slowed them, by name: the worst of its repeats.
     """
 
-    host: str
-    local_rank: int | None
+    facts: RankFacts
     device: str | None
-    cpus: tuple[int, ...]
     place: Mapping[str, Any]
     status: RankStatus = RankStatus.WAITING
-    nodes: tuple[int, ...] = ()
-    cores: int | None = None
-    host_cpus: int | None = None
-    fabric: str | None = None
     near: bool | None = None
     error: Mapping[str, Any] | None = None
     disturbed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        return self.facts.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,8 +224,9 @@ def _waits(ranks: _Ranks, waiting: Container[int]) -> Iterator[Disturbance]:
 
 def _expected_waits(ranks: _Ranks) -> dict[int, float]:
     """Return the share of its time that each rank waits for others on its CPUs, if all spin."""
-    users = Counter((part.host, cpu) for part in ranks.values() for cpu in part.cpus)
+    users = Counter((part.host, cpu) for part in ranks.values() for cpu in part.facts.cpus)
     available = {
-        rank: sum(1.0 / users[part.host, cpu] for cpu in part.cpus) for rank, part in ranks.items()
+        rank: sum(1.0 / users[part.host, cpu] for cpu in part.facts.cpus)
+        for rank, part in ranks.items()
     }
     return {rank: max(0.0, 1.0 - cores) if cores else 0.0 for rank, cores in available.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.record.case_figures import refers
@@ -23,6 +23,7 @@ from spbench.record.machine.fingerprint import MachinesSeen
 from spbench.record.number_formatting import format_value
 from spbench.record.statistics import median
 from spbench.record.stragglers import Straggler
+from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import Activity, CaseStatus, RankPhase, RankStatus, RunStatus
 
 Event = Mapping[str, Any]
@@ -33,18 +34,7 @@ class RankState:
     """One rank of the job that runs now, or ran last."""
 
     rank: int
-    host: str
-    pid: int | None = None
-    local_rank: int | None = None
-    device: str | None = None
-    cpus: tuple[int, ...] = ()
-    numa: int | None = None
-    nodes: tuple[int, ...] = ()
-    cores: int | None = None
-    host_cpus: int | None = None
-    threads: int | None = None
-    fabric: str | None = None
-    versions: Mapping[str, Any] = field(default_factory=dict)
+    facts: RankFacts
     phase: RankPhase = RankPhase.STARTING
     activity: str = ""
     """The benchmark's name of what it does while its phase is ``working``."""
@@ -58,6 +48,11 @@ class RankState:
     timed: float = 0.0
     """When its last times came, by its own clock."""
     heard: float = 0.0
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        return self.facts.host
 
     @property
     def shown_phase(self) -> str:
@@ -82,8 +77,8 @@ class JobState:
     asked: Mapping[str, Any] = field(default_factory=dict)
     finished: float | None = None
     reason: str | None = None
-    cpus: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    """The host and the CPUs of each rank that is ready."""
+    ranks: dict[int, RankFacts] = field(default_factory=dict)
+    """The facts of each rank that is ready."""
     first_case: float | None = None
     """When a rank began the first case, by its own clock."""
 
@@ -249,33 +244,25 @@ class RunState:
     def _rank(self, event: Event) -> RankState:
         rank = self.ranks.get(event["rank"])
         if rank is None:
-            rank = self.ranks[event["rank"]] = RankState(event["rank"], event.get("host", ""))
+            rank = self.ranks[event["rank"]] = RankState(
+                event["rank"], RankFacts(event.get("host", ""))
+            )
         rank.heard = event["time"]
         return rank
 
     def _on_hello(self, event: Event) -> None:
         if event["rank"] is not None:
-            self._rank(event).pid = event["pid"]
+            rank = self._rank(event)
+            rank.facts = replace(rank.facts, pid=event["pid"])
 
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
         rank.phase = RankPhase.READY
-        rank.host = event.get("host", rank.host)
-        rank.pid = event.get("pid")
-        rank.local_rank = event["local_rank"]
-        rank.device = event["device"]
-        rank.cpus = tuple(event["cpus"])
-        rank.numa = event.get("numa")
-        rank.nodes = tuple(event.get("nodes", ()))
-        rank.cores = event.get("cores")
-        rank.host_cpus = event.get("host_cpus")
-        rank.threads = event.get("threads")
-        rank.fabric = event.get("fabric")
-        rank.versions = event["versions"]
-        self.machines.add(event)
+        rank.facts = RankFacts.from_event(event, rank.host)
+        self.machines.add(rank.facts)
         job = self.jobs.get(event.get("job", max(self.jobs, default=0)))
         if job is not None:
-            job.cpus[rank.rank] = rank.host, rank.cpus
+            job.ranks[rank.rank] = rank.facts
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
@@ -301,16 +288,10 @@ class RunState:
         place = places[rank.rank] if rank.rank < len(places) else {}
         earlier = case.measured.ranks.get(rank.rank)
         case.measured.ranks[rank.rank] = CaseRank(
-            rank.host,
-            rank.local_rank,
-            rank.device,
-            rank.cpus,
+            rank.facts,
+            rank.facts.device,
             place,
             RankStatus.RUNNING,
-            rank.nodes,
-            rank.cores,
-            rank.host_cpus,
-            rank.fabric,
             disturbed=earlier.disturbed if earlier else {},
         )
 

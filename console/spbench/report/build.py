@@ -175,7 +175,7 @@ def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
     """The ranks' software versions, each once where all ranks say the same."""
     told: dict[str, list[Any]] = {}
     for rank in ranks:
-        facts = {**rank.versions, "fabric": rank.fabric, "threads": rank.threads}
+        facts = {**rank.facts.versions, "fabric": rank.facts.fabric, "threads": rank.facts.threads}
         for name, value in facts.items():
             values = told.setdefault(name, [])
             if value not in values:
@@ -358,7 +358,7 @@ def _variables(job: JobState) -> list[str]:
 
 def _ranks(case: CaseState) -> list[RankPart]:
     parts = case.measured.ranks.values()
-    crowd = Counter((part.host, cpu) for part in parts for cpu in part.cpus)
+    crowd = Counter((part.host, cpu) for part in parts for cpu in part.facts.cpus)
     skews = case.rank_skews()
     return [_rank(case, rank, crowd, skews.get(rank)) for rank in sorted(case.measured.ranks)]
 
@@ -371,13 +371,13 @@ def _rank(
     return RankPart.model_construct(
         rank=rank,
         host=part.host,
-        local_rank=part.local_rank,
+        local_rank=part.facts.local_rank,
         device=part.device,
-        cpus=list(part.cpus),
-        sharing=max((crowd[part.host, cpu] for cpu in part.cpus), default=None),
-        numa=list(part.nodes),
-        cores=part.cores,
-        fabric=part.fabric,
+        cpus=list(part.facts.cpus),
+        sharing=max((crowd[part.host, cpu] for cpu in part.facts.cpus), default=None),
+        numa=list(part.facts.nodes),
+        cores=part.facts.cores,
+        fabric=part.facts.fabric,
         place=dict(part.place),
         status=part.status,
         time_ms=TimePart.model_construct(**asdict(summary)) if summary else None,

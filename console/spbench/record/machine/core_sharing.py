@@ -49,7 +49,7 @@ def _ranks_and_cores(job: JobState) -> str | None:
     if not crowded:
         return f"{counted(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
     host, (users, cores) = max(crowded.items(), key=lambda item: item[1][0] / item[1][1])
-    hosts = {host for host, _ in job.cpus.values()}
+    hosts = {facts.host for facts in job.ranks.values()}
     where = ""
     if len(hosts) > 1:
         others = [other for other in crowded if other != host]
@@ -62,12 +62,12 @@ def _crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:
 
     If the ranks of a host have CPUs enough but some of them have the same, these alone count.
     """
-    if len(job.cpus) < job.np:
+    if len(job.ranks) < job.np:
         return {}  # the ranks that are not ready yet may have CPUs of their own
     by_host: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
-    for host, cpus in job.cpus.values():
-        if cpus:
-            by_host[host][cpus] += 1
+    for facts in job.ranks.values():
+        if facts.cpus:
+            by_host[facts.host][facts.cpus] += 1
     crowded = {}
     for host, users in by_host.items():
         everything = users.total(), len({cpu for cpus in users for cpu in cpus})

@@ -13,7 +13,7 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
     """Return a sentence on ranks of a host that outnumber their CPUs; None where none do."""
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for rank in ranks:
-        groups.setdefault((rank.host, rank.cpus), []).append(rank.rank)
+        groups.setdefault((rank.host, rank.facts.cpus), []).append(rank.rank)
     for (host, cpus), members in groups.items():
         if len(members) > len(cpus):
             shown = ", ".join(map(str, members[:8]))
@@ -24,9 +24,9 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
 
 def place_cells(part: CaseRank) -> list[str]:
     """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
-    local_rank = "" if part.local_rank is None else str(part.local_rank)
-    cpus, nodes = fold_numbers(part.cpus), fold_numbers(part.nodes)
-    return [part.host, local_rank, cpus, nodes, part.device or "", part.fabric or ""]
+    local_rank = "" if part.facts.local_rank is None else str(part.facts.local_rank)
+    cpus, nodes = fold_numbers(part.facts.cpus), fold_numbers(part.facts.nodes)
+    return [part.host, local_rank, cpus, nodes, part.device or "", part.facts.fabric or ""]
 
 
 def fold_numbers(numbers: tuple[int, ...]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from spbench_core.events.rank_facts import RankFacts
 
 LENGTH = 12
 
@@ -17,15 +18,14 @@ class MachinesSeen:
 
     parts: dict[str, set[str | int]] = field(default_factory=dict)
 
-    def add(self, event: Mapping[str, Any]) -> None:
-        """Take in a rank's ``ready``; what it does not say is left out."""
-        versions = event["versions"]
+    def add(self, facts: RankFacts) -> None:
+        """Take in the facts of a rank, as far as they are known."""
         told = {
-            "hosts": event.get("host"),
-            "processors": event.get("processor"),
-            "cores": event.get("host_cpus"),
-            "mpi": versions.get("mpi"),
-            "torch": versions.get("torch"),
+            "hosts": facts.host,
+            "processors": facts.processor,
+            "cores": facts.host_cpus,
+            "mpi": facts.versions.get("mpi"),
+            "torch": facts.versions.get("torch"),
         }
         for name, value in told.items():
             if isinstance(value, (str, int)):

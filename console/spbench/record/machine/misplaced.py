@@ -11,6 +11,7 @@ from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import counted
 from spbench.record.state import JobState
+from spbench_core.events.rank_facts import RankFacts
 
 _Ranks = Mapping[int, CaseRank]
 
@@ -60,15 +61,15 @@ def _describe(asked: str, remedy: str, members: Mapping[int, tuple[str, str]]) -
 
 def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     bind = str(job.asked.get("bind"))
-    bound = {rank: part for rank, part in ranks.items() if part.cpus}
-    on_cpu = Counter((part.host, cpu) for part in bound.values() for cpu in part.cpus)
+    bound = {rank: part for rank, part in ranks.items() if part.facts.cpus}
+    on_cpu = Counter((part.host, cpu) for part in bound.values() for cpu in part.facts.cpus)
     hosts: dict[str, set[int]] = {}
     for part in bound.values():
-        hosts.setdefault(part.host, set()).update(part.cpus)
+        hosts.setdefault(part.host, set()).update(part.facts.cpus)
     asked, remedy = _ASKED.get(bind, ""), _remedy(job)
     for rank, part in bound.items():
-        shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.cpus)
-        if asked and (found := _found(bind, part, shared, hosts[part.host])):
+        shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.facts.cpus)
+        if asked and (found := _found(bind, part.facts, shared, hosts[part.host])):
             yield _Amiss(rank, found, asked, remedy)
 
 
@@ -80,19 +81,19 @@ _ASKED = {
 }
 
 
-def _found(bind: str, part: CaseRank, shared: bool, of_host: set[int]) -> str:
+def _found(bind: str, facts: RankFacts, shared: bool, of_host: set[int]) -> str:
     """Return a rank's CPUs as words, where they are not what ``bind`` asks for; else nothing."""
-    cpus = f"may run on CPUs {fold_numbers(part.cpus)}"
+    cpus = f"may run on CPUs {fold_numbers(facts.cpus)}"
     match bind:
         case "numa":
-            nodes = ", ".join(map(str, part.nodes))
-            return f"{cpus} of NUMA nodes {nodes}" if len(part.nodes) > 1 else ""
+            nodes = ", ".join(map(str, facts.nodes))
+            return f"{cpus} of NUMA nodes {nodes}" if len(facts.nodes) > 1 else ""
         case "none":
             whole = tuple(sorted(of_host))
-            return f"{cpus} of {fold_numbers(whole)} only" if set(part.cpus) != of_host else ""
-        case "core" if (part.cores or 1) > 1:
-            return f"{cpus}, which are {part.cores} cores"
-        case "own" if (part.cores or 1) > 1 and len(part.cpus) == part.host_cpus:
+            return f"{cpus} of {fold_numbers(whole)} only" if set(facts.cpus) != of_host else ""
+        case "core" if (facts.cores or 1) > 1:
+            return f"{cpus}, which are {facts.cores} cores"
+        case "own" if (facts.cores or 1) > 1 and len(facts.cpus) == facts.host_cpus:
             return f"{cpus}, all that its host has"
     return f"{cpus}, and so may another rank" if shared else ""
 
@@ -122,7 +123,7 @@ def _with_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     for name, members, hca in _lines(job):
         wanted = str(hca or "").partition(":")[0]
         for rank in members if wanted else ():
-            fabric = ranks[rank].fabric if rank in ranks else None
+            fabric = ranks[rank].facts.fabric if rank in ranks else None
             if fabric is not None and wanted not in fabric.split(","):
                 found = f"has {'no adapter' if fabric == 'tcp' else f'adapters {fabric}'}"
                 asked = f"the hostfile gives {wanted} to {name}"
@@ -139,7 +140,7 @@ def _lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
 def _near_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     for rank, part in ranks.items():
         if part.near is False:
-            cpus = fold_numbers(part.cpus)
+            cpus = fold_numbers(part.facts.cpus)
             found = f"computes on {part.device} with CPUs {cpus} of another NUMA node"
             asked = "a GPU is faster with CPUs of its own NUMA node"
             remedy = "set launch.bind: numa, or order the GPUs by CUDA_VISIBLE_DEVICES"

@@ -211,16 +211,18 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
     elif part is not None and part.status == RankStatus.LOST and case is not None:
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if known is not None:
-        yield "host", f"{known.host}, local rank {known.local_rank}"
-        yield "device", known.device or "unknown"
-        yield "cores", fold_numbers(known.cpus) or "unknown"
-        yield "NUMA nodes", fold_numbers(known.nodes) or "unknown"
-        yield "fabric", known.fabric or "unknown"
+        facts = known.facts
+        device = part.device if part is not None else facts.device
+        yield "host", f"{facts.host}, local rank {facts.local_rank}"
+        yield "device", device or "unknown"
+        yield "cores", fold_numbers(facts.cpus) or "unknown"
+        yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"
+        yield "fabric", facts.fabric or "unknown"
     if part is not None:
         yield from _places(part.place)
     if live is not None:
-        yield "process", f"{live.pid}, {live.threads} threads"
-        versions = (f"{name} {text}" for name, text in live.versions.items() if text)
+        yield "process", f"{live.facts.pid}, {live.facts.threads} threads"
+        versions = (f"{name} {text}" for name, text in live.facts.versions.items() if text)
         yield "versions", ", ".join(versions)
     yield from _compared(case, rank) if case else ()
     for name, results in (case.measured.checks if case else {}).items():

@@ -148,7 +148,7 @@ class Words:
             return []
         newest = state.jobs[max(state.jobs)]
         # With thousands of ranks it takes milliseconds to find out.
-        key = (newest.number, len(newest.cpus), len(self._judged))
+        key = (newest.number, len(newest.ranks), len(self._judged))
         if key != self._sharing_of[0]:
             sharing = summarize_sharing(state) or describe_sharing(newest)
             self._sharing_of = (key, sharing)

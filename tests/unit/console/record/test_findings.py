@@ -20,7 +20,7 @@ def found(events):
     for case in state.cases.values():
         case.verdict.stragglers = tuple(stragglers_of(case))
     for job in state.jobs.values():
-        job.cpus.clear()  # these ranks have all the same two
+        job.ranks.clear()  # these ranks have all the same two
     return findings(state)
 
 
@@ -298,7 +298,7 @@ def with_stolen_time(events, share):
         for part in case.measured.ranks.values():
             part.disturbed = {"stolen": share}
     for job in state.jobs.values():
-        job.cpus.clear()
+        job.ranks.clear()
     return findings(state)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import JobState, RankState, RunState
+from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import RankPhase
 
 
@@ -15,7 +16,7 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
     known = phase in set(RankPhase)
     return RankState(
         number,
-        "here",
+        RankFacts("here"),
         phase=RankPhase(phase) if known else RankPhase.WORKING,
         activity="" if known else phase,
         done=done,

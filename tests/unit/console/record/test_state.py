@@ -269,8 +269,8 @@ def test_a_rank_is_where_it_said_and_has_its_place():
     what = make.described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
     case = make.case_of(make.started(what, hosts=("node01", "node02")))
     part = case.measured.ranks[1]
-    assert (part.host, part.local_rank, part.device) == ("node02", 0, "cpu")
-    assert (part.cpus, part.place) == ((0, 1), {"tile": "0,1"})
+    assert (part.host, part.facts.local_rank, part.device) == ("node02", 0, "cpu")
+    assert (part.facts.cpus, part.place) == ((0, 1), {"tile": "0,1"})
 
 
 def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():

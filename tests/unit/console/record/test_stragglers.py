@@ -1,6 +1,7 @@
 """The ranks that a judged case names as slow."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -259,7 +260,8 @@ def test_a_rank_that_waits_for_a_straggler_is_not_noisy():
         for rank, share in enumerate((0.9, 0.0))
     ]
     case = case_of([alike(), alike(ms=20.0)], more=ends)
-    case.measured.ranks[0].cpus, case.measured.ranks[1].cpus = (0,), (1,)
+    for rank, part in case.measured.ranks.items():
+        part.facts = replace(part.facts, cpus=(rank,))
     assert noise_of(case) == (
         "rank 0 on node01 waited 90 % of its time for a core because other work used it"
     )

@@ -1,0 +1,38 @@
+"""Facts about ranks: from the event and back."""
+
+from dataclasses import fields
+
+from spbench_core.events.rank_events import _FIELDS
+from spbench_core.events.rank_facts import RankFacts
+
+FACTS = RankFacts(
+    host="node01",
+    pid=7,
+    local_rank=1,
+    device="cpu",
+    cpus=(0, 1),
+    nodes=(0,),
+    cores=2,
+    host_cpus=8,
+    threads=2,
+    fabric="tcp",
+    versions={"python": "3.11.2", "torch": None},
+)
+
+
+def test_facts_travel_in_an_event():
+    assert RankFacts.from_event({"event": "ready", **FACTS.to_fields()}, "elsewhere") == FACTS
+
+
+def test_lists_of_an_event_become_tuples():
+    event = FACTS.to_fields() | {"cpus": [0, 1], "nodes": [0]}
+    assert RankFacts.from_event(event, "elsewhere") == FACTS
+
+
+def test_events_of_older_versions_have_fewer_facts():
+    facts = RankFacts.from_event({"cpus": [0], "device": "cpu"}, "node02")
+    assert (facts.host, facts.cpus, facts.nodes, facts.cores) == ("node02", (0,), (), None)
+
+
+def test_each_fact_is_a_field_of_the_event():
+    assert {item.name for item in fields(RankFacts)} <= _FIELDS["ready"].keys()
