@@ -180,7 +180,7 @@ class LaunchReplay:
         watch, now, end = self.watch, self._clock.now, self._folder.end
         output = output_in(self._folder.path)
         return Evidence(
-            seen=tuple(watch.seen),
+            seen=watch.seen,
             said=self._launcher.said(output),
             name=lambda rank: watch.name(rank, end.time if end else now),
             waited_for=watch.unconnected,

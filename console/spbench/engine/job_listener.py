@@ -135,7 +135,7 @@ class JobListener:
         if source.rank is not None:
             self._watch.heard(source.rank, now)
         if kind == "hello":
-            self._watch.greeted[event["rank"]] = event["host"]
+            self._watch.on_hello(event["rank"], event["host"])
         elif kind == "ready":
             self._on_ready(source, event, now)
         elif kind == "case_start":

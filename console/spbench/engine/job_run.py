@@ -82,7 +82,7 @@ class JobRun:
             launched=time.monotonic(),
             silence_timeout=self._job.settings.silence_timeout,
             busy=busy_here,
-            places=_places(plan),
+            hosts=_expected_hosts(plan),
             first_rank=plan.job.first_rank,
         )
         self._listener = JobListener(self._job, recorder, self._watch)
@@ -138,8 +138,7 @@ class JobRun:
 
     def cancel(self, sentence: str, *, at_once: bool = False) -> None:
         """End the job: its running case is cancelled. ``at_once`` leaves ranks no time."""
-        if self._watch.fault is None:
-            self._watch.fault = Fault(CaseStatus.CANCELLED, sentence)
+        self._watch.cancel(sentence)
         if at_once:
             self._hurry.set()
         self._listener.wake.set()
@@ -166,8 +165,6 @@ class JobRun:
         env = notable(command.env, launch.spec.hidden_env)
         argv = hide_words(command.argv, select_secrets(launch.spec.rank_env))
         launcher, library = launch.launcher.name, launch.library.version_text
-        self._watch.names = f"{launcher} ({launch.version}) and {library}"
-        self._watch.library = library
         name = f"jobs/{self._job.number}"
         self._folder.write_json(f"{name}/argv.json", {"argv": argv, "cwd": working_folder()})
         self._folder.write_json(f"{name}/env.json", env)
@@ -188,7 +185,8 @@ class JobRun:
             **({} if self._job.repeat is None else {"repeat": self._job.repeat}),
             **({} if self._job.host is None else {"first_rank": self._job.first_rank}),
         )
-        self._watch.launched = self._watch.waiting_since = time.monotonic()
+        programs = f"{launcher} ({launch.version}) and {library}"
+        self._watch.on_launch(programs, library, time.monotonic())
         # Not part of the recorded environment: the folder has another name in each job.
         command = replace(command, env={**command.env, **variables})
         return await processes.start(command, folder, self._folder.path)
@@ -241,8 +239,9 @@ class JobRun:
                 self._aliases = await ssh_names(_placed_hosts(self._plan))
                 evidence = self._evidence(process)
             judged = self._judged(fault, evidence)
-            self._watch.fault = await self._examined(judged)
-            self._listener.lost(self._watch.fault)
+            explained = await self._examined(judged)
+            self._watch.explain(explained)
+            self._listener.lost(explained)
         self._listener.closed = True
 
     def _judged(self, fault: Fault, evidence: Evidence) -> Fault:
@@ -280,11 +279,11 @@ class JobRun:
         output = output_in(self._folder.path / "jobs" / str(self._job.number))
         now = time.monotonic()
         return Evidence(
-            seen=tuple(watch.seen),
+            seen=watch.seen,
             said=launcher.said(output),
             name=lambda rank: watch.name(rank, now),
             waited_for=watch.unconnected,
-            places=watch.places,
+            places=watch.expected_hosts,
             spellings=self._spellings(),
             quiet=watch.quiet(now),
             launcher=launcher.name,
@@ -309,7 +308,7 @@ class JobRun:
         where, ranks = self._listener.where, self._listener.ranks
         while len(where) < len(ranks) and time.monotonic() < deadline:
             await asyncio.sleep(TICK / 2)
-        self._watch.fault = self._watch.located(fault, where)
+        self._watch.explain(self._watch.located(fault, where))
 
     async def _let_events_arrive(self, process: asyncio.subprocess.Process) -> None:
         """Let the launcher end by itself, and read what ranks that have ended had sent."""
@@ -325,7 +324,7 @@ class JobRun:
             await asyncio.sleep(TICK / 10)
 
 
-def _places(plan: JobPlan) -> dict[int, str]:
+def _expected_hosts(plan: JobPlan) -> dict[int, str]:
     """Return the ranks' hosts by their own names, as far as they are known before they tell."""
     own = socket.gethostname()
     if plan.hosts is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
@@ -40,56 +41,101 @@ class _Rank:
     standing: Standing | None = None
 
 
-@dataclass(slots=True)
 class Watchdog:
     """The deadlines of one job: when each rank was last heard, and when each step must be done.
 
-    Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
+    It is told of events by its methods, and asked; nobody else changes what it knows. Times are of
+    one monotonic clock, in seconds.
 
-    Attributes:
+    Args:
+        items: What all ranks run, in this order.
+        case_timeouts: Seconds that each case may take, by its id.
+        launched: The time of the launch, until `on_launch` gives it.
+        names: Launcher and MPI library, for sentences.
         silence_timeout: Seconds without a sign of life after which a rank counts as hung.
-        busy: Returns the load of a host in words where it is high and known, else nothing.
-        library: The MPI library that ranks are to load, as they tell theirs.
-        places: Ranks' hosts as far as they are known before the ranks tell them.
-        greeted: The hosts of ranks that have connected, by the numbers that their launcher gave
-            them; None stands for those that it gave none.
-        fault: What went wrong first, as it seemed at that moment.
+        busy: Returns the load of a host in words if it is high and known, else nothing.
+        hosts: The hosts of ranks, as far as they are known before the ranks report them.
         first_rank: The number that rank 0 has in sentences: that in its cases.
-        tentative: Whether the fault may be what followed from another.
-        misfit: The fault where a rank is not what it should be.
-        seen: What was seen of ranks' ends, in order.
     """
 
-    np: int
-    items: Sequence[Item]
-    start_timeout: float
-    case_timeouts: Mapping[str, float]
-    launched: float
-    names: str = "the launcher and the MPI library"
-    silence_timeout: float = SILENCE_LIMIT
-    busy: Callable[[str], str] = _not_known
-    ranks: dict[int, _Rank] = field(default_factory=dict)
-    library: str | None = None
-    places: Mapping[int, str] = field(default_factory=dict)
-    greeted: dict[int | None, str] = field(default_factory=dict)
-    first_rank: int = 0
-    fault: Fault | None = None
-    tentative: bool = False
-    misfit: Fault | None = None
-    seen: list[Seen] = field(default_factory=list)
-    _first_start: float | None = None
-    _starts: dict[Item, tuple[float, float]] = field(default_factory=dict)
-    _renewed: dict[Item, tuple[float, str]] = field(default_factory=dict)
-    _ended: dict[Item, set[int]] = field(default_factory=dict)
-    waiting_since: float = 0.0
+    def __init__(
+        self,
+        np: int,
+        items: Sequence[Item],
+        start_timeout: float,
+        case_timeouts: Mapping[str, float],
+        launched: float,
+        *,
+        names: str = "the launcher and the MPI library",
+        silence_timeout: float = SILENCE_LIMIT,
+        busy: Callable[[str], str] = _not_known,
+        hosts: Mapping[int, str] = MappingProxyType({}),
+        first_rank: int = 0,
+    ) -> None:
+        self.np = np
+        self.items = items
+        self._start_timeout = start_timeout
+        self._case_timeouts = case_timeouts
+        self._launched = self._waiting_since = launched
+        self._names = names
+        self._library: str | None = None
+        self._silence_timeout = silence_timeout
+        self._busy = busy
+        self._expected_hosts = hosts
+        self._first_rank = first_rank
+        self._ranks: dict[int, _Rank] = {}
+        self._greeted: dict[int | None, str] = {}
+        self._fault: Fault | None = None
+        self._tentative = False
+        self._misfit: Fault | None = None
+        self._seen: list[Seen] = []
+        self._first_start: float | None = None
+        self._starts: dict[Item, tuple[float, float]] = {}
+        self._renewed: dict[Item, tuple[float, str]] = {}
+        self._ended: dict[Item, set[int]] = {}
 
-    def __post_init__(self) -> None:
-        self.waiting_since = self.launched
+    @property
+    def launched(self) -> float:
+        """The time of the launch."""
+        return self._launched
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that came first, or its cause once that is known."""
+        return self._fault
+
+    @property
+    def tentative(self) -> bool:
+        """Whether the fault may be what followed from another."""
+        return self._tentative
+
+    @property
+    def misfit(self) -> Fault | None:
+        """The fault of a rank that is not what it should be."""
+        return self._misfit
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        """The evidence of ranks' ends, in order."""
+        return tuple(self._seen)
+
+    @property
+    def greeted(self) -> Mapping[int | None, str]:
+        """The hosts of ranks that have connected, by the numbers that their launcher gave them.
+
+        None is the number of those to which it gave none.
+        """
+        return self._greeted
+
+    @property
+    def expected_hosts(self) -> Mapping[int, str]:
+        """The hosts of ranks, as far as they were known before the launch."""
+        return self._expected_hosts
 
     @property
     def ready(self) -> bool:
         """Whether every rank is ready."""
-        return len(self.ranks) == self.np
+        return len(self._ranks) == self.np
 
     @property
     def current(self) -> Item | None:
@@ -99,7 +145,7 @@ class Watchdog:
     @property
     def done(self) -> bool:
         """Whether every rank has ended every item and said bye."""
-        return self.ready and all(rank.ended for rank in self.ranks.values())
+        return self.ready and all(rank.ended for rank in self._ranks.values())
 
     @property
     def hosts(self) -> dict[int, str]:
@@ -110,12 +156,27 @@ class Watchdog:
     @property
     def unconnected(self) -> frozenset[int] | None:
         """The ranks that have not connected; None where one of those that have has no number."""
-        return None if None in self.greeted else frozenset(range(self.np)) - self.greeted.keys()
+        return None if None in self._greeted else frozenset(range(self.np)) - self._greeted.keys()
+
+    def on_launch(self, names: str, library: str, now: float) -> None:
+        """Note that the job is launched.
+
+        Args:
+            names: Launcher and MPI library, for sentences.
+            library: The MPI library that ranks are to load, as they report theirs.
+            now: The time of the launch.
+        """
+        self._names, self._library = names, library
+        self._launched = self._waiting_since = now
+
+    def on_hello(self, rank: int | None, host: str) -> None:
+        """Note that a rank has connected; None if its launcher gave it no number."""
+        self._greeted[rank] = host
 
     def heard(self, rank: int, now: float) -> None:
         """Note a sign of life."""
-        if rank in self.ranks:
-            self.ranks[rank].heard = now
+        if rank in self._ranks:
+            self._ranks[rank].heard = now
 
     def on_ready(
         self,
@@ -130,19 +191,19 @@ class Watchdog:
         ``launched_as`` is its number by the launcher's environment.
         """
         number = event["rank"]
-        if event["size"] != self.np or number in self.ranks:
+        if event["size"] != self.np or number in self._ranks:
             self._mismatch(event, host, launched_as)
             return
-        self.ranks[number] = _Rank(host, pid, now, now)
-        self.waiting_since = now
+        self._ranks[number] = _Rank(host, pid, now, now)
+        self._waiting_since = now
 
     def _mismatch(self, event: Mapping[str, Any], host: str, launched_as: int | None) -> None:
         who = host if launched_as is None else f"rank {launched_as} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
-        why, own = f"{self.names} do not match", event["versions"].get("mpi")
-        if own and self.library and own != self.library:
+        why, own = f"{self._names} do not match", event["versions"].get("mpi")
+        if own and self._library and own != self._library:
             why = (
-                f"it loads {own}, and the others are to load {self.library}: let {host} find the "
+                f"it loads {own}, and the others are to load {self._library}: let {host} find the "
                 f"same, by launch.setup, launch.env or launch.python"
             )
         sentence = f"{who} says it is {claim} in a job of {counted(self.np, 'rank')}: {why}"
@@ -151,15 +212,15 @@ class Watchdog:
 
     def on_misfit(self, fault: Fault) -> None:
         """Note that a rank is not what it should be, by its world or by what it says."""
-        self.misfit = self.misfit or fault
-        if self.fault is None:
-            self.fault = fault
-            self.tentative = True
+        self._misfit = self._misfit or fault
+        if self._fault is None:
+            self._fault = fault
+            self._tentative = True
 
     def on_loading(self, rank: int) -> None:
         """Note that a rank has its cases and loads what they need."""
-        if rank in self.ranks:
-            self.ranks[rank].loading = True
+        if rank in self._ranks:
+            self._ranks[rank].loading = True
 
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
@@ -167,13 +228,13 @@ class Watchdog:
         first, _ = self._starts.get(item, (now, now))
         self._starts[item] = first, now
         self._first_start = now if self._first_start is None else self._first_start
-        self.ranks[event["rank"]].case = event["case"]
-        self.ranks[event["rank"]].since = now
-        self.ranks[event["rank"]].standing = None
+        self._ranks[event["rank"]].case = event["case"]
+        self._ranks[event["rank"]].since = now
+        self._ranks[event["rank"]].standing = None
 
     def on_progress(self, event: Mapping[str, Any], now: float) -> None:
         """Note how far a rank is: the deadline begins anew as `begins_anew` says."""
-        rank, item = self.ranks[event["rank"]], (event["case"], event.get("repeat", 0))
+        rank, item = self._ranks[event["rank"]], (event["case"], event.get("repeat", 0))
         before, rank.standing = rank.standing, (event["phase"], event["done"])
         if item in self._starts and begins_anew(before, rank.standing):
             self._renewed[item] = now, event["phase"]
@@ -181,12 +242,12 @@ class Watchdog:
     def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank has ended an item, well or not."""
         number = event["rank"]
-        if self.ranks[number].case != event["case"]:
+        if self._ranks[number].case != event["case"]:
             self.fail(f"{self.name(number, now)}, ended {event['case']}, which it had not started")
             return
         if event["status"] == RankStatus.OK:
             self._ended.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
-            self.waiting_since = now
+            self._waiting_since = now
             return
         error = event.get("error", {})
         self.on_error(
@@ -202,23 +263,23 @@ class Watchdog:
 
     def on_error(self, error: RankError) -> None:
         """Note an exception of a rank."""
-        self.seen.append(error)
-        if self.fault is None:
-            self.fault = error.fault()
-            self.tentative = True
+        self._seen.append(error)
+        if self._fault is None:
+            self._fault = error.fault()
+            self._tentative = True
 
     def on_broken_off(self, error: RankError) -> None:
         """Note that a rank's program ended as it should not: the cause, should ranks be lost."""
-        self.seen.append(error)
+        self._seen.append(error)
 
     def on_lost(self, rank: int | None, who: str) -> None:
         """Note that a connection has ended before its rank had said bye."""
-        self.seen.append(RankLoss(rank, who))
+        self._seen.append(RankLoss(rank, who))
         self.fail(f"{who}, ended without an error message", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
         """Note that a rank is through: it must have ended all; others may be read later."""
-        self.ranks[rank].ended = True
+        self._ranks[rank].ended = True
         left = [item for item in self.items if rank not in self._ended.get(item, ())]
         if left:
             self.fail(f"{self.name(rank, now)}, said bye before it had ended {left[0][0]}", rank)
@@ -233,23 +294,32 @@ class Watchdog:
         traceback: str | None = None,
     ) -> None:
         """Note what went wrong first; what follows from it is not noted."""
-        if self.fault is None:
-            self.tentative = tentative
-            self.fault = Fault(
+        if self._fault is None:
+            self._tentative = tentative
+            self._fault = Fault(
                 CaseStatus.ERROR, sentence, rank, missing=missing, traceback=traceback
             )
 
+    def cancel(self, sentence: str) -> None:
+        """Note that the job is to be ended, unless it has a fault already."""
+        if self._fault is None:
+            self._fault = Fault(CaseStatus.CANCELLED, sentence)
+
+    def explain(self, fault: Fault) -> None:
+        """Replace the fault by its cause, or by the same fault with more details."""
+        self._fault = fault
+
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
-        known, who = self.ranks.get(rank), self._names([rank])
+        known, who = self._ranks.get(rank), self._name_ranks([rank])
         if known is None or known.case is None:
-            return f"{who}, {now - self.launched:.1f} s after the launch"
+            return f"{who}, {now - self._launched:.1f} s after the launch"
         return f"{who}, {now - known.since:.1f} s into {known.case}"
 
     def quiet(self, now: float) -> dict[int, float]:
         """Return the ranks that miss heartbeats while others do not, and for how long they do."""
         silence = {
-            number: now - rank.heard for number, rank in self.ranks.items() if not rank.ended
+            number: now - rank.heard for number, rank in self._ranks.items() if not rank.ended
         }
         heard = any(seconds <= QUIET for seconds in silence.values())
         return {rank: s for rank, s in silence.items() if s > QUIET} if heard else {}
@@ -265,9 +335,9 @@ class Watchdog:
 
         ``slack``: seconds by which a deadline may be ahead and counts as passed.
         """
-        if self.fault is None:
-            self.fault = self._silent(now) or self._late(now + slack)
-        return self.fault
+        if self._fault is None:
+            self._fault = self._silent(now) or self._late(now + slack)
+        return self._fault
 
     def located(self, fault: Fault, where: Mapping[int, str]) -> Fault:
         """Return a timeout that also says where its ranks stand, the likely culprit first.
@@ -275,88 +345,92 @@ class Watchdog:
         A rank that does not answer, or sleeps, or stands where few do keeps the others waiting.
         """
         places: dict[str, list[int]] = {}
-        for rank in sorted(self.ranks):
+        for rank in sorted(self._ranks):
             places.setdefault(where.get(rank, SILENT), []).append(rank)
         order = sorted(
             places, key=lambda place: (place != SILENT, ASLEEP not in place, len(places[place]))
         )
-        told = [f"{self._names(places[place])} {_are(places[place])} {place}" for place in order]
+        told = [
+            f"{self._name_ranks(places[place])} {_are(places[place])} {place}" for place in order
+        ]
         more = f" and {len(told) - 3} more places" if len(told) > 3 else ""
         sentence = f"{', '.join(told[:3])}{more}: {fault.sentence}"
         return replace(fault, sentence=sentence, rank=places[order[0]][0])
 
     def _silent(self, now: float) -> Fault | None:
-        for number, rank in self.ranks.items():
+        for number, rank in self._ranks.items():
             silence = now - rank.heard
             # To load torch can keep a heartbeat waiting for longer than this on a slow file system;
             # start_timeout bounds that, until the first rank has loaded it.
             loading = rank.loading and rank.case is None
             if loading and self._first_start is not None:
-                loading = now - self._first_start <= self.silence_timeout
-            if silence > self.silence_timeout and not loading and not rank.ended:
+                loading = now - self._first_start <= self._silence_timeout
+            if silence > self._silence_timeout and not loading and not rank.ended:
                 sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
-                if load := self.busy(rank.host):
-                    more = f"launch.silence_timeout ({self.silence_timeout:g} s)"
+                if load := self._busy(rank.host):
+                    more = f"launch.silence_timeout ({self._silence_timeout:g} s)"
                     sentence += f": {load} there; end what else runs there, or raise {more}"
                 return Fault(CaseStatus.ERROR, sentence, number)
         return None
 
     def _late(self, now: float) -> Fault | None:
-        waited = now - self.waiting_since
+        waited = now - self._waiting_since
         if not self.ready:
             return self._late_start(now)
         item = self.current
         if item is None:
-            late = [number for number, rank in self.ranks.items() if not rank.ended]
+            late = [number for number, rank in self._ranks.items() if not rank.ended]
             if waited > EXIT_TIMEOUT and late:
                 return Fault(
-                    CaseStatus.ERROR, f"{self._names(late)} did not say bye in {waited:.0f} s"
+                    CaseStatus.ERROR, f"{self._name_ranks(late)} did not say bye in {waited:.0f} s"
                 )
             return None
         if item in self._starts:
-            limit = self.case_timeouts[item[0]]
+            limit = self._case_timeouts[item[0]]
             started = self._starts[item][1]
             since, phase = self._renewed.get(item, (started, ""))
             waited, of = now - max(started, since), f" of {phase}" if phase else ""
-            late = sorted(set(self.ranks) - self._ended.get(item, set()))
+            late = sorted(set(self._ranks) - self._ended.get(item, set()))
             what = (
                 f"not through with {item[0]} after {waited:.1f} s{of} (its timeout is {limit:g} s)"
             )
             if waited > limit:
-                sentence = f"{self._names(late)} {_are(late)} {what}"
+                sentence = f"{self._name_ranks(late)} {_are(late)} {what}"
                 return Fault(CaseStatus.TIMEOUT, sentence, late[0], item[0])
-        elif waited > self.start_timeout:
+        elif waited > self._start_timeout:
             return Fault(CaseStatus.ERROR, f"no rank started {item[0]} in {waited:.0f} s")
         return None
 
     def _late_start(self, now: float) -> Fault | None:
-        waited = now - self.launched
-        if waited <= self.start_timeout:
+        waited = now - self._launched
+        if waited <= self._start_timeout:
             return None
-        self.tentative = True  # the launcher may have said that a rank ended, and hang
+        self._tentative = True  # the launcher may have said that a rank ended, and hang
         sentence = (
-            f"{len(self.ranks)} of {counted(self.np, 'rank')} were ready {waited:.0f} s after the"
-            f" launch (start_timeout is {self.start_timeout:g} s)"
+            f"{len(self._ranks)} of {counted(self.np, 'rank')} were ready {waited:.0f} s after the"
+            f" launch (start_timeout is {self._start_timeout:g} s)"
         )
         return Fault(CaseStatus.ERROR, f"{sentence}{self._late_ones()}")
 
     def _late_ones(self) -> str:
         """Return who has not connected, or else who has and is not ready."""
-        if absent := sorted((self.unconnected or frozenset()) - self.ranks.keys()):
-            return f"; {self._names(absent)} did not connect"
-        connected = {rank for rank in self.greeted if rank is not None}
-        loading = sorted(connected - self.ranks.keys())
+        if absent := sorted((self.unconnected or frozenset()) - self._ranks.keys()):
+            return f"; {self._name_ranks(absent)} did not connect"
+        connected = {rank for rank in self._greeted if rank is not None}
+        loading = sorted(connected - self._ranks.keys())
         return (
-            f"; {self._names(loading)} connected and {_are(loading)} not ready" if loading else ""
+            f"; {self._name_ranks(loading)} connected and {_are(loading)} not ready"
+            if loading
+            else ""
         )
 
     def _host(self, rank: int) -> str:
-        known = self.ranks.get(rank)
-        return known.host if known else self.greeted.get(rank, self.places.get(rank, ""))
+        known = self._ranks.get(rank)
+        return known.host if known else self._greeted.get(rank, self._expected_hosts.get(rank, ""))
 
-    def _names(self, ranks: list[int]) -> str:
+    def _name_ranks(self, ranks: list[int]) -> str:
         hosts = sorted({self._host(rank) for rank in ranks} - {""})
-        numbers = [rank + self.first_rank for rank in ranks]
+        numbers = [rank + self._first_rank for rank in ranks]
         if len(numbers) == 1:
             return f"rank {numbers[0]} on {hosts[0]}" if hosts else f"rank {numbers[0]}"
         shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")

@@ -45,7 +45,7 @@ class Source:
 class Played:
     """A run of one job of two ranks whose events are made up, through listener, watch and run."""
 
-    def __init__(self, home, *names):
+    def __init__(self, home, *names, ready=True):
         settings = LaunchSettings()
         params = BENCHMARKS[BENCHMARK].complete({})
         cases = [Case(name, name, BENCHMARK, params, 2, 1, (), settings, 1) for name in names]
@@ -64,7 +64,7 @@ class Played:
         )
         self.listener = JobListener(self.job, self.recorder, self.watch)
         self.sources = [Source(0), Source(1)]
-        for rank in (0, 1):
+        for rank in (0, 1) if ready else ():
             self.say(rank, "ready")
 
     def say(self, rank, kind, **fields):
@@ -250,8 +250,7 @@ def test_a_rank_ends_only_what_it_has_started(job):
     ],
 )
 def test_a_rank_that_breaks_the_order_of_events_is_named(tmp_path, events, why):
-    job = Played(tmp_path, "a")
-    job.watch.ranks.clear()
+    job = Played(tmp_path, "a", ready=False)
     job.listener.on_events(Source(1), [b"{}"] * len(events), events)
     job.log.close()
     assert job.watch.fault.sentence == why

@@ -3,15 +3,19 @@ import pytest
 from spbench.engine.faults.fault import Fault
 from spbench.engine.watchdog import EXIT_TIMEOUT, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
+from spbench_core.events.statuses import CaseStatus
 from unit.events import rank_event
 
 HOSTS = ("node01", "node01", "node02")
+PROGRAMS = "openmpi (5.0) and MPICH 4.2"
 
 
 class Job:
     """A watched job of three ranks and a clock that goes only when told; the launch is at 100 s."""
 
-    def __init__(self, np=3, items=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None):
+    def __init__(
+        self, np=3, items=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None, **options
+    ):
         self.now = 100.0
         self.watch = Watchdog(
             np=np,
@@ -19,7 +23,7 @@ class Job:
             start_timeout=start_timeout,
             case_timeouts=timeouts or {"a": 30.0, "b": 5.0},
             launched=self.now,
-            names="openmpi (5.0) and MPICH 4.2",
+            **{"names": PROGRAMS} | options,
         )
         self.np = np
 
@@ -89,15 +93,15 @@ def test_ranks_have_until_start_timeout_to_be_ready():
 
 
 def test_ranks_that_did_not_connect_are_named_with_the_hosts_that_were_given_them():
-    job = Job()
-    job.watch.places = {0: "node01", 1: "node02", 2: "node03"}
-    job.watch.greeted = {0: "node01"}
+    job = Job(hosts={0: "node01", 1: "node02", 2: "node03"})
+    job.watch.on_hello(0, "node01")
     assert job.later(61.0).fault.sentence.endswith("; ranks 1, 2 on node02, node03 did not connect")
 
 
 def test_a_rank_that_connected_and_is_not_ready_is_named():
     job = Job().ready(0, 2)
-    job.watch.greeted = {0: "node01", 1: "node02", 2: "node01"}
+    for rank, host in enumerate(("node01", "node02", "node01")):
+        job.watch.on_hello(rank, host)
     assert job.later(61.0, 0, 2).fault.sentence.endswith(
         "; rank 1 on node02 connected and is not ready"
     )
@@ -105,7 +109,7 @@ def test_a_rank_that_connected_and_is_not_ready_is_named():
 
 def test_ranks_without_numbers_that_did_not_connect_are_not_guessed():
     job = Job().ready(0, 2)
-    job.watch.greeted = {None: "node02"}
+    job.watch.on_hello(None, "node02")
     assert job.later(61.0, 0, 2).fault.sentence.endswith("(start_timeout is 60 s)")
 
 
@@ -144,7 +148,7 @@ def test_a_world_of_another_size_is_a_mismatch(size):
 
 def test_a_host_with_another_library_is_named_with_both():
     job = Job()
-    job.watch.library = "MVAPICH2 2.3.7"
+    job.watch.on_launch(PROGRAMS, "MVAPICH2 2.3.7", job.now)
     event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
     job.watch.on_ready(event, "node02", 1, job.now, launched_as=2)
     assert job.fault.rank == 2
@@ -178,16 +182,15 @@ def test_a_silent_rank_is_named_after_ten_seconds():
 
 
 def test_a_suite_may_let_ranks_be_silent_for_longer():
-    job = Job().ready().start("a")
-    job.watch.silence_timeout = 30.0
+    job = Job(silence_timeout=30.0).ready().start("a")
     fault = job.later(25.0, 0, 1).fault
     assert fault is None
     assert told(job.later(5.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 30 s")
 
 
 def test_silence_on_a_busy_host_names_its_load_and_the_setting():
-    job = Job().ready().start("a")
-    job.watch.busy = lambda host: f"load 13.8 on 2 cores of {host}"
+    load = "load 13.8 on 2 cores"
+    job = Job(busy=lambda host: f"{load} of {host}").ready().start("a")
     assert told(job.later(10.1, 0, 1).fault) == (
         "error",
         "rank 2 on node02 silent for 10 s: load 13.8 on 2 cores of node02 there; end what else "
@@ -226,7 +229,7 @@ def test_a_rank_that_said_bye_may_be_silent():
 
 def test_a_sign_of_life_of_an_unknown_rank_is_nothing():
     job = Job().beat(7)
-    assert 7 not in job.watch.ranks
+    assert 7 not in job.watch.quiet(job.now + 5.0)
 
 
 # A case
@@ -437,3 +440,30 @@ def test_only_three_places_are_told():
 def test_many_ranks_are_named_shortly():
     fault = located(dict.fromkeys(range(12), "in wait"), np=12)
     assert "ranks 0, 1, 2, 3, 4, 5, 6, 7, ... on node01, node02 are in wait" in fault.sentence
+
+
+# What others may do with it
+
+
+def test_nobody_else_changes_what_it_knows():
+    watch = Job().watch
+    for name in ("fault", "tentative", "misfit", "seen", "greeted", "launched"):
+        with pytest.raises(AttributeError):
+            setattr(watch, name, None)
+
+
+def test_a_cancelled_job_keeps_the_fault_that_came_first():
+    job = Job().ready().start("a")
+    job.watch.fail("rank 1 died", 1)
+    job.watch.cancel("cancelled by Ctrl-C")
+    assert job.fault.sentence == "rank 1 died"
+    other = Job()
+    other.watch.cancel("cancelled by Ctrl-C")
+    assert told(other.fault) == ("cancelled", "cancelled by Ctrl-C")
+
+
+def test_the_cause_takes_the_place_of_the_fault():
+    job = Job()
+    job.watch.fail("the launcher ended")
+    job.watch.explain(Fault(CaseStatus.ERROR, "rank 1 was killed", 1))
+    assert told(job.fault) == ("error", "rank 1 was killed")
