@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
@@ -26,16 +27,19 @@ def _final(status: CaseStatus | RunStatus) -> CaseStatus | RunStatus:
     return status
 
 
-_FINAL = WithJsonSchema({"enum": [*FINAL_STATUSES], "type": "string"})
-_JUDGED = [outcome.value for outcome in CheckOutcome]
-_CHECKED = [CheckOutcome.PASSED.value, CheckOutcome.FAILED.value]
-FinalStatus = Annotated[CaseStatus, AfterValidator(_final), _FINAL]
+def _schema(title: str, values: Iterable[str] = ()) -> WithJsonSchema:
+    """Return the JSON Schema of a status: its values in place of a reference to an enum."""
+    enum = {"enum": [str(value) for value in values]} if values else {}
+    return WithJsonSchema({**enum, "title": title, "type": "string"})
+
+
+FinalStatus = Annotated[CaseStatus, AfterValidator(_final), _schema("Status", FINAL_STATUSES)]
 """The status of a case in a report."""
-FinalRunStatus = Annotated[RunStatus, AfterValidator(_final), _FINAL]
+FinalRunStatus = Annotated[RunStatus, AfterValidator(_final), _schema("Verdict", FINAL_STATUSES)]
 """The status of a run in its report."""
-CheckStatus = Annotated[CheckOutcome, WithJsonSchema({"enum": _CHECKED, "type": "string"})]
-ExpectationStatus = Annotated[CheckOutcome, WithJsonSchema({"enum": _JUDGED, "type": "string"})]
-RankPartStatus = Annotated[RankStatus, WithJsonSchema({"type": "string"})]
+CheckStatus = Annotated[CheckOutcome, _schema("Status", (CheckOutcome.PASSED, CheckOutcome.FAILED))]
+ExpectationStatus = Annotated[CheckOutcome, _schema("Status", tuple(CheckOutcome))]
+RankPartStatus = Annotated[RankStatus, _schema("Status")]
 Better = Literal["lower", "higher", "none"]
 _Scalar = str | int | float | bool | None
 
