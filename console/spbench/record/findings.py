@@ -58,9 +58,11 @@ MOST = 12
 
 
 def findings(state: RunState) -> list[str]:
-    """Return one sentence per finding of a run: misplaced ranks, what is slow, and noise."""
+    """Return one sentence per finding of a run, such as misplaced ranks, slow hosts and noise."""
     cases = state.cases.values()
+    ignored = state.ignored.finding
     return [
+        *([ignored] if ignored else []),
         *misplaced(cases, state.jobs),
         *describe_stragglers(cases),
         *_slowest(cases),

@@ -24,7 +24,15 @@ from spbench.record.number_formatting import format_value
 from spbench.record.statistics import median
 from spbench.record.stragglers import Straggler
 from spbench_core.events.rank_facts import RankFacts
-from spbench_core.events.statuses import Activity, CaseStatus, RankPhase, RankStatus, RunStatus
+from spbench_core.events.state_machines import CASE, JOB, RANK, SHARED_CASE_START
+from spbench_core.events.statuses import (
+    Activity,
+    CaseStatus,
+    JobStatus,
+    RankPhase,
+    RankStatus,
+    RunStatus,
+)
 
 Event = Mapping[str, Any]
 
@@ -75,6 +83,7 @@ class JobState:
     started: float
     oversubscribed: bool
     asked: Mapping[str, Any] = field(default_factory=dict)
+    status: JobStatus = JobStatus.STARTING
     finished: float | None = None
     reason: str | None = None
     ranks: dict[int, RankFacts] = field(default_factory=dict)
@@ -102,8 +111,29 @@ class RunInfo:
     """When and where the run went on after it was cut short, and how many cases ran anew."""
 
 
+@dataclass(slots=True)
+class IgnoredEvents:
+    """The events that are illegal by the state machines, and changed nothing."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, sentence: str) -> None:
+        """Count an event; the sentence on the first one is kept."""
+        self.count += 1
+        self.first = self.first or sentence
+
+    @property
+    def finding(self) -> str | None:
+        """The finding on them; None if there are none."""
+        if not self.count:
+            return None
+        events = "1 event contradicts" if self.count == 1 else f"{self.count} events contradict"
+        return f"{events} the events before and changed nothing: {self.first}"
+
+
 class RunState:
-    """A run as far as its events tell."""
+    """A run as far as its events tell; `state_machines` says which events are legal when."""
 
     def __init__(self) -> None:
         self.run: RunInfo | None = None
@@ -111,7 +141,8 @@ class RunState:
         self.jobs: dict[int, JobState] = {}
         self.ranks: dict[int, RankState] = {}
         self.errors: list[str] = []
-        self.findings: list[str] = []
+        self.ignored = IgnoredEvents()
+        self._findings: list[str] = []
         self.referring: list[str] = []
         """The ids of the cases whose expectations depend on figures of cases."""
         self.machines = MachinesSeen()
@@ -126,6 +157,13 @@ class RunState:
             if name.startswith("_on_")
         }
 
+    @property
+    def findings(self) -> list[str]:
+        """The findings that the run ended with, and that on ignored events if they lack it."""
+        ignored = self.ignored.finding
+        more = [ignored] if ignored and ignored not in self._findings else []
+        return [*self._findings, *more]
+
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each status."""
         return dict(Counter(case.status for case in self.cases.values()))
@@ -135,6 +173,33 @@ class RunState:
         handler = self._handlers.get(event["event"])
         if handler is not None:
             handler(event)
+
+    def _ignore(self, event: Event, why: str) -> None:
+        self.ignored.add(f"{event['event']} {why}")
+
+    def _advance_case(self, event: Event, case: CaseState) -> bool:
+        """Change the status of a case; if the event is illegal, ignore it and return False."""
+        status = CASE[event["event"]].get(case.status)
+        if status is None:
+            self._ignore(event, f"of case {case.id}, which is {case.status}")
+            return False
+        case.verdict.status = status
+        return True
+
+    def _rank_of_case(self, event: Event) -> RankState | None:
+        """Return the rank of an event in its case; if it is illegal, ignore it and return None."""
+        rank = self.ranks.get(event["rank"])
+        phase = RANK[event["event"]].get(rank.phase) if rank is not None else None
+        if rank is None or phase is None or rank.case != event["case"] or self._has_ended(event):
+            self._ignore(event, f"of case {event['case']} by {_describe(event['rank'], rank)}")
+            return None
+        rank.phase, rank.heard = phase, event["time"]
+        return rank
+
+    def _has_ended(self, event: Event) -> bool:
+        """Whether the launch of a rank's event has ended."""
+        job = self.jobs.get(event.get("job", -1))
+        return job is not None and job.status is JobStatus.ENDED
 
     # The console's events
 
@@ -157,7 +222,9 @@ class RunState:
             before = self.cases[name]
             case = self.cases[name] = CaseState(before.identity)
             case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
-        self.errors, self.findings, self.ranks = [], [], {}
+        for job in self.jobs.values():
+            job.status = JOB["run_resumed"][job.status]
+        self.errors, self._findings, self.ranks = [], [], {}
         self._of_hosts = set()
         if self.run is not None:
             self.run.finished = self.run.verdict = self.run.exit_code = None
@@ -168,11 +235,18 @@ class RunState:
     def _on_retry(self, event: Event) -> None:
         for name in event["cases"]:
             before = self.cases[name]
+            if not before.status.is_bad:
+                self._ignore(event, f"of case {name}, which is {before.status}")
+                continue
             case = self.cases[name] = CaseState(before.identity)
             tried = TriedBefore(before.status, before.verdict.reason)
             case.verdict.earlier = (*before.verdict.earlier, tried)
 
     def _on_job_start(self, event: Event) -> None:
+        before = self.jobs.get(event["job"])
+        if before is not None and before.status not in JOB["job_start"]:
+            self._ignore(event, f"of job {before.number}, which is {before.status}")
+            return
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
         self.jobs[event["job"]] = JobState(
             number=event["job"],
@@ -189,11 +263,17 @@ class RunState:
             self.ranks, self._of_hosts = {}, set()
         if of_hosts:
             self._of_hosts.add(event["job"])
+            for rank in range(event["first_rank"], event["first_rank"] + event["np"]):
+                self.ranks.pop(rank, None)  # of a launch of the same host that ended before
         for case in event["cases"]:
             self.cases[case].verdict.job = event["job"]
 
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
+        if job.status not in JOB["job_end"]:
+            self._ignore(event, f"of job {job.number}, which is {job.status}")
+            return
+        job.status = JOB["job_end"][job.status]
         self._of_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
@@ -201,18 +281,21 @@ class RunState:
     def _on_rank_lost(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
-            rank.phase = RankPhase.LOST
+            rank.phase = RANK["rank_lost"][rank.phase]
             case = self.cases.get(rank.case or "")
             if case is not None and rank.rank in case.measured.ranks:
                 case.measured.ranks[rank.rank].status = RankStatus.LOST
 
     def _on_repeats_end(self, event: Event) -> None:
-        end = RepeatsEnd(event["repeats"], event["why"], event["width"])
-        self.cases[event["case"]].measured.repeats_end = end
+        case = self.cases[event["case"]]
+        if self._advance_case(event, case):
+            end = RepeatsEnd(event["repeats"], event["why"], event["width"])
+            case.measured.repeats_end = end
 
     def _on_case_begin(self, event: Event) -> None:
-        verdict = self.cases[event["case"]].verdict
-        verdict.started, verdict.begun = event["time"], True
+        case = self.cases[event["case"]]
+        if self._advance_case(event, case):
+            case.verdict.started, case.verdict.begun = event["time"], True
 
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
@@ -237,7 +320,7 @@ class RunState:
             self.run.exit_code = event["exit_code"]
             self.run.load_after = event.get("load")
         self.errors = list(event["errors"])
-        self.findings = list(event["findings"])
+        self._findings = list(event["findings"])
 
     # The ranks' events
 
@@ -257,12 +340,18 @@ class RunState:
 
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
-        rank.phase = RankPhase.READY
+        phase = RANK["ready"].get(rank.phase)
+        if phase is None or self._has_ended(event):
+            self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
+            return
+        rank.phase = phase
         rank.facts = RankFacts.from_event(event, rank.host)
         self.machines.add(rank.facts)
         job = self.jobs.get(event.get("job", max(self.jobs, default=0)))
         if job is not None:
             job.ranks[rank.rank] = rank.facts
+            if job.status is JobStatus.STARTING and len(job.ranks) == job.np:
+                job.status = JobStatus.RUNNING
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])
@@ -272,14 +361,21 @@ class RunState:
                 self.host_loads.add(rank.host, event["load"])
 
     def _on_case_start(self, event: Event) -> None:
-        rank, case = self._rank(event), self.cases[event["case"]]
-        rank.case, rank.repeat, rank.phase = case.id, event["repeat"], RankPhase.SETUP
-        rank.done, rank.total, rank.last_ms = 0, 0, None
+        case, rank = self.cases[event["case"]], self._rank(event)
+        statuses = SHARED_CASE_START if case.identity.shares else CASE["case_start"]
+        if case.status not in statuses:
+            self._ignore(event, f"of case {case.id}, which is {case.status}")
+            return
+        if rank.phase not in RANK["case_start"] or self._has_ended(event):
+            self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
+            return
+        case.verdict.status, rank.phase = statuses[case.status], RANK["case_start"][rank.phase]
+        rank.case, rank.repeat = case.id, event["repeat"]
+        rank.activity, rank.done, rank.total, rank.last_ms = "", 0, 0, None
         verdict, places = case.verdict, case.identity.places
         if verdict.started is None:
             verdict.started = event["time"]
             verdict.attempts = 1 + len(verdict.earlier)
-            verdict.status = CaseStatus.RUNNING
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
         job = self.jobs.get(event.get("job", verdict.job))
@@ -296,17 +392,19 @@ class RunState:
         )
 
     def _on_progress(self, event: Event) -> None:
-        rank = self._rank(event)
-        if event["phase"] != rank.shown_phase or event["done"] < rank.done:
+        if (rank := self._rank_of_case(event)) is None:
+            return
+        if event["phase"] != rank.activity or event["done"] < rank.done:
             rank.phase_since = event["time"]
-        rank.phase, rank.activity = RankPhase.WORKING, event["phase"]
+        rank.activity = event["phase"]
         rank.done, rank.total = event["done"], event["total"]
         if rank.activity == Activity.TIMING and "repeat" in event and event["case"] in self.cases:
             timing = self.cases[event["case"]].measured.timing
             timing.setdefault(event["repeat"], event["time"])
 
     def _on_samples(self, event: Event) -> None:
-        rank = self._rank(event)
+        if (rank := self._rank_of_case(event)) is None:
+            return
         samples = self.cases[event["case"]].measured.samples
         metric, number, repeat = event["metric"], event["rank"], event["repeat"]
         try:  # most events add to samples that are there
@@ -319,7 +417,8 @@ class RunState:
             rank.timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
-        self._rank(event)
+        if self._rank_of_case(event) is None:
+            return
         place = (event["repeat"], event["rank"])
         measured, rank = self.cases[event["case"]].measured, event["rank"]
         result = _check_result(event)
@@ -333,7 +432,8 @@ class RunState:
             results[place] = result
 
     def _on_metric(self, event: Event) -> None:
-        self._rank(event)
+        if self._rank_of_case(event) is None:
+            return
         measured = self.cases[event["case"]].measured
         name, value = event["name"], event["value"]
         if "measured_by" in event:
@@ -352,20 +452,24 @@ class RunState:
 
     def _on_device(self, event: Event) -> None:
         """Note where a rank computes in this case; of the rank, what its host has stays known."""
-        rank, case = self._rank(event), self.cases[event["case"]]
-        if rank.rank in case.measured.ranks:
+        rank, case = self._rank_of_case(event), self.cases[event["case"]]
+        if rank is not None and rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
             part.device, part.near = event["device"], event.get("near")
 
     def _on_choice(self, event: Event) -> None:
-        self._rank(event)
+        if self._rank_of_case(event) is None:
+            return
         chosen = {"value": event["value"], "reason": event["reason"]}
         self.cases[event["case"]].measured.choices[event["name"]] = chosen
 
     def _on_case_end(self, event: Event) -> None:
-        rank, case = self._rank(event), self.cases[event["case"]]
+        rank, case = self._rank_of_case(event), self.cases[event["case"]]
+        if rank is None:
+            return
         status = RankStatus(event["status"])
-        rank.phase = RankPhase.DONE if status is RankStatus.OK else RankPhase.ERROR
+        if status is RankStatus.ERROR:
+            rank.phase = RankPhase.ERROR
         rank.done = rank.total = 0
         if rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
@@ -380,7 +484,20 @@ class RunState:
             case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
-        self._rank(event).phase = RankPhase.ENDED
+        rank = self._rank(event)
+        phase = RANK["bye"].get(rank.phase)
+        if phase is None:
+            self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
+        else:
+            rank.phase = phase
+
+
+def _describe(number: int, rank: RankState | None) -> str:
+    """Return a rank with its phase, and with its case if it has one."""
+    if rank is None:
+        return f"rank {number}, which is not ready"
+    case = f" in {rank.case}" if rank.case else ""
+    return f"rank {number}, which is {rank.phase}{case}"
 
 
 def _median_reference(

@@ -328,8 +328,9 @@ def test_launches_of_repeated_cases_count_before_their_case_ends() -> None:
     for launch in range(3):
         for at, name in enumerate(names):
             ended = begin + 2.0 * (4 * launch + at + 1)
-            event = rank_event("case_end", 0, case=name, repeat=launch)
-            state.apply(event | {"time": ended})
+            for kind in ("case_start", "case_end"):
+                event = rank_event(kind, 0, case=name, repeat=launch)
+                state.apply(event | {"time": ended})
     assert remaining(state, FOUR, begin + 24.0) == pytest.approx(16.0, rel=0.05)
 
 

@@ -124,6 +124,7 @@ def test_a_rank_below_0_is_a_fault(job):
 
 
 def test_a_text_is_recorded_and_shown_as_a_reader_of_the_log_gets_it(job):
+    job.say(0, "case_start", case="a")
     event = rank_event("choice", 0, case="a", value="\x1b[2J")
     job.listener.on_events(job.sources[0], [encode(event).rstrip(b"\n")], [event])
     assert job.state.cases["a"].measured.choices["transport"]["value"] == "?[2J"

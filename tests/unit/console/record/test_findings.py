@@ -169,7 +169,8 @@ def test_the_slowest_of_ranks_and_links_is_the_one_that_is_told():
     slow_rank = [
         rank_event("samples", rank, values=[value]) for rank, value in enumerate([1, 1, 1, 2.0])
     ]
-    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *slow_link]
+    starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
+    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
     [sentence] = found([*events, judged("a"), judged("links")])
     assert sentence.startswith("link from rank 0 on node01 to rank 2 on node02 is 10.0x as slow")
 
@@ -182,7 +183,8 @@ def test_a_slow_link_is_named_next_to_a_slow_rank_of_another_case():
         rank_event("samples", rank, values=[value] * 10)
         for rank, value in enumerate([10.0, 10.0, 10.0, 20.0])
     ]
-    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *slow_link]
+    starts = [rank_event("case_start", rank, case="links") for rank in range(len(TWO_HOSTS))]
+    events = [*started(*cases, hosts=TWO_HOSTS), *slow_rank, *starts, *slow_link]
     sentences = found([*events, judged("a"), judged("links")])
     assert [sentence.split(" is ")[0] for sentence in sentences] == [
         "rank 3 on node02",

@@ -185,7 +185,7 @@ def test_the_next_case_begins_anew():
 def test_the_next_job_begins_anew():
     run = Running(cases=(described("a", 4), described("b", 4)))
     run.go_on(10, 10, 10, 10, 20)
-    run.take(job_start("b", np=4))
+    run.take(job_start("b", np=4, job=2))
     assert run.said == []
 
 

@@ -220,7 +220,7 @@ def test_the_median_of_a_rank_is_that_of_its_repeats():
 def test_a_new_job_has_new_rows():
     watched = Watched(run_start(*both()), *started(*both())[1:], times(0, 1.0))
     assert len(watched.rows.rows()) == 2
-    watched.take(job_start("b"))
+    watched.take(job_start("b", job=2))
     assert (watched.rows.rows(), watched.rows.medians(), watched.rows.case) == ([], {}, None)
     watched.take(rank_event("ready", 1), rank_event("case_start", 1, case="b"))
     assert [row.rank for row in watched.all_rows()] == [1]

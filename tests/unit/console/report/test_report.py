@@ -200,9 +200,10 @@ def test_what_is_not_a_number_is_null():
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_case_that_the_format_cannot_hold_is_an_error_and_the_others_are_told(value):
     cases = (described("a"), described("b"))
-    good = [rank_event("samples", rank, case="b") for rank in (0, 1)]
     wrong = [rank_event("samples", rank, values=[value]) for rank in (0, 1)]
-    report = build_report(state_of([*started(*cases), *good, *wrong, judged("b")]))
+    starts = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
+    good = [rank_event("samples", rank, case="b") for rank in (0, 1)]
+    report = build_report(state_of([*started(*cases), *wrong, *starts, *good, judged("b")]))
     a, b = report["cases"]
     assert (a["status"], a["metrics"]) == ("error", {})
     assert "finite number" in a["reason"]

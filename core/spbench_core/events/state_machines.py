@@ -1,0 +1,100 @@
+"""The state machines of a case, of a rank and of a launch.
+
+Each table says in which status an event is legal, and what the status is afterwards. Readers of
+events ignore an illegal event and count it: `RunState` turns it into a finding of the run.
+
+A case::
+
+    waiting ──case_start──► running ──case_judged──► passed, failed, error, timeout, ...
+       │                       │                            │
+       ├─────case_judged───────┼──► (left out, cut short)   ├──case_judged──► (judged anew)
+       ◄─────run_resumed───────┴──────────retry─────────────┘
+
+A rank of a launch::
+
+    starting ──ready──► ready ──case_start──► setup ──progress──► working
+                                              ▲   │                  │
+                                              │   └──────case_end────┴──► done, or error
+                                              └───────case_start──────────┘
+
+From these phases but ``error``, ``bye`` leads to ``ended``, and from each phase ``rank_lost`` to
+``lost``. ``case_start`` is legal in starting, setup and working, too: a log may lack the line of a
+``ready`` or a ``case_end``, and what the rank reports afterwards still counts. A launch::
+
+    starting ──all ranks ready──► running ──job_end──► ended
+       └────────────job_end────────────────────────────►
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase
+
+_JUDGED = tuple(status for status in CaseStatus if status.is_final)
+_ALIVE = (
+    RankPhase.STARTING,
+    RankPhase.READY,
+    RankPhase.SETUP,
+    RankPhase.WORKING,
+    RankPhase.DONE,
+)
+_IN_CASE = {RankPhase.SETUP: RankPhase.SETUP, RankPhase.WORKING: RankPhase.WORKING}
+
+CASE: Mapping[str, Mapping[CaseStatus, CaseStatus]] = {
+    "case_start": {
+        CaseStatus.WAITING: CaseStatus.RUNNING,
+        CaseStatus.RUNNING: CaseStatus.RUNNING,
+    },
+    "case_begin": {
+        **{status: status for status in CaseStatus},
+        CaseStatus.WAITING: CaseStatus.RUNNING,
+    },
+    "repeats_end": {CaseStatus.RUNNING: CaseStatus.RUNNING},
+    "retry": {status: CaseStatus.WAITING for status in CaseStatus if status.is_bad},
+    "run_resumed": dict.fromkeys(CaseStatus, CaseStatus.WAITING),
+}
+"""The status of a case after an event, by the event and the status before.
+
+``case_judged`` is legal in each status, and gives the one that comes after it.
+"""
+
+SHARED_CASE_START: Mapping[CaseStatus, CaseStatus] = {
+    **CASE["case_start"],
+    **{status: status for status in _JUDGED},
+}
+"""The same for ``case_start`` if the case has a launch on each host.
+
+One launch may fail, so that the case is judged, before another one starts it.
+"""
+
+RANK: Mapping[str, Mapping[RankPhase, RankPhase]] = {
+    "ready": {RankPhase.STARTING: RankPhase.READY},
+    "case_start": dict.fromkeys(_ALIVE, RankPhase.SETUP),
+    "progress": dict.fromkeys(_IN_CASE, RankPhase.WORKING),
+    "samples": _IN_CASE,
+    "check": _IN_CASE,
+    "metric": _IN_CASE,
+    "device": _IN_CASE,
+    "choice": _IN_CASE,
+    "case_end": dict.fromkeys(_IN_CASE, RankPhase.DONE),
+    "bye": dict.fromkeys(_ALIVE, RankPhase.ENDED),
+    "rank_lost": dict.fromkeys(RankPhase, RankPhase.LOST),
+}
+"""The phase of a rank after an event, by the event and the phase before.
+
+After a ``case_end`` with an error the phase is ``error``. Other events of ranks are legal in each
+phase, and change none.
+"""
+
+JOB: Mapping[str, Mapping[JobStatus, JobStatus]] = {
+    "job_start": {JobStatus.ENDED: JobStatus.STARTING},
+    "ready": {JobStatus.STARTING: JobStatus.STARTING},
+    "job_end": {JobStatus.STARTING: JobStatus.ENDED, JobStatus.RUNNING: JobStatus.ENDED},
+    "run_resumed": dict.fromkeys(JobStatus, JobStatus.ENDED),
+}
+"""The status of a launch after an event, by the event and the status before.
+
+The last rank's ``ready`` makes it ``running``. A number may be used again after its launch ended.
+Events of ranks are legal until then.
+"""

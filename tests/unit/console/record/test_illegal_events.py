@@ -1,0 +1,177 @@
+"""Events that the state machines do not allow: ignored, counted, and a finding of the run."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.engine.recorder import Recorder
+from spbench.record.findings import findings
+from spbench.record.runs.event_log import EventLog, decode, encode
+from spbench.record.runs.log_check import LogCheck
+from spbench.record.state import RunState
+from spbench.report.build import build_report
+from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase
+from unit.events import (
+    described,
+    job_end,
+    job_start,
+    judged,
+    rank_event,
+    resumed,
+    retry,
+    run_end,
+    run_start,
+    started,
+    state_of,
+    whole_run,
+)
+
+TWO = (described("a"), described("b"))
+BEGUN = started(*TWO)
+DONE = [*BEGUN, rank_event("case_end", 0), rank_event("case_end", 1)]
+ILLEGAL = {
+    "samples of another case": (BEGUN, rank_event("samples", 0, case="b")),
+    "a check after the end": (DONE, rank_event("check", 0)),
+    "progress of a rank that is not ready": (BEGUN[:2], rank_event("progress", 0)),
+    "ready twice": (BEGUN, rank_event("ready", 0)),
+    "the end of a case twice": (DONE, rank_event("case_end", 0)),
+    "a start after bye": ([*DONE, rank_event("bye", 0)], rank_event("case_start", 0, case="b")),
+    "a start after the verdict": ([*DONE, judged("a")], rank_event("case_start", 0)),
+    "bye twice": ([*DONE, rank_event("bye", 0)], rank_event("bye", 0)),
+    "a retry of a case that passed": ([*DONE, judged("a")], retry("a")),
+    "a job that runs already": (BEGUN, job_start("a")),
+    "the end of a job twice": ([*DONE, job_end()], job_end()),
+    "a start after the end of its job": (
+        [*DONE, job_end()],
+        rank_event("case_start", 0, case="b", job=1),
+    ),
+}
+
+
+def facts_of(state):
+    """What views show of a state, without the finding on ignored events."""
+    report = build_report(state)
+    report["run"]["findings"] = []
+    ranks = {
+        number: replace(rank, heard=0.0, facts=rank.facts)
+        for number, rank in state.ranks.items()
+        if rank.case is not None
+    }
+    return report, ranks, {job: (of.status, of.finished) for job, of in state.jobs.items()}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal_events_change_nothing_and_become_a_finding(name):
+    events, illegal = ILLEGAL[name]
+    state = state_of([*events, illegal])
+    assert facts_of(state) == facts_of(state_of(events))
+    assert state.ignored.count == 1
+    assert state.ignored.first.startswith(illegal["event"])
+    assert state.ignored.finding in findings(state)
+    assert state.ignored.finding in build_report(state)["run"]["findings"]
+
+
+def test_legal_events_make_no_finding():
+    state = state_of(whole_run())
+    assert (state.ignored.count, state.ignored.finding) == (0, None)
+
+
+def test_several_illegal_events_are_counted_in_one_finding():
+    state = state_of([*BEGUN, *[rank_event("samples", 0, case="b")] * 3])
+    assert state.ignored.finding == (
+        "3 events contradict the events before and changed nothing: samples of case b by rank 0, "
+        "which is setup in a"
+    )
+
+
+def test_a_finding_that_the_run_ended_with_is_not_repeated():
+    events = [*BEGUN, rank_event("ready", 0)]
+    sentence = state_of(events).ignored.finding
+    assert state_of([*events, run_end(findings=[sentence])]).findings == [sentence]
+
+
+def test_illegal_events_are_recorded_and_replay_to_the_same_finding(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl")
+    live = RunState()
+    recorder = Recorder(log, live, lambda event: None)
+    for event in [*BEGUN, rank_event("samples", 0, case="b")]:
+        if "rank" in event:
+            recorder.take(1, [encoded(event)], [dict(event)])
+        else:
+            fields = {name: event[name] for name in event if name not in ("event", "time")}
+            recorder.say(event["event"], **fields)
+    log.close()
+    lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
+    replayed = state_of([decode(line) for line in lines])
+    assert replayed.ignored == live.ignored
+    assert live.ignored.count == 1
+
+
+def encoded(event):
+    return encode(event).rstrip(b"\n")
+
+
+def test_what_a_log_lacks_costs_no_other_events():
+    """One torn line must not make all later lines of its rank illegal."""
+    for missing in range(2, len(BEGUN)):
+        events = [event for index, event in enumerate(BEGUN) if index != missing]
+        state = state_of([*events, rank_event("case_start", 0, case="b")])
+        assert (missing, state.ignored.count) == (missing, 0)
+
+
+def test_a_case_on_each_host_may_start_after_it_was_judged():
+    """One of its launches failed before another one began."""
+    shared = described("a", shares=[1, 1])
+    events = [run_start(shared), job_start("a", np=1, first_rank=0), judged("a", "error", "no")]
+    other = [job_start("a", np=1, job=2, first_rank=1), rank_event("case_start", 1, job=2)]
+    state = state_of([*events, *other])
+    assert state.cases["a"].status == CaseStatus.ERROR
+    assert state.ignored.count == 0
+
+
+def test_a_resumed_run_ends_the_jobs_that_were_cut_short():
+    state = state_of([*BEGUN, resumed("a", "b"), job_start("a", "b")])
+    assert state.jobs[1].status == JobStatus.STARTING
+    assert state.ignored.count == 0
+
+
+def test_a_job_runs_once_all_its_ranks_are_ready():
+    assert state_of(BEGUN[:3]).jobs[1].status == JobStatus.STARTING
+    assert state_of(BEGUN[:4]).jobs[1].status == JobStatus.RUNNING
+    assert state_of([*DONE, job_end()]).jobs[1].status == JobStatus.ENDED
+
+
+def test_a_rank_that_progresses_works_at_its_activity():
+    state = state_of([*BEGUN, rank_event("progress", 0, phase="check")])
+    assert (state.ranks[0].phase, state.ranks[0].shown_phase) == (RankPhase.WORKING, "check")
+    assert (state.ranks[1].phase, state.ranks[1].shown_phase) == (RankPhase.SETUP, "setup")
+
+
+KINDS = ("hello", "ready", "case_start", "progress", "samples", "check", "metric", "device")
+KINDS = (*KINDS, "choice", "log", "case_end", "heartbeat", "bye")
+RANK_EVENTS = st.builds(
+    lambda kind, rank, case: {
+        **rank_event(kind, rank),
+        **({"case": case} if "case" in rank_event(kind) else {}),
+        "job": 1,
+    },
+    st.sampled_from(KINDS),
+    st.integers(0, 2),
+    st.sampled_from("ab"),
+)
+LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "h", "reason": "dead"}
+OTHER_EVENTS = st.sampled_from(
+    [judged("a"), judged("b", "error", "no"), retry("b"), resumed("a"), job_end(), run_end(), LOST]
+)
+
+
+@given(st.lists(RANK_EVENTS | OTHER_EVENTS, max_size=30))
+def test_no_order_of_events_raises(events):
+    check, state = LogCheck(), RunState()
+    for event in [run_start(*TWO), job_start("a", "b"), *events]:
+        if check.passes(event):
+            state.apply(event)
+    build_report(state)
+    findings(state)
