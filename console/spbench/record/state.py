@@ -35,6 +35,8 @@ from spbench_core.events.statuses import (
 )
 
 Event = Mapping[str, Any]
+_SAMPLES = frozenset(RANK["samples"])
+"""The phases of ranks that may report samples, which change none."""
 
 
 @dataclass(slots=True)
@@ -147,6 +149,8 @@ class RunState:
         """The ids of the cases whose expectations depend on figures of cases."""
         self.machines = MachinesSeen()
         self.host_loads = HostLoads()
+        self._ended: set[int] = set()
+        """The jobs that have ended."""
         self._of_hosts: set[int] = set()
         """The jobs that go on, each on a host, and share their cases."""
         self.left_out: str | None = None
@@ -189,17 +193,14 @@ class RunState:
     def _rank_of_case(self, event: Event) -> RankState | None:
         """Return the rank of an event in its case; if it is illegal, ignore it and return None."""
         rank = self.ranks.get(event["rank"])
-        phase = RANK[event["event"]].get(rank.phase) if rank is not None else None
-        if rank is None or phase is None or rank.case != event["case"] or self._has_ended(event):
-            self._ignore(event, f"of case {event['case']} by {_describe(event['rank'], rank)}")
-            return None
-        rank.phase, rank.heard = phase, event["time"]
-        return rank
-
-    def _has_ended(self, event: Event) -> bool:
-        """Whether the launch of a rank's event has ended."""
-        job = self.jobs.get(event.get("job", -1))
-        return job is not None and job.status is JobStatus.ENDED
+        if rank is not None and rank.case == event["case"]:
+            phase = RANK[event["event"]].get(rank.phase)
+            if phase is not None and event.get("job") not in self._ended:
+                rank.phase = phase
+                rank.heard = event["time"]
+                return rank
+        self._ignore(event, f"of case {event['case']} by {_describe(event['rank'], rank)}")
+        return None
 
     # The console's events
 
@@ -224,6 +225,7 @@ class RunState:
             case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
         for job in self.jobs.values():
             job.status = JOB["run_resumed"][job.status]
+        self._ended = set(self.jobs)
         self.errors, self._findings, self.ranks = [], [], {}
         self._of_hosts = set()
         if self.run is not None:
@@ -247,6 +249,7 @@ class RunState:
         if before is not None and before.status not in JOB["job_start"]:
             self._ignore(event, f"of job {before.number}, which is {before.status}")
             return
+        self._ended.discard(event["job"])
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
         self.jobs[event["job"]] = JobState(
             number=event["job"],
@@ -274,6 +277,7 @@ class RunState:
             self._ignore(event, f"of job {job.number}, which is {job.status}")
             return
         job.status = JOB["job_end"][job.status]
+        self._ended.add(job.number)
         self._of_hosts.discard(job.number)
         job.finished = max(event["time"], job.started)
         job.reason = event["reason"]
@@ -341,7 +345,7 @@ class RunState:
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
         phase = RANK["ready"].get(rank.phase)
-        if phase is None or self._has_ended(event):
+        if phase is None or event.get("job") in self._ended:
             self._ignore(event, f"of rank {rank.rank}, which is {rank.phase}")
             return
         rank.phase = phase
@@ -366,7 +370,7 @@ class RunState:
         if case.status not in statuses:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
             return
-        if rank.phase not in RANK["case_start"] or self._has_ended(event):
+        if rank.phase not in RANK["case_start"] or event.get("job") in self._ended:
             self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
             return
         case.verdict.status, rank.phase = statuses[case.status], RANK["case_start"][rank.phase]
@@ -403,17 +407,27 @@ class RunState:
             timing.setdefault(event["repeat"], event["time"])
 
     def _on_samples(self, event: Event) -> None:
-        if (rank := self._rank_of_case(event)) is None:
+        number, metric, values = event["rank"], event["metric"], event["values"]
+        rank = self.ranks.get(number)
+        # Most events are samples: a legal one costs no call here.
+        if (
+            rank is None
+            or rank.case != event["case"]
+            or rank.phase not in _SAMPLES
+            or event.get("job") in self._ended
+        ):
+            self._ignore(event, f"of case {event['case']} by {_describe(number, rank)}")
             return
+        rank.heard = event["time"]
         samples = self.cases[event["case"]].measured.samples
-        metric, number, repeat = event["metric"], event["rank"], event["repeat"]
+        repeat = event["repeat"]
         try:  # most events add to samples that are there
-            samples[metric][number][repeat].extend(event["values"])
+            samples[metric][number][repeat].extend(values)
         except KeyError:
             of_rank = samples.setdefault(metric, {}).setdefault(number, {})
-            of_rank[repeat] = array("d", event["values"])
-        if event["metric"] == "time_ms" and event["values"]:
-            rank.last_ms = event["values"][-1]
+            of_rank[repeat] = array("d", values)
+        if metric == "time_ms" and values:
+            rank.last_ms = values[-1]
             rank.timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
