@@ -36,7 +36,7 @@ def measure(
     divide: int = 1,
     iterations: int | None = None,
     pauses: Mapping[int, Callable[[], object]] = NO_PAUSES,
-    tell: Callable[[int, float], object] | None = None,
+    after_batch: Callable[[int, float], object] | None = None,
     waits: list[float] | None = None,
 ) -> array[float]:
     """Run warm-up and timed iterations of ``body``; return this rank's times in ms.
@@ -51,8 +51,8 @@ def measure(
         divide: The repetitions in one call of ``body``; times are of one of them.
         iterations: The number of iterations, in place of the parameter.
         pauses: Functions that are called, untimed, after a number of iterations, by that number.
-        tell: Called, untimed, after each batch with the iterations so far and the seconds of one of
-            the batch's, on the slowest rank.
+        after_batch: Called, untimed, after each batch with the iterations so far and the seconds
+            of one of the batch's, on the slowest rank.
         waits: A list to which ``body`` appends the seconds of each of its waits for other ranks,
             equally many in each iteration. They are sent as samples of `WAITED`.
     """
@@ -75,8 +75,8 @@ def measure(
         seconds = context.largest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
         context.progress(Activity.TIMING, done, iterations)
-        if tell is not None:
-            tell(done, seconds / divide)
+        if after_batch is not None:
+            after_batch(done, seconds / divide)
         if done in pauses:
             pauses[done]()
     return times

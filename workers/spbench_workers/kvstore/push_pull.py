@@ -14,6 +14,7 @@ from spbench_workers.kvstore.store.opening import StorePart, open_part, open_ran
 from spbench_workers.kvstore.verification.comparison import Errors, StoreComparison
 from spbench_workers.kvstore.verification.finding import WorstDifference
 from spbench_workers.kvstore.verification.residual_check import ResidualCheck
+from spbench_workers.progress import PhaseProgress
 
 _CLOSING = (1, 2)
 """Draws of the last two rounds: a value that is a round late shows as the first one's."""
@@ -52,7 +53,7 @@ class PushPull:
     def time(self) -> list[float]:
         """Run all timed rounds, compared as the case asks; return their times in ms."""
         self._fill(TIMED)
-        times = measure(self._context, self._round, self._tell)
+        times = measure(self._context, self._round, self._after_group)
         if self._uncompared:
             self._compare_timed(self._context.params["num_batches"])
         return list(times)
@@ -87,7 +88,7 @@ class PushPull:
             fault_injection.spoil_gradients(self._context, views)
             self._part.memory.put()
 
-    def _tell(self, group: RoundGroup) -> None:
+    def _after_group(self, group: RoundGroup) -> None:
         """Compare the values, if the case asks for it, and print measure.py's line."""
         self._uncompared += group.rounds
         tested = self._context.params["test_results"]
@@ -101,13 +102,12 @@ class PushPull:
         self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
 
     def _compare(self, draw: int, rounds: int, finding: WorstDifference, when: str) -> Errors:
-        tell = partial(self._context.progress, "check")
-        tell(0, 1)
+        progress = PhaseProgress(partial(self._context.progress, "check"), 1)
         self._context.world.comm.Barrier()
         self._part.store.settle()
         self._part.memory.fetch()
-        errors = self._comparison.compare(draw, rounds, finding, when, tell)
-        tell(1, 1)
+        errors = self._comparison.compare(draw, rounds, finding, when, progress)
+        progress.finish()
         return errors
 
 

@@ -32,7 +32,7 @@ class RoundGroup:
 
 
 def measure(
-    context: Context, round_: Callable[[], None], tell: Callable[[RoundGroup], None]
+    context: Context, round_: Callable[[], None], after_group: Callable[[RoundGroup], None]
 ) -> array[float]:
     """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.
 
@@ -43,11 +43,11 @@ def measure(
     Args:
         context: The case; ``num_batches`` and ``disp_batches`` say how many rounds.
         round_: Runs one round, and returns when its work is done.
-        tell: Called after each group, by all ranks, outside the timed rounds.
+        after_group: Called after each group, by all ranks, outside the timed rounds.
     """
     total, every = context.params["num_batches"], context.params["disp_batches"]
     seconds = _first(context, round_)
-    tell(RoundGroup(0, 1, seconds))
+    after_group(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)
     times = array("d", bytes(8 * total))
     slowest = array("d", bytes(8 * total))
@@ -57,7 +57,7 @@ def measure(
         seconds = _group(context, body, times, first, last, seconds)
         folded = np.frombuffer(slowest)[first:last]
         context.world.comm.Allreduce(np.frombuffer(times)[first:last], folded, MPI.MAX)
-        tell(RoundGroup(last, last - first, float(folded.mean()) / 1000.0))
+        after_group(RoundGroup(last, last - first, float(folded.mean()) / 1000.0))
     return slowest
 
 

@@ -209,7 +209,9 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     an_epoch = steps_an_epoch(context, images, case.images)
     epochs = Epochs(context, engine, case.images, begun, an_epoch)
     count = an_epoch * params["num_epochs"]
-    times = measure(context, steps.take, iterations=count, pauses=epochs.pauses(), tell=epochs.tell)
+    times = measure(
+        context, steps.take, iterations=count, pauses=epochs.pauses(), after_batch=epochs.say_line
+    )
     steps.report(context, count)
     epochs.finish(times)
     context.metric("peak_memory_mb", peak.megabytes())

@@ -24,6 +24,7 @@ from spbench_workers.parallel.faster_format import chosen_format
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.same_operators import check_same_operators
+from spbench_workers.progress import PhaseProgress
 
 LEAST_VALUES = 8
 """Values of a channel in a micro-batch that is compared, where it is normalised."""
@@ -112,8 +113,9 @@ def case_of(context: Context) -> ModelCase:
 
 def _straight(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
     """Return the stages between which skips go straight, and say why. All ranks must call it."""
-    tell = partial(context.progress, "skips")
-    chosen = chosen_skips(context.world.comm, plan, context.params.get("skips"), tell)
+    progress = PhaseProgress(partial(context.progress, "skips"))
+    chosen = chosen_skips(context.world.comm, plan, context.params.get("skips"), progress)
+    progress.finish()
     if chosen is None:
         return frozenset()
     if context.world.rank == 0:

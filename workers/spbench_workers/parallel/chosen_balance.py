@@ -22,6 +22,7 @@ from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.imported.parameters import has_pixels
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import ModelPlan, check_fused
+from spbench_workers.progress import PhaseProgress
 
 LEAST_GAIN = 0.97
 """The most that the slowest stage of a balance by times may take of that by estimated cost."""
@@ -48,14 +49,9 @@ def _chosen(context: Context, plan: ModelPlan) -> Balance:
     costs = None
     if context.world.rank == 0:
         images = max(batch.size for batch in plan.batches)
-        times = layer_times(
-            plan.model,
-            images,
-            plan.device,
-            plan.precision,
-            plan.seed,
-            tell=partial(context.progress, "balance"),
-        )
+        progress = PhaseProgress(partial(context.progress, "balance"))
+        times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed, progress)
+        progress.finish()
         learns = not context.params["enable_evaluation"]
         costs = [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
         give_back()

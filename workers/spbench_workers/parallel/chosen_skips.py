@@ -7,7 +7,7 @@ longer than a message without any, by the time of messages between the first two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from statistics import median
@@ -21,6 +21,7 @@ from spbench_core.models.routes import Route, StageRoutes, stage_routes
 from spbench_workers.p2p import P2P, Pending
 from spbench_workers.p2p.opening import open_p2p
 from spbench_workers.parallel.plan import ModelPlan
+from spbench_workers.progress import NO_PROGRESS, Progress
 
 ALONG, STRAIGHT = "along", "straight"
 _SMALL, _LARGE = 1 << 10, 1 << 20
@@ -47,7 +48,7 @@ def chosen_skips(
     comm: MPI.Intracomm,
     plan: ModelPlan,
     asked: str | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    progress: Progress = NO_PROGRESS,
 ) -> ChosenSkips | None:
     """Return which skips go straight; None where there are none. All ranks must call it.
 
@@ -55,7 +56,7 @@ def chosen_skips(
         comm: The ranks of the layout.
         plan: The model over them, with its balance.
         asked: ``straight``, ``along``; else what costs less.
-        tell: Is told how many rounds of messages have been timed, of how many.
+        progress: The progress over the timed rounds of messages.
     """
     routes = plan.routes()
     skips = [one for one in _all_straight(routes).skips if _can_go(plan, one)]
@@ -66,7 +67,7 @@ def chosen_skips(
     ends = frozenset((one.source, one.target) for one in skips)
     if asked == STRAIGHT:
         return ChosenSkips(ends, STRAIGHT, "as asked for")
-    message, byte = _message_times(comm, plan, tell)
+    message, byte = _message_times(comm, plan, progress)
     chosen = frozenset(
         (one.source, one.target)
         for one in skips
@@ -103,9 +104,7 @@ def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
     return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].ranks
 
 
-def _message_times(
-    comm: MPI.Intracomm, plan: ModelPlan, tell: Callable[[int, int], None] | None
-) -> tuple[float, float]:
+def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:
     """Return the seconds of a message, and those of each byte, between the first two stages."""
     own = comm.Dup()
     p2p = open_p2p(plan.backend, own, plan.device, _TAGS)
@@ -113,12 +112,12 @@ def _message_times(
     times = [0.0, 0.0]
     if comm.rank in pair:
         other = pair[1 - pair.index(comm.rank)]
+        progress.begin(2 * _ROUNDS)
         for place, size in enumerate((_SMALL, _LARGE)):
             rounds = []
-            for number in range(_ROUNDS):
+            for _ in range(_ROUNDS):
                 rounds.append(_round(p2p, plan, other, size, first=comm.rank == pair[0]))
-                if tell is not None:
-                    tell(place * _ROUNDS + number, 2 * _ROUNDS)
+                progress.advance()
             times[place] = median(rounds[1:]) / 2
     small, large = comm.bcast(times, root=pair[0])
     p2p.free()

@@ -65,7 +65,7 @@ class Epochs:
         told = set(range(1, last + 1)) if self._context.verbose else set()
         return {done: partial(self._pause, done) for done in ends | saves | told}
 
-    def tell(self, done: int, seconds: float) -> None:
+    def say_line(self, done: int, seconds: float) -> None:
         """Say the line of the reference scripts (MPI4DL) for the last steps.
 
         Args:

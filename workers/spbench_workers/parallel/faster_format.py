@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.parallel.layer_times import Laps, backward, forward
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import MixedProducts
+from spbench_workers.progress import PhaseProgress, Progress
 from spbench_workers.spatial.tiling import Tiling
 
 ROUNDS = 3
@@ -49,6 +50,11 @@ class _Section:
 
     layers: tuple[int, int]
     tiling: Tiling | None
+
+    @property
+    def length(self) -> int:
+        """The number of layers."""
+        return self.layers[1] - self.layers[0]
 
     def alike(self, model: Model) -> object:
         """Return what sections have in common that take as long."""
@@ -84,8 +90,9 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
         chosen: MemoryFormat = asked or "contiguous"
         return chosen
     world = context.world.comm
-    tell = partial(context.progress, "memory format")
-    own = _seconds(plan, world, tell, learns=not context.params["enable_evaluation"])
+    progress = PhaseProgress(partial(context.progress, "memory format"))
+    own = _seconds(plan, world, progress, learns=not context.params["enable_evaluation"])
+    progress.finish()
     give_back()
     contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
     faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
@@ -99,28 +106,25 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
 
 
 def _seconds(
-    plan: ModelPlan, world: MPI.Intracomm, tell: Callable[[int, int], object], *, learns: bool
+    plan: ModelPlan, world: MPI.Intracomm, progress: Progress, *, learns: bool
 ) -> tuple[float, float]:
     """Return the seconds of a micro-batch in the layers of a rank's stages, in each format.
 
-    ``tell`` is told how many layers' rounds are done, of how many.
+    A step of the progress is a round of a layer.
     """
     known: dict[object, tuple[float, float]] = {}
     totals = [0.0, 0.0]
     places, ranges = plan.layout.places(world.rank), layer_ranges(plan.balance)
-    done, layers = 0, sum(last - first for first, last in (ranges[one.stage] for one in places))
-
-    def after(section: _Section, rounds: int) -> None:
-        first, last = section.layers
-        tell(done * (ROUNDS + 1) + rounds * (last - first), layers * (ROUNDS + 1))
-
+    layers = sum(last - first for first, last in (ranges[one.stage] for one in places))
+    progress.begin(layers * (ROUNDS + 1))
     for place in places:
         with _tiling_of(plan, world, place) as tiling:
             for section in _sections(plan, place, tiling):
                 alike = section.alike(plan.model)
                 if alike not in known:
-                    known[alike] = _of_section(plan, section, after, learns=learns)
-                done += section.layers[1] - section.layers[0]
+                    known[alike] = _of_section(plan, section, progress, learns=learns)
+                else:
+                    progress.advance((ROUNDS + 1) * section.length)
                 totals = [total + own for total, own in zip(totals, known[alike], strict=True)]
     return totals[0], totals[1]
 
@@ -149,20 +153,20 @@ def _sections(plan: ModelPlan, place: Place, tiling: Tiling | None) -> list[_Sec
 def _of_section(
     plan: ModelPlan,
     section: _Section,
-    tell: Callable[[_Section, int], object],
+    progress: Progress,
     *,
     learns: bool,
 ) -> tuple[float, float]:
-    """Return the seconds of some layers in each format: medians of rounds by turns.
+    """Return the seconds of some layers in each format: medians of interleaved rounds.
 
-    ``tell`` is told of each round that is done; the first is dropped.
+    The first round is dropped.
     """
     with while_doing(f"{section.named(plan.model)} measured"):
         bodies = [_Body(plan, section, each) for each in _FORMATS]
         rounds = []
-        for done in range(1, ROUNDS + 2):
+        for _ in range(ROUNDS + 1):
             rounds.append([body.seconds(learns) for body in bodies])
-            tell(section, done)
+            progress.advance(section.length)
         for body in bodies:
             body.free()
     contiguous, last = (median(times) for times in zip(*rounds[1:], strict=True))

@@ -17,6 +17,7 @@ from spbench_workers.device.streams import DeviceEvent, finish, is_gpu, streams_
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.precision.formats import MixedProducts, Precision
+from spbench_workers.progress import NO_PROGRESS, Progress
 
 ROUNDS = 5
 Tensors = tuple[torch.Tensor, ...]
@@ -44,7 +45,7 @@ def layer_times(
     device: torch.device,
     precision: Precision,
     seed: int,
-    tell: Callable[[int, int], object] = lambda *_: None,
+    progress: Progress = NO_PROGRESS,
 ) -> list[LayerTime]:
     """Measure the times of each layer by itself, of those that are alike once.
 
@@ -59,14 +60,16 @@ def layer_times(
         device: The device that computes.
         precision: The number format.
         seed: The seed of weights and images.
-        tell: Called with the number of layers that are known, and of all.
+        progress: The progress over the layers.
     """
     random = torch.Generator().manual_seed(seed)
     mixed = precision.mixed and is_gpu(device)
     dtype, products = precision.weights, MixedProducts(precision.work, device) if mixed else None
     found: dict[object, LayerTime] = {}
+    progress.begin(len(model.layers))
     for index, layer in enumerate(model.layers):
         if model.alike(index) in found:
+            progress.advance()
             continue
         with while_doing(f"layer {layer.name} was measured"), products or nullcontext():
             stage = build_stage(
@@ -78,7 +81,7 @@ def layer_times(
             rounds = _rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
         found[model.alike(index)] = LayerTime(layer.name, forward, backward)
-        tell(index + 1, len(model.layers))
+        progress.advance()
     return [
         replace(found[model.alike(index)], name=layer.name)
         for index, layer in enumerate(model.layers)

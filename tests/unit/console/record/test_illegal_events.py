@@ -149,8 +149,10 @@ def test_a_rank_that_progresses_works_at_its_activity():
     assert (state.ranks[1].phase, state.ranks[1].shown_phase) == (RankPhase.SETUP, "setup")
 
 
-KINDS = ("hello", "ready", "case_start", "progress", "samples", "check", "metric", "device")
-KINDS = (*KINDS, "choice", "log", "case_end", "heartbeat", "bye")
+KINDS = [
+    *("hello", "ready", "case_start", "progress", "samples", "check", "metric", "device"),
+    *("choice", "log", "case_end", "heartbeat", "bye"),
+]
 RANK_EVENTS = st.builds(
     lambda kind, rank, case: {
         **rank_event(kind, rank),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,11 +20,10 @@ from spbench_workers.kvstore.keys.sharding import Slot, slots_on
 from spbench_workers.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.kvstore.verification.expectation import Arrivals, Doubles, KeyExpectation
 from spbench_workers.kvstore.verification.finding import WorstDifference
+from spbench_workers.progress import Progress
 
 _BLOCK = 1 << 18
 """Elements of a reference that are broadcast at once."""
-_TOLD = 16
-"""Runs of keys from one progress event to the next."""
 
 Expectations = Mapping[int, Sequence[KeyExpectation]]
 
@@ -91,7 +90,7 @@ class StoreComparison:
         rounds: int,
         finding: WorstDifference,
         when: str,
-        tell: Callable[[int, int], None],
+        progress: Progress,
     ) -> Errors:
         """Compare after rounds that all pushed one draw of gradients.
 
@@ -100,13 +99,13 @@ class StoreComparison:
             rounds: The number of rounds since the last comparison.
             finding: The worst difference so far, which is updated.
             when: The rounds, in words.
-            tell: Called now and then with the number of compared runs of keys, and of all.
+            progress: The progress over the runs of keys.
         """
         self.follow(draw, rounds)
         mine = magnitude = 0.0
+        progress.begin(len(self._runs))
         for number in range(len(self._runs)):
-            if number % _TOLD == 0:
-                tell(number, len(self._runs))
+            progress.advance()
             off, size = self._compare_run(number, finding, when)
             mine += off
             magnitude += size

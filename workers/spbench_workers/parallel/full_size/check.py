@@ -19,9 +19,9 @@ every gradient is its sum, the step is that of the model on one process.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ from spbench_workers.parallel.full_size.windows import WindowCheck
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP32
 from spbench_workers.parallel.synthetic import synthetic_images
-from spbench_workers.parallel.validation.progress import Progress
+from spbench_workers.progress import NO_PROGRESS, PhaseProgress, Progress
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
@@ -88,8 +88,8 @@ def check_full_size(
     spoil(context, engine)
     errors = StepErrors()
     check = StepCheck(engine, training, errors, names)
-    progress = Progress(context, "check", check.calls + 1)
-    check.run(progress.advance)
+    progress = PhaseProgress(partial(context.progress, "check"), check.calls + 1)
+    check.run(progress)
     progress.finish()
     engine.free()
     for name, worst in errors.by_name().items():
@@ -116,12 +116,6 @@ class StepErrors:
             "sums": self.sums,
             "updates": self.updates,
         }
-
-
-def _thinned(advance: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that advances at each so many parameters."""
-    calls = itertools.count(1)
-    return lambda: None if next(calls) % _PARAMETERS else advance()
 
 
 class StepCheck:
@@ -166,16 +160,16 @@ class StepCheck:
             if training is not None:  # sums and updates
                 self.calls += 2 * len(list(stage.parameters())) // _PARAMETERS
 
-    def run(self, advance: Callable[[], None] = lambda: None) -> None:
+    def run(self, progress: Progress = NO_PROGRESS) -> None:
         """Take a step, and compare.
 
         Args:
-            advance: Called after each of this rank's `calls` of operators.
+            progress: The progress over this rank's `calls` of operators.
         """
         engine, errors, learns = self._engine, self._errors, self._training is not None
-        hooks = [self._hooked(*one, advance) for one in self._checks]
+        hooks = [self._hooked(*one, progress) for one in self._checks]
         for stage in engine.stages:
-            self._watch_layers(stage, advance, learns=learns)
+            self._watch_layers(stage, progress, learns=learns)
         self._watch_losses()
         joints, sums = JointSums(engine.plan), GradientSums(engine) if learns else None
         for place, runner in zip(engine.places, engine.runners, strict=True):
@@ -194,18 +188,16 @@ class StepCheck:
             comm.Free()
         joints.compare(engine.world, errors.joints)
         if sums is not None:
-            sums.compare(errors.sums, _thinned(advance))
+            sums.compare(errors.sums, progress, 1 / _PARAMETERS)
             sums.remove()
         if updates is not None:
-            updates.compare(errors.updates, _thinned(advance))
+            updates.compare(errors.updates, progress, 1 / _PARAMETERS)
 
-    def _hooked(
-        self, module: nn.Module, check: OperatorCheck, advance: Callable[[], None]
-    ) -> OperatorHooks:
+    def _hooked(self, module: nn.Module, check: OperatorCheck, progress: Progress) -> OperatorHooks:
         later = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(module, nn.Conv2d)
         learns = self._training is not None
         most = self._most(check)
-        return OperatorHooks(module, check, advance, learns=learns, later_weights=later, most=most)
+        return OperatorHooks(module, check, progress, learns=learns, later_weights=later, most=most)
 
     def _most(self, check: OperatorCheck) -> int | None:
         """Return the number of micro-batches for which an operator is checked; None: all.
@@ -234,14 +226,14 @@ class StepCheck:
                 words = f"stage {place.stage}", runner, loss, images, engine.arithmetic.scale
                 self._losses.append(LossCheck(*words, self._errors.operators))
 
-    def _watch_layers(self, stage: nn.Module, advance: Callable[[], None], *, learns: bool) -> None:
+    def _watch_layers(self, stage: nn.Module, progress: Progress, *, learns: bool) -> None:
         """Have progress told at each layer too: between few operators a long time may pass."""
 
         def leave(_: nn.Module, __: object, found: Any) -> None:
-            advance()
+            progress.advance()
             first = found if isinstance(found, torch.Tensor) else found[0]
             if learns and first.requires_grad:
-                first.register_hook(lambda _: advance())
+                first.register_hook(lambda _: progress.advance())
 
         self._layers += [layer.register_forward_hook(leave) for layer in stage.children()]
 

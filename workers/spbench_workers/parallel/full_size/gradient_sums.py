@@ -23,6 +23,7 @@ from spbench_workers.parallel.full_size.blocks import pieces
 from spbench_workers.parallel.full_size.bound import Rounding, WorstError
 from spbench_workers.parallel.full_size.sums import from_last_to_first
 from spbench_workers.parallel.precision.formats import FP32, FP64
+from spbench_workers.progress import NO_PROGRESS, Progress
 
 _SLACK = 8.0
 """Last bits that a sum may be off, over the sum of the lengths of what is added."""
@@ -63,12 +64,15 @@ class GradientSums:
 
         return add
 
-    def compare(self, worst: WorstError, advance: Callable[[], None]) -> None:
+    def compare(
+        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps: float = 1
+    ) -> None:
         """Compare the gradients of the step with these sums. All ranks must call it together.
 
         Args:
             worst: Takes in the errors.
-            advance: Called for each parameter of this rank.
+            progress: The progress over the parameters of this rank.
+            steps: The steps of a parameter.
         """
         engine = self._engine
         layout, world = engine.plan.layout, engine.world
@@ -83,11 +87,11 @@ class GradientSums:
             )
             if world.rank in ranks:
                 comm = group_of(world, ranks)
-                self._compare_stage(comm, stage, worst, advance)
+                self._compare_stage(comm, stage, worst, progress, steps)
                 comm.Free()
 
     def _compare_stage(
-        self, comm: MPI.Intracomm, stage: int, worst: WorstError, advance: Callable[[], None]
+        self, comm: MPI.Intracomm, stage: int, worst: WorstError, progress: Progress, steps: float
     ) -> None:
         engine, plan = self._engine, self._engine.plan
         mine = [
@@ -103,7 +107,7 @@ class GradientSums:
             total = sums.of(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
             wanted, bound = total[:-1], unit * float(total[-1]) + 1e-300
             for place, of in mine:
-                advance()
+                progress.advance(steps)
                 if plan.master_comm and place.direction != plan.owner:
                     continue
                 found = of[name].grad

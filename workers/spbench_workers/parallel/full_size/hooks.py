@@ -10,6 +10,7 @@ from torch import nn
 
 from spbench_workers.parallel.full_size.whole_image import NormCheck
 from spbench_workers.parallel.full_size.windows import Call
+from spbench_workers.progress import Progress
 
 
 class OperatorCheck(Protocol):
@@ -30,7 +31,7 @@ class OperatorHooks:
         module: The operator.
         check: Its check.
         learns: Whether gradients will come.
-        advance: Called after each call that was checked.
+        progress: The progress over the calls that are checked.
         later_weights: Whether the gradients of its weights come after that of its input,
             micro-batch by micro-batch.
         most: How many calls are checked, the first ones; None: all.
@@ -40,7 +41,7 @@ class OperatorHooks:
         self,
         module: nn.Module,
         check: OperatorCheck,
-        advance: Callable[[], None],
+        progress: Progress,
         *,
         learns: bool,
         later_weights: bool = False,
@@ -49,7 +50,7 @@ class OperatorHooks:
         self._later, self._waiting = later_weights, list[Call]()
         self._most, self._calls, self._completed = most, 0, 0
         self._watched = True
-        self._check, self._learns, self._advance = check, learns, advance
+        self._check, self._learns, self._progress = check, learns, progress
         names = [name for name, _ in module.named_parameters(recurse=False)]
         # By micro-batch: those of a bias may come before those of the weight.
         self._gradients: dict[str, list[torch.Tensor]] = {name: [] for name in names}
@@ -91,7 +92,7 @@ class OperatorHooks:
         self._completed += 1
         self._check.check(call)
         call.release()
-        self._advance()
+        self._progress.advance()
 
     def _enter(self, module: nn.Module, words: tuple[torch.Tensor, ...]) -> Any:
         (pixels,) = words
@@ -118,7 +119,7 @@ class OperatorHooks:
         if not self._learns:
             with torch._C.DisableTorchFunction():
                 self._check.check(call)
-            self._advance()
+            self._progress.advance()
             return
         if self._before is not None and isinstance(self._check, NormCheck):
             self._check.check_statistics(call, self._before)

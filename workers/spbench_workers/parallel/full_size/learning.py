@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from spbench_workers.parallel.full_size.bound import (
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.training.updates import Updates
+from spbench_workers.progress import NO_PROGRESS, Progress
 
 _SUMS = 16.0
 """Last bits that the few sums and roundings of a loss, or of an update, may be off."""
@@ -140,12 +140,15 @@ class UpdateCheck:
             for stage in engine.stages
         ]
 
-    def compare(self, worst: WorstError, advance: Callable[[], None]) -> None:
+    def compare(
+        self, worst: WorstError, progress: Progress = NO_PROGRESS, steps: float = 1
+    ) -> None:
         """Compare the weights with what their summed gradients make of those before.
 
         Args:
             worst: Takes in the errors.
-            advance: Called for each parameter.
+            progress: The progress over the parameters.
+            steps: The steps of a parameter.
         """
         skipped = self._engine.arithmetic.skipped_steps > 0
         places, stages = self._engine.places, self._engine.stages
@@ -159,7 +162,7 @@ class UpdateCheck:
                 if not skipped:
                     Updates(self._training, [wide]).step()
                 self._note(worst, parameter, before[name], wide, f"{name} of stage {place.stage}")
-                advance()
+                progress.advance(steps)
 
     def _note(
         self,

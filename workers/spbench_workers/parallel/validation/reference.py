@@ -10,7 +10,7 @@ holds the images of all of them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 import torch
@@ -24,6 +24,7 @@ from spbench_workers.models.build import build_reference
 from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
 from spbench_workers.models.imported.model import state_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.progress import NO_PROGRESS, Progress
 
 Key = tuple[str | int, ...]
 """A parameter's name, a replica and a micro-batch, ..."""
@@ -74,7 +75,7 @@ class OneProcess:
         training: None for inference alone.
         noise: Weights and images are off by about this share of themselves: the effect shows
             what rounding does.
-        advance: Called after each micro-batch.
+        progress: The progress over the micro-batches.
         steps: The number of training steps.
         kinds: The results to keep.
         small_steps: Take a learning rate whose first step changes weights by at most `SMALL_STEP`,
@@ -91,13 +92,13 @@ class OneProcess:
         training: TrainingConfig | None,
         *,
         noise: float = 0.0,
-        advance: Callable[[], None] = lambda: None,
+        progress: Progress = NO_PROGRESS,
         steps: int = STEPS,
         kinds: Collection[str] = KINDS,
         small_steps: bool = False,
     ) -> None:
         self._plan, self._source, self._training = plan, source, training
-        self._advance = advance
+        self._progress = progress
         self._noise, self._steps, self._kinds = noise, steps, kinds
         self._small_steps = small_steps
         self.learning_rate = 0.0 if training is None else training.learning_rate
@@ -172,7 +173,7 @@ class OneProcess:
             loss = whole_loss(self._plan.loss, logits, targets) / self._count
             loss.backward()
             total += float(loss.detach())
-            self._advance()
+            self._progress.advance()
             if keeps:
                 for number, image in zip(shares, images, strict=True):
                     assert image.grad is not None, "the loss depends on it"
@@ -185,7 +186,7 @@ class OneProcess:
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
                     results.output[replica, index] = model(self._images(replica, batch))
-                    self._advance()
+                    self._progress.advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
         return self._noisy(self._source.pixels(replica, batch.images, self._whole).clone())

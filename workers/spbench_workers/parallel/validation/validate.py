@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from mpi4py import MPI
@@ -38,7 +39,6 @@ from spbench_workers.parallel.synthetic import synthetic_images
 from spbench_workers.parallel.validation.comparison import Cut, TensorPart, compare, moved
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.validation.finite_differences import worst_slope
-from spbench_workers.parallel.validation.progress import Progress
 from spbench_workers.parallel.validation.reference import (
     KINDS,
     NOISE,
@@ -49,6 +49,7 @@ from spbench_workers.parallel.validation.reference import (
     Tensors,
     small_rate,
 )
+from spbench_workers.progress import PhaseProgress, Progress
 
 LEAST_TOLERANCE = 1e-10
 """The least tolerance in float64, over the largest value of the kind: sums are added in other parts
@@ -92,11 +93,12 @@ def check_bits(
     """
     plan = replace(plan, device=torch.device("cpu"), backend="mpi")
     comm: MPI.Intracomm = context.world.comm
-    progress = Progress(context, "check", (1 if training is None else STEPS + 1) * 2)
+    steps = (1 if training is None else STEPS + 1) * 2
+    progress = PhaseProgress(partial(context.progress, "check"), steps)
     images = synthetic_images(plan, context.seed_for("validation"))
 
     def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
-        return _parts(comm, plan, training, images, ready, progress.advance)
+        return _parts(comm, plan, training, images, ready, progress)
 
     wanted: Parts = parts(MPI.COMM_SELF, alone(plan), lambda _: None) if comm.rank == 0 else {}
     rest(comm)
@@ -158,7 +160,7 @@ class Validation:
         steps = 1 if training is None else STEPS + 1
         of_reference = steps * len(plan.batches) * plan.layout.replicas
         self._by_rank_0 = 2 * of_reference if self._exact else of_reference + steps
-        self._progress = Progress(context, "check", self._by_rank_0 + steps)
+        self._progress = PhaseProgress(partial(context.progress, "check"), self._by_rank_0 + steps)
 
     def run(self) -> None:
         """Compare, and report the checks."""
@@ -190,7 +192,7 @@ class Validation:
     def _expected(self, noise: float = 0.0) -> Results:
         images = self._images(FP64.work)
         return OneProcess(
-            self._plan, images, self._training, noise=noise, advance=self._progress.advance
+            self._plan, images, self._training, noise=noise, progress=self._progress
         ).results()
 
     def _reference(self) -> tuple[Results, dict[str, float]]:
@@ -270,8 +272,8 @@ class Validation:
             self._ready(engine)
             spoil(self._context, engine)
 
-        images, advance = self._images(plan.dtype), self._progress.advance
-        return _parts(comm, plan, self._training, images, prepare, advance)
+        images = self._images(plan.dtype)
+        return _parts(comm, plan, self._training, images, prepare, self._progress)
 
 
 def _parts(
@@ -280,7 +282,7 @@ def _parts(
     training: TrainingConfig | None,
     images: SyntheticImages,
     prepare: Callable[[Engine], None],
-    advance: Callable[[], None],
+    progress: Progress,
 ) -> Parts:
     """Return this rank's parts of the results of some steps. All ranks must call it."""
     learns = training is not None
@@ -289,15 +291,15 @@ def _parts(
         # The first steps at the usual scale are often skipped: nothing could be compared.
         engine.arithmetic.loss_scale.value = VALIDATION_SCALE
     prepare(engine)
-    found = _learn(engine, images, advance) if learns else {}
+    found = _learn(engine, images, progress) if learns else {}
     engine.evaluate()
-    advance()
+    progress.advance()
     found["output"] = _outputs(engine)
     engine.free()
     return found
 
 
-def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None]) -> Parts:
+def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Parts:
     found: Parts = {"loss": {}}
     for step in range(STEPS):
         images.turn_to(step)
@@ -307,7 +309,7 @@ def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None])
         loss = torch.tensor(engine.loss(), dtype=torch.float64)
         found["loss"][(step,)] = TensorPart(loss)
         engine.end_epoch()
-        advance()
+        progress.advance()
     found["weights"] = {
         (name,): TensorPart(parameter.detach())
         for stage in engine.stages

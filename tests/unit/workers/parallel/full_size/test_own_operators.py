@@ -6,6 +6,7 @@ from torch import fx, nn
 
 from spbench_workers.models.imported.plain_modules import comparable_convs
 from spbench_workers.parallel.full_size.hooks import OperatorHooks
+from spbench_workers.progress import NO_PROGRESS
 
 
 class Doubled(nn.Conv2d):
@@ -57,7 +58,7 @@ class Recorder:
 def test_the_first_calls_have_their_own_gradients(most, backwards):
     torch.manual_seed(0)
     conv, recorder = nn.Conv2d(2, 2, 1, bias=False), Recorder()
-    hooks = OperatorHooks(conv, recorder, lambda: None, learns=True, most=most)
+    hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, most=most)
     images = [torch.randn(1, 2, 3, 3) for _ in range(3)]
     losses = [conv(one).square().sum() for one in images]
     for loss in reversed(losses) if backwards else losses:
