@@ -1,0 +1,187 @@
+"""Count what makes the code hard to enter: closed sets as strings, and knowledge in many places.
+
+    python -m benchmarks.structure [TREE ...]
+
+Each TREE is a checkout; without one, this checkout is counted. Columns are trees, rows are:
+
+- comparisons with a status as a string, such as `status == "error"`
+- names of launchers and of schedulers in code outside of their own modules
+- lists of launchers and of schedulers
+- classes that keep the worst error so far
+- modules of the training library that import a benchmark's `Context`
+
+With --list the places are printed, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.goals import argument_parser
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("core", "console", "workers")
+STATUSES = frozenset(
+    {
+        *("waiting", "running", "passed", "failed", "error", "timeout", "cancelled", "skipped"),
+        *("flaky", "unfinished", "starting", "ready", "setup", "done", "lost", "ended", "ok"),
+        *("better", "worse", "same"),
+    }
+)
+NOT_STATUSES = (
+    "kind",
+    "kinds",
+    "padding",
+    "event",
+    "better",
+    "fold",
+    "name",
+    "key",
+    "word",
+    "column",
+    "field",
+)
+"""Names whose values are no statuses, though some are spelt like one."""
+LAUNCHERS = frozenset({"mpirun_rsh", "hydra", "openmpi", "srun"})
+OWN_MODULES = ("launch/launchers/", "batch/schedulers/")
+SCHEDULERS = frozenset({"slurm", "pbs", "lsf", "flux"})
+LIBRARY = ("parallel", "spatial", "models", "images", "p2p")
+Place = tuple[Path, int]
+
+
+def main() -> int:
+    """Print the counts of each tree."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("trees", nargs="*", type=Path, default=[ROOT], help="checkouts")
+    parser.add_argument("--list", action="store_true", help="print the places")
+    options = parser.parse_args()
+    counts: dict[str, list[int]] = {}
+    for tree in options.trees:
+        modules = dict(_modules(tree))
+        for title, find in COUNTED.items():
+            places = [
+                (path, line) for path, module in modules.items() for line in find(path, module)
+            ]
+            counts.setdefault(title, []).append(len(places))
+            for path, line in places if options.list else ():
+                print(f"{path.relative_to(tree)}:{line}: {title}")
+    width = max(map(len, counts))
+    for title, row in counts.items():
+        print(f"{title:{width}}  {'  '.join(f'{count:5}' for count in row)}")
+    return 0
+
+
+def _modules(tree: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for root in SOURCES:
+        for path in sorted((tree / root).rglob("*.py")):
+            yield path, ast.parse(path.read_text())
+
+
+def _compared_statuses(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the lines that compare something with a status as a string."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Compare):
+            texts = set().union(*map(_texts, [node.left, *node.comparators]))
+            if texts & STATUSES and not _is_other(node.left):
+                yield node.lineno
+        elif isinstance(node, ast.MatchValue) and _texts(node.value) & STATUSES:
+            yield node.value.lineno
+
+
+def _is_other(node: ast.expr) -> bool:
+    """Return whether the left side of a comparison names something that is no status."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.rstrip("_") in NOT_STATUSES
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name in NOT_STATUSES
+        case ast.Constant():
+            return True  # `"error" in found`: a key
+    return False
+
+
+def _texts(node: ast.expr) -> set[str]:
+    """Return the strings of a constant, or of a tuple, list or set of constants."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return set().union(*map(_texts, parts))
+    return set()
+
+
+def _names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+    def find(path: Path, module: ast.Module) -> Iterator[int]:
+        """Yield the lines that compare with a name, or use one as a key."""
+        if any(own in path.as_posix() for own in OWN_MODULES):
+            return
+        for node in ast.walk(module):
+            if isinstance(node, ast.Compare):
+                parts = [node.left, *node.comparators]
+                if any(_texts(part) & names for part in parts):
+                    yield node.lineno
+            elif isinstance(node, ast.Dict):
+                keys = {text for key in node.keys if key is not None for text in _texts(key)}
+                if len(keys & names) > 1:
+                    yield node.lineno
+
+    return find
+
+
+def _lists_of(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+    def find(path: Path, module: ast.Module) -> Iterator[int]:
+        """Yield the lines of tuples, lists, sets and `Literal`s with three of the names or more."""
+        for node in ast.walk(module):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set) and len(_texts(node) & names) > 2:
+                yield node.lineno
+            elif isinstance(node, ast.Dict):
+                keys = {text for key in node.keys if key is not None for text in _texts(key)}
+                if len(keys & names) > 2:
+                    yield node.lineno
+
+    return find
+
+
+def _worst_errors(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the lines of classes that keep the worst error of several comparisons."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef) and node.name in WORST:
+            yield node.lineno
+
+
+WORST = frozenset(
+    {
+        *("Mismatch", "WorstDifference", "WorstError", "Worst", "PayloadDifference"),
+        *("ProductErrors",),
+    }
+)
+
+
+def _imports_context(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the line on which a module of the training library imports `Context`."""
+    parts = path.parts
+    package = parts[parts.index("spbench_workers") + 1] if "spbench_workers" in parts else ""
+    if package not in LIBRARY and "spbench_parallel" not in parts:
+        return
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.module == "spbench_workers.context":
+            yield node.lineno
+            return
+
+
+COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
+    "comparisons with a status as a string": _compared_statuses,
+    "names of launchers outside of their modules": _names_outside(LAUNCHERS),
+    "names of schedulers outside of their modules": _names_outside(SCHEDULERS),
+    "lists of launchers": _lists_of(LAUNCHERS),
+    "lists of schedulers": _lists_of(SCHEDULERS),
+    "classes for the worst error so far": _worst_errors,
+    "modules of the library that import Context": _imports_context,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The counts of `benchmarks.structure`, and those that stay at nothing."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from benchmarks.structure import COUNTED, LAUNCHERS, ROOT, SOURCES
+
+STATUSES, NAMES = list(COUNTED)[:2]
+PATH = Path("console/spbench/record/other.py")
+
+
+def count(title, text, path=PATH):
+    return len(list(COUNTED[title](path, ast.parse(text))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'case.status == "error"',
+        'status not in ("passed", "failed")',
+        'match status:\n    case "error":\n        pass',
+    ],
+)
+def test_finds_statuses_that_are_compared_as_strings(text):
+    assert count(STATUSES, text) == 1
+
+
+@pytest.mark.parametrize("text", ["status == CaseStatus.ERROR", 'event["event"] == "ready"'])
+def test_enums_and_kinds_of_events_are_not_counted(text):
+    assert count(STATUSES, text) == 0
+
+
+def test_finds_launchers_by_their_names():
+    assert count(NAMES, 'launcher.name == "srun"') == 1
+    own = Path("console/spbench/launch/launchers/srun.py")
+    assert count(NAMES, 'name == "srun"', own) == 0
+
+
+def found(title):
+    return [
+        f"{path.relative_to(ROOT)}:{line}"
+        for source in SOURCES
+        for path in sorted((ROOT / source).rglob("*.py"))
+        for line in COUNTED[title](path, ast.parse(path.read_text()))
+    ]
+
+
+def test_no_status_is_compared_as_a_string():
+    assert found(STATUSES) == []
+
+
+def test_launchers_are_known_by_name_in_their_modules_only():
+    assert found(NAMES) == []
+
+
+@pytest.mark.parametrize("title", ["lists of launchers", "lists of schedulers"])
+def test_there_is_one_list_of_names(title):
+    assert len(found(title)) == 1
+    assert LAUNCHERS
