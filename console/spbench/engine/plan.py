@@ -29,7 +29,7 @@ from spbench.launch.jobs import (
     hosts_for,
     prepare,
 )
-from spbench.launch.launcher import JobSpec
+from spbench.launch.launcher import JobSpec, traits_of
 from spbench.launch.program import program_by_hand, standalone_arguments, wrapped
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
@@ -233,15 +233,14 @@ def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tupl
 
 
 def _by_hand(run: RunPlan, launch: Launch, spec: JobSpec, case: Case) -> list[str] | None:
-    words: tuple[str, ...] | None
-    if case.entry.starts_program:
-        words, spec = program_by_hand(case), replace(spec, program=wrapped(spec.settings, ()))
-    else:
-        words = standalone_arguments(case)
+    is_program = case.entry.starts_program
+    words = program_by_hand(case) if is_program else standalone_arguments(case)
     if words is None:
         return None
+    program = wrapped(spec.settings, ()) if is_program else spec.program
+    spec = replace(spec, program=(*program, *words))
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
-    return [*command.argv, *words]
+    return [*command.argv]
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
@@ -314,7 +313,7 @@ async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -
     """
     names: dict[str, None] = {}
     for launch in prepared:
-        if launch.launcher.name != "srun":
+        if not traits_of(launch.launcher).places_ranks:
             names.update(dict.fromkeys(placed.host for placed in launch.placement))
     reasons = await unreachable(names, say)
     if reasons:

@@ -643,3 +643,11 @@ def test_a_log_that_cannot_be_read_is_told_in_one_sentence(spbench, home):
     done = spbench("results", "show")
     assert done.status != 0
     assert str(folder.events) in done.refusal
+
+
+@pytest.mark.parametrize("library", ["openmpi-5.0", "mpich-4.2", "mvapich2-2.3.7", "mvapich-4.0"])
+def test_each_launcher_has_lines_for_programs(spbench, library):
+    hosts = ("--hosts", "node[1-2]:2", "--oversubscribe")
+    shown = spbench("command", "shipped:programs", "--assume", library, *hosts)
+    assert (shown.status, shown.err) == (0, "")
+    assert sum(line.endswith("count=2000") for line in shown.out.splitlines()) == 2
