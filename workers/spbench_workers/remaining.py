@@ -23,6 +23,7 @@ from spbench_core.events.batch_files import (
 )
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import decode
+from spbench_core.events.statuses import RankStatus
 
 MOST_IDLE = 2
 """Launches in a row without the start of a case, after which no other is tried."""
@@ -59,7 +60,7 @@ def progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
                 size = event["size"]
             elif event["event"] == "case_start":
                 started.add(event["case"])
-            elif event["event"] == "case_end" and event["status"] == "ok":
+            elif event["event"] == "case_end" and event["status"] == RankStatus.OK:
                 ends[event["case"]] = ends.get(event["case"], 0) + 1
     repeats: dict[str, int] = {}
     for case in launch.cases():

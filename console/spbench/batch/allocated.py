@@ -15,7 +15,7 @@ from spbench.errors import UsageError
 from spbench.launch.allocator import with_allocator
 from spbench.launch.detect import find_launcher, mpi_library
 from spbench.launch.jobs import Job, Launch, each_repeat, job_environment
-from spbench.launch.launcher import ALLOCATIONS, JobSpec
+from spbench.launch.launcher import ALLOCATIONS, JobSpec, traits_of
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case, Suite
 from spbench.suites.loader import load
@@ -150,7 +150,7 @@ def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str
         private_env=PRIVATE | job_environment(job, environ),
         oversubscribed=False,
         # the others find the allocation by themselves
-        hostfile=folder / HOSTFILE if found.launcher.name == "mpirun_rsh" else None,
+        hostfile=folder / HOSTFILE if traits_of(found.launcher).needs_hostfile else None,
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, environ)

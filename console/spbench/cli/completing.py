@@ -87,11 +87,9 @@ def _benchmarks(context: typer.Context) -> Iterable[str]:
 
 
 def _launchers(context: typer.Context) -> Iterable[str]:
-    from spbench.launch.detect import PREFERENCE
-    from spbench.suites.launcher_names import AUTO, plugin_launchers
+    from spbench.suites.launcher_names import AUTO, launcher_names
 
-    own = (name for names in PREFERENCE.values() for name in names)
-    return dict.fromkeys([AUTO, *own, *plugin_launchers()])
+    return (AUTO, *launcher_names())
 
 
 def _networks(context: typer.Context) -> Iterable[str]:

@@ -12,6 +12,7 @@ import typer
 
 from spbench.cli.request import HostfileOption, HostsOption, print_progress
 from spbench.errors import ExitCode, UsageError
+from spbench.launch.finding import FindingStatus
 
 if TYPE_CHECKING:
     from spbench.launch.finding import Finding
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 WIDTH = 12
 RANKS = 4
 _LONGEST = len("unreachable")
-_GLYPHS = {"ok": "✓", "note": "!", "missing": "✗", "unreachable": "✗"}
+_GLYPHS = {
+    FindingStatus.OK: "✓",
+    FindingStatus.NOTE: "!",
+    FindingStatus.MISSING: "✗",
+    FindingStatus.UNREACHABLE: "✗",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -78,7 +84,7 @@ def doctor(
     else:
         _print_hosts(surveyed)
     judged: Sequence[Finding | HostFacts] = machine if named is None else surveyed
-    if any(item.status in ("missing", "unreachable") for item in judged):
+    if not all(item.status.is_well for item in judged):
         raise typer.Exit(ExitCode.MISSING)
 
 

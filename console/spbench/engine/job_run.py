@@ -208,7 +208,7 @@ class JobRun:
         exited = asyncio.create_task(process.wait())
         exited.add_done_callback(lambda _: self._listener.wake.set())
         exit_seen = 0.0
-        noted = self._plan.launch.library.name == "openmpi"  # its ranks have folders of their own
+        noted = self._plan.launch.library.keeps_memory_in_folders
         while not self._watch.done and not self._watch.overdue(time.monotonic()):
             if exited.done():
                 exit_seen = exit_seen or time.monotonic()

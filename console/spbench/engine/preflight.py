@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from spbench.engine.plan import RunPlan, Told
 from spbench.errors import MissingError
+from spbench.launch.detect import traits_named
 from spbench.launch.gpu_needs import asked_alike
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold
@@ -127,7 +128,7 @@ def _asked(run: RunPlan) -> list[tuple[LaunchSettings, dict[str, None]]]:
     asked: dict[str, tuple[LaunchSettings, dict[str, None]]] = {}
     for job in run.jobs:
         hosts = run.hosts(job)
-        if hosts is not None and job.settings.launcher != "srun":
+        if hosts is not None and not traits_named(job.settings.launcher).places_ranks:
             _, names = asked.setdefault(asked_alike(job.settings), (job.settings, {}))
             names.update(dict.fromkeys(hosts.names))
     return list(asked.values())

@@ -16,21 +16,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from spbench.errors import MissingError
-from spbench.launch.launcher import Launcher
+from spbench.launch.launcher import Launcher, LauncherTraits, traits_of
 from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.plugin_launcher import plugin_launcher
 from spbench.launch.program import interpreter, wrapped
-from spbench.suites.launcher_names import LAUNCHERS, launcher_names, plugin_launchers
+from spbench.suites.launcher_names import AUTO, LAUNCHERS, launcher_names, plugin_launchers
 from spbench.suites.settings import LaunchSettings
-
-PREFERENCE: Mapping[str, tuple[str, ...]] = {
-    "openmpi": ("openmpi",),
-    "mpich": ("hydra",),
-    "intelmpi": ("hydra",),
-    "mvapich": ("hydra", "mpirun_rsh"),
-    "mvapich2": ("mpirun_rsh", "hydra"),
-}
-"""The launchers of each MPI library, best first."""
 
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
 _PATIENCE = 30.0
@@ -56,6 +47,23 @@ def launcher_named(name: str) -> Launcher:
         return plugin_launcher(name)
     module = importlib.import_module(f"spbench.launch.launchers.{name}")
     return cast(Launcher, module.LAUNCHER)
+
+
+def traits_named(name: str) -> LauncherTraits:
+    """Return the traits of a launcher by its name; ``auto`` has those of no launcher.
+
+    Raises:
+        MissingError: There is none of that name.
+    """
+    return LauncherTraits() if name == AUTO else traits_of(launcher_named(name))
+
+
+@lru_cache
+def launchers_of(library: str) -> tuple[str, ...]:
+    """Return the names of the launchers that come with an MPI library, the best first."""
+    places = {name: traits_named(name).preference.get(library) for name in LAUNCHERS}
+    known = ((place, name) for name, place in places.items() if place is not None)
+    return tuple(name for _, name in sorted(known, key=lambda item: item[0]))
 
 
 def mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibrary:
@@ -137,8 +145,8 @@ def find_launcher(
 ) -> Found:
     """Return the launcher that the settings name, or for ``auto`` the library's first installed.
 
-    ``auto`` takes srun only inside a Slurm allocation that has nothing better, and a plug-in's
-    launcher only where there is no other.
+    ``auto`` takes the launcher of a batch system only inside its allocation, if there is nothing
+    better, and a plug-in's launcher only if there is no other.
 
     Raises:
         MissingError: None is installed; the sentence says where it was looked for.
@@ -154,13 +162,21 @@ def find_launcher(
                 f"installed: {', '.join(others) or 'none'}"
             )
         return found
-    names = PREFERENCE[library.name] if library else LAUNCHERS
-    names = (*names, "srun") if "SLURM_JOB_ID" in env else names
+    names = launchers_of(library.name) if library else LAUNCHERS
+    names = (*names, *_in_allocation(env))
     every = chain(names, _of_plugins(library))
     found = next(filter(None, (_installed(name, env, beside) for name in every)), None)
     if found is None:
         raise MissingError(_none_found(names, library, env, beside))
     return found
+
+
+def _in_allocation(env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the launchers of batch systems that have given this process an allocation."""
+    for name in LAUNCHERS:
+        variable = traits_named(name).allocation_variable
+        if variable is not None and variable in env:
+            yield name
 
 
 def _of_plugins(library: MpiLibrary | None) -> Iterator[str]:
@@ -174,7 +190,7 @@ def mismatch(found: Found, library: MpiLibrary) -> str | None:
     """Return the sentence for a launcher that does not start this library's ranks, or None."""
     if library.name in found.launcher.libraries:
         return None
-    better = " or ".join(PREFERENCE[library.name])
+    better = " or ".join(launchers_of(library.name))
     return (
         f"launcher {found.launcher.name} ({found.version}) does not start ranks of "
         f"{library.version_text}: set launch.launcher to {better}, or use the MPI library that "

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from spbench.errors import MissingError
-from spbench.launch.detect import find_launcher, mismatch, mpi_library
+from spbench.launch.detect import find_launcher, mismatch, mpi_library, traits_named
 from spbench.launch.extras import missing_extras
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
 from spbench.launch.load import other_work
@@ -20,27 +20,19 @@ from spbench.suites.launcher_names import launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 
-_STARTS = {
-    "mpirun_rsh": "MVAPICH2",
-    "hydra": "MPICH, Intel MPI and MVAPICH",
-    "openmpi": "Open MPI",
-    "srun": "any of them, within Slurm",
-}
-"""The MPI libraries of each launcher, for who does not know its name."""
-
 
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
     """Return what was found, the needed things first."""
     settings = LaunchSettings.model_validate({"python": python} if python else {})
     ranks_python = interpreter(settings)
-    findings = [Finding("ok", "python", ranks_python)]
+    findings = [Finding(FindingStatus.OK, "python", ranks_python)]
     library = None
     try:
         library = mpi_library(ranks_python)
     except LackingError as error:
-        findings.append(Finding("missing", "MPI library", error.what, error.mend))
+        findings.append(Finding(FindingStatus.MISSING, "MPI library", error.what, error.mend))
     except MissingError as error:
-        findings.append(Finding("missing", "MPI library", str(error)))
+        findings.append(Finding(FindingStatus.MISSING, "MPI library", str(error)))
     findings += _software(ranks_python, library) if library else []
     findings += missing_extras(ranks_python, library, sys.executable)
     findings += _launchers(library, settings, env)
@@ -50,14 +42,14 @@ def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Find
 def no_torch(mend: str) -> Finding:
     """Return what is said of an interpreter of ranks that has no torch."""
     text = "the halo, memory and compute benchmarks need it"
-    return Finding("missing", "torch", text, mend)
+    return Finding(FindingStatus.MISSING, "torch", text, mend)
 
 
 def _software(python: str, library: MpiLibrary) -> Iterator[Finding]:
-    yield Finding("ok", "MPI library", library.version_text)
-    yield Finding("ok", "mpi4py", library.mpi4py)
+    yield Finding(FindingStatus.OK, "MPI library", library.version_text)
+    yield Finding(FindingStatus.OK, "mpi4py", library.mpi4py)
     if library.torch:
-        yield Finding("ok", "torch", torch_words(library.torch, library.torch_cuda))
+        yield Finding(FindingStatus.OK, "torch", torch_words(library.torch, library.torch_cuda))
     else:
         yield no_torch(f"{python} -m {INSTALL}")
 
@@ -70,17 +62,19 @@ def _launchers(
         try:
             found = find_launcher(chosen, library, env)
         except MissingError:
-            yield Finding("note", name, f"not installed; it starts ranks of {_STARTS[name]}")
+            starts = traits_named(name).starts
+            yield Finding(FindingStatus.NOTE, name, f"not installed; it starts ranks of {starts}")
             continue
         why = mismatch(found, library) if library else None
         note = "; it does not start ranks of the MPI library above" if why else ""
-        yield Finding("note" if why else "ok", name, f"{found.executable} ({found.version}){note}")
+        status = FindingStatus.NOTE if why else FindingStatus.OK
+        yield Finding(status, name, f"{found.executable} ({found.version}){note}")
     try:
         found = find_launcher(settings, library, env)
     except MissingError as error:
-        yield Finding("missing", "launcher", str(error))
+        yield Finding(FindingStatus.MISSING, "launcher", str(error))
     else:
-        yield Finding("ok", "launcher", f"auto takes {found.launcher.name}")
+        yield Finding(FindingStatus.OK, "launcher", f"auto takes {found.launcher.name}")
 
 
 def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
@@ -93,17 +87,17 @@ def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Fin
     yield from amiss(gpus, torch, built)
     for port in host_facts.adapters():
         text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"
-        yield Finding("ok", "adapter", text.removesuffix(", "))
+        yield Finding(FindingStatus.OK, "adapter", text.removesuffix(", "))
 
 
 def _cores(ranks: int) -> Iterator[Finding]:
     have, all_cores = cores(), os.cpu_count() or 1
     limited = f" of {all_cores}" if have < all_cores else ""
-    yield Finding("ok", "cores", f"{have}{limited} may be used")
+    yield Finding(FindingStatus.OK, "cores", f"{have}{limited} may be used")
     plural = "s" * (have != 1)
     if ranks > have:
         yield Finding(
-            "note",
+            FindingStatus.NOTE,
             "cores",
             f"{ranks} ranks would share {have} core{plural}: results hold, times are not the"
             " hardware's",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.mpi_probe import INSTALL, MpiLibrary
 
 _WORKERS = {
     "numpy": Finding(
-        "missing",
+        FindingStatus.MISSING,
         "extra workers",
         "numpy is not installed: allreduce.sweep, kvstore.push_pull and models need it",
     ),
     "PIL": Finding(
-        "note",
+        FindingStatus.NOTE,
         "extra workers",
         "pillow is not installed: models that read images from disk (app: medical) need it",
     ),
@@ -35,10 +35,12 @@ def missing_extras(python: str, library: MpiLibrary | None, own_python: str) -> 
     found = [replace(_WORKERS[name], mend=mend) for name in (library.lacks if library else ())]
     if find_spec("textual_serve") is None:
         text = "not installed: `spbench serve` shows the console in a browser by it"
-        found.append(Finding("note", "extra serve", text, _install(own_python, "serve")))
+        found.append(
+            Finding(FindingStatus.NOTE, "extra serve", text, _install(own_python, "serve"))
+        )
     if found or library is None or not library.torch:
         return found
-    return [Finding("ok", "extras", "nothing is missing: workers, mpi, serve")]
+    return [Finding(FindingStatus.OK, "extras", "nothing is missing: workers, mpi, serve")]
 
 
 def _install(python: str, extra: str) -> str:

@@ -11,6 +11,7 @@ from spbench.launch.gpus.facts import HostGpus, trouble
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.launch.launcher import traits_of
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
@@ -88,7 +89,7 @@ async def check_gpus(
         (job, launch)
         for job, launch, hosts in jobs
         if any(map(needs_gpu, job.cases))
-        and launch.launcher.name != "srun"
+        and not traits_of(launch.launcher).places_ranks
         and not job.settings.args
         and not chosen_elsewhere(job.settings, hosts, env)
     ]

@@ -12,10 +12,18 @@ from typing import Any
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.allocator import with_allocator
 from spbench.launch.assumed import assumed_launcher, assumed_library
-from spbench.launch.detect import Found, find_launcher, mpi_library
+from spbench.launch.detect import Found, find_launcher, mpi_library, traits_named
 from spbench.launch.fan_in import relays
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
-from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Launcher, Placed, names_hosts
+from spbench.launch.launcher import (
+    ALLOCATIONS,
+    Command,
+    JobSpec,
+    Launcher,
+    Placed,
+    names_hosts,
+    traits_of,
+)
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
 from spbench.launch.program import PROGRAM_WORKER, WORKER, interpreter, worker_program
@@ -100,7 +108,7 @@ class Launch:
     def asked(self) -> dict[str, Any]:
         """The places that the job asks for its ranks, what may undo them, and what shows them."""
         asked = self.spec.asked | {"shown_by": self.launcher.shows_binding}
-        if self.launcher.name == "srun" and self.spec.settings.bind == "auto":
+        if traits_of(self.launcher).places_ranks and self.spec.settings.bind == "auto":
             asked["bind"] = None  # the cluster's own policy
         given = {**self.command.env, **self.spec.rank_env}
         off = (f"{name}={given[name]}" for name in _PINNING if given.get(name) in _OFF)
@@ -276,14 +284,15 @@ def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, s
 
 def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether an allocation, and not this machine, takes the ranks."""
-    return found.launcher.name == "srun" or (
+    return traits_of(found.launcher).places_ranks or (
         hosts is None and any(name in env for name in ALLOCATIONS)
     )
 
 
 def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether the launcher itself may choose hosts, which are then not known before."""
-    return hosts is None and (settings.launcher == "srun" or names_hosts(env))
+    takes_allocation = traits_named(settings.launcher).places_ranks
+    return hosts is None and (takes_allocation or names_hosts(env))
 
 
 def _refuse_too_few(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:

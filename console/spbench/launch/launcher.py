@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -243,6 +243,38 @@ class Said:
         lost = next((connection.message for connection in self.lost), None)
         killed = next((end.sentence for end in self.killed), None)
         return lost or killed or self.reason or next((end.sentence for end in self.ends), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherTraits:
+    """Facts about a launcher that matter outside of its module. A plug-in may leave them out.
+
+    Attributes:
+        program: The name of its program.
+        title: Whose launcher it is, for people who choose one.
+        starts: The MPI libraries whose ranks it starts, for people.
+        preference: The MPI libraries that it comes with, each with its place among their launchers;
+            the least is the best.
+        dropped_in: The major version from which on a library does not have it any more.
+        allocation_variable: The variable of an allocation in which it is also tried for ``auto``.
+        places_ranks: Whether it takes hosts from an allocation by itself. These are then not known
+            before the launch, and ssh need not reach them.
+        needs_hostfile: Whether it does not find the hosts of a batch job by itself.
+    """
+
+    program: str = ""
+    title: str = ""
+    starts: str = ""
+    preference: Mapping[str, int] = field(default_factory=dict)
+    dropped_in: Mapping[str, int] = field(default_factory=dict)
+    allocation_variable: str | None = None
+    places_ranks: bool = False
+    needs_hostfile: bool = False
+
+
+def traits_of(launcher: Launcher) -> LauncherTraits:
+    """Return the traits of a launcher; a plug-in's need not have any."""
+    return getattr(launcher, "traits", None) or LauncherTraits()
 
 
 class Launcher(Protocol):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.placement import cores
 
 BUSY = 0.5
@@ -88,18 +88,18 @@ def _is_run(words: list[bytes]) -> bool:
 
 def other_work_now(proc: Path = PROC) -> list[str]:
     """Return what else keeps this machine busy, in words without a stop; nothing where it rests."""
-    return [found.text for found in other_work(proc) if found.status == "note"]
+    return [found.text for found in other_work(proc) if found.status == FindingStatus.NOTE]
 
 
 def other_work(proc: Path = PROC) -> Iterator[Finding]:
     """Yield what else keeps this machine busy; where nothing does, its load."""
     load, runs = load_here(proc), other_runs(proc)
     if load is not None and load.busy:
-        yield Finding("note", "load", f"{load} from other work", _WAIT)
+        yield Finding(FindingStatus.NOTE, "load", f"{load} from other work", _WAIT)
     elif load is not None:
-        yield Finding("ok", "load", str(load))
+        yield Finding(FindingStatus.OK, "load", str(load))
     if runs:
         several = f"{len(runs)} other runs" if len(runs) > 1 else "another run"
         pids = ", ".join(map(str, runs[:4])) + ", ..." * (len(runs) > 4)
         text = f"{several} of spbench: process {pids}"
-        yield Finding("note", "other runs", text, _WAIT)
+        yield Finding(FindingStatus.NOTE, "other runs", text, _WAIT)

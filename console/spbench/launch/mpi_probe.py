@@ -66,6 +66,9 @@ _TITLES = {
     "mvapich": "MVAPICH",
     "mvapich2": "MVAPICH2",
 }
+_MEMORY_IN_FOLDERS = frozenset({"openmpi"})
+LIBRARIES = tuple(_TITLES)
+"""The names of the MPI libraries that spbench knows."""
 # what a library's version text holds; MVAPICH2's holds MVAPICH, so the order counts
 _MARKS = (
     ("Open MPI", "openmpi"),
@@ -106,6 +109,11 @@ class MpiLibrary:
     gpus: HostGpus | None = None
     mpi_memory: MpiMemory | None = None
     lacks: tuple[str, ...] = ()
+
+    @property
+    def keeps_memory_in_folders(self) -> bool:
+        """Whether the shared memory of its ranks is in folders that the launcher names."""
+        return self.name in _MEMORY_IN_FOLDERS
 
     @property
     def title(self) -> str:

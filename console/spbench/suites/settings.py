@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,8 @@ from spbench_core.events.rank_events import SILENCE_LIMIT
 
 LEAST_SILENCE = 4.0
 """The least `silence_timeout`: a sign of life comes once a second, and relays are named first."""
-SCHEDULERS = ("slurm", "pbs", "lsf", "flux")
+SchedulerName = Literal["slurm", "pbs", "lsf", "flux"]
+SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
 """The scheduler modules of ``spbench.batch``."""
 
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -169,7 +170,7 @@ class LaunchSettings(StrictModel):
 class BatchSettings(StrictModel):
     """The keys of ``launch.batch:`` and of a site file's ``batch:``: what a batch job asks for."""
 
-    scheduler: Literal["slurm", "pbs", "lsf", "flux"] | None = Field(
+    scheduler: SchedulerName | None = Field(
         default=None, description="the batch system; the one installed here if left out"
     )
     account: Word | None = Field(default=None, description="the account that pays")

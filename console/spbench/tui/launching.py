@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.suites.launcher_names import AUTO, plugin_launchers
+from spbench.launch.detect import traits_named
+from spbench.suites.launcher_names import AUTO, LAUNCHERS, plugin_launchers
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 ASSUME = "another library"
 _LAUNCHERS = (
     Choice(AUTO, "the suite's own, else that of the MPI library that is here"),
-    Choice("mpirun_rsh", "MVAPICH2's"),
-    Choice("hydra", "mpiexec of MPICH, MVAPICH and Intel MPI"),
-    Choice("openmpi", "Open MPI's mpirun"),
-    Choice("srun", "Slurm's, inside an allocation or making its own"),
+    *(Choice(name, traits_named(name).title) for name in LAUNCHERS),
 )
 _ASSUMED = Choice(ASSUME, "show the lines for an MPI library that is not here")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import HostGpus, MpiMemory, shown, too_old
 from spbench_core.host_facts import DRIVER_LIBRARY, SHARED, VISIBLE
 
@@ -23,15 +23,21 @@ def torch_words(torch: str, torch_cuda: str | None) -> str:
 
 def in_order(gpus: HostGpus) -> Iterator[Finding]:
     """Yield what there is: each GPU with its place, the driver, and room for NCCL."""
-    yield Finding("ok", "devices", gpus.models or "cpu")
+    yield Finding(FindingStatus.OK, "devices", gpus.models or "cpu")
     for number, card in enumerate(gpus.cards):
         node = "its NUMA node is not known" if card.node is None else f"NUMA node {card.node}"
-        yield Finding("ok", f"GPU {number}", f"{card.model}, PCI {card.address}, {node}")
+        yield Finding(
+            FindingStatus.OK, f"GPU {number}", f"{card.model}, PCI {card.address}, {node}"
+        )
     if gpus.driver or gpus.cuda:
         takes = f", takes CUDA up to {gpus.cuda}" if gpus.cuda else ""
-        yield Finding("ok", "driver", f"NVIDIA {gpus.driver or 'of unknown version'}{takes}")
+        yield Finding(
+            FindingStatus.OK, "driver", f"NVIDIA {gpus.driver or 'of unknown version'}{takes}"
+        )
     if _several(gpus) and gpus.shared_gib is not None and gpus.shared_gib >= LEAST_SHARED:
-        yield Finding("ok", "shared memory", f"{SHARED} has {gpus.shared_gib:.1f} GiB, for NCCL")
+        yield Finding(
+            FindingStatus.OK, "shared memory", f"{SHARED} has {gpus.shared_gib:.1f} GiB, for NCCL"
+        )
 
 
 def messages(told: MpiMemory) -> Finding:
@@ -40,7 +46,7 @@ def messages(told: MpiMemory) -> Finding:
     way = "by way of pinned host memory"
     if takes is not False:
         way = "by device pointers" if takes else "not known before ranks start"
-    return Finding("ok", "MPI on GPUs", f"{way}: {why}")
+    return Finding(FindingStatus.OK, "MPI on GPUs", f"{way}: {why}")
 
 
 def amiss(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> Iterator[Finding]:
@@ -58,20 +64,24 @@ def amiss(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> Iterator
         here = gpus.models if gpus.names else "a GPU"
         text = f"{here} here, torch is a CPU build ({torch}): no rank uses a GPU"
         takes = f"for CUDA {gpus.cuda} or older" if gpus.cuda else "for CUDA"
-        yield Finding("note", "torch", text, f"install a torch that is built {takes}: {_WHEELS}")
+        yield Finding(
+            FindingStatus.NOTE, "torch", text, f"install a torch that is built {takes}: {_WHEELS}"
+        )
     old = too_old(gpus, torch_cuda) if torch_cuda else None
     if old:
         newest = f" that is built for CUDA {gpus.cuda} or older" if gpus.cuda else " for older CUDA"
-        yield Finding("note", "driver", old, f"install a newer driver, or a torch{newest}")
+        yield Finding(
+            FindingStatus.NOTE, "driver", old, f"install a newer driver, or a torch{newest}"
+        )
     if gpus.driver and gpus.cuda is None:
         text = f"{DRIVER_LIBRARY} cannot be loaded: torch sees no GPU without it"
         mend = "install the driver's library, or name its folder in LD_LIBRARY_PATH"
-        yield Finding("note", "driver", text, mend)
+        yield Finding(FindingStatus.NOTE, "driver", text, mend)
     yield from _hidden(gpus)
     if _several(gpus) and gpus.shared_gib is not None and gpus.shared_gib < LEAST_SHARED:
         text = f"{SHARED} has {gpus.shared_gib:.2f} GiB: ranks of NCCL that share a host may fail"
         mend = f"give it 1 GiB and more: --shm-size=1g of a container, or mount -o remount {SHARED}"
-        yield Finding("note", "shared memory", text, mend)
+        yield Finding(FindingStatus.NOTE, "shared memory", text, mend)
 
 
 def _several(gpus: HostGpus) -> bool:
@@ -84,10 +94,10 @@ def _undriven(gpus: HostGpus) -> Iterator[Finding]:
         more = f" and {len(gpus.undriven) - _ADDRESSES} more" * (len(gpus.undriven) > _ADDRESSES)
         text = f"NVIDIA's driver serves none of the GPUs on the PCI bus ({named}{more})"
         mend = "load it (modprobe nvidia), or start the container with its GPUs (--gpus all, --nv)"
-        yield Finding("note", "driver", text, mend)
+        yield Finding(FindingStatus.NOTE, "driver", text, mend)
 
 
 def _hidden(gpus: HostGpus) -> Iterator[Finding]:
     if gpus.usable is not None and gpus.count is not None and gpus.usable < gpus.count:
         text = f"{VISIBLE} is {gpus.visible!r}, which shows {shown(gpus)}"
-        yield Finding("note", "devices", text, f"unset {VISIBLE} to have them all")
+        yield Finding(FindingStatus.NOTE, "devices", text, f"unset {VISIBLE} to have them all")

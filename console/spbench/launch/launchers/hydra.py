@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, Placed, Said, counts
+from spbench.launch.launcher import Command, JobSpec, LauncherTraits, Placed, Said, counts
 from spbench.launch.launchers.failures import (
     MPI_ABORT,
     SSH_FAILURES,
@@ -66,6 +66,12 @@ class Hydra:
     helper = None
     libraries = frozenset({"mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.env: {HYDRA_TOPO_DEBUG: 1}, of Intel MPI {I_MPI_DEBUG: 4}"
+    traits = LauncherTraits(
+        program="mpiexec",
+        title="mpiexec of MPICH, MVAPICH and Intel MPI",
+        starts="MPICH, Intel MPI and MVAPICH",
+        preference={"mpich": 0, "intelmpi": 0, "mvapich": 0, "mvapich2": 1},
+    )
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpiexec`` beside the interpreter and in PATH."""

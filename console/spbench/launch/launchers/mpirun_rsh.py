@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.launch.launcher import Command, JobSpec, Placed, Said, signal_name
+from spbench.launch.launcher import Command, JobSpec, LauncherTraits, Placed, Said, signal_name
 from spbench.launch.launchers.failures import (
     MPI_ABORT,
     SSH_FAILURES,
@@ -94,6 +94,14 @@ class MpirunRsh:
     helper = "mpispawn"
     libraries = frozenset({"mvapich2", "mvapich"})
     shows_binding = "launch.env: {MV2_SHOW_CPU_BINDING: 1}"
+    traits = LauncherTraits(
+        program="mpirun_rsh",
+        title="MVAPICH2's",
+        starts="MVAPICH2",
+        preference={"mvapich2": 0, "mvapich": 1},
+        dropped_in={"mvapich": 4},
+        needs_hostfile=True,
+    )
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpirun_rsh`` in MV2_HOME, beside the interpreter and in PATH."""

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, Said, counts
+from spbench.launch.launcher import (
+    ALLOCATIONS,
+    Command,
+    JobSpec,
+    LauncherTraits,
+    Placed,
+    Said,
+    counts,
+)
 from spbench.launch.launchers.failures import SSH_FAILURES, SSH_LOSSES, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
@@ -77,6 +85,12 @@ class OpenMpi:
     helper = None
     libraries = frozenset({"openmpi"})
     shows_binding = "launch.args: [--report-bindings]"
+    traits = LauncherTraits(
+        program="mpirun",
+        title="Open MPI's mpirun",
+        starts="Open MPI",
+        preference={"openmpi": 0},
+    )
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpirun`` beside the interpreter and in PATH."""

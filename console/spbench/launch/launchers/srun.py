@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, Placed, RankEnd, Said, counts
+from spbench.launch.launcher import Command, JobSpec, LauncherTraits, Placed, RankEnd, Said, counts
 from spbench.launch.launchers.failures import MPI_ABORT, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
@@ -97,6 +97,13 @@ class Srun:
     helper = None
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.args: [--cpu-bind=verbose]"
+    traits = LauncherTraits(
+        program="srun",
+        title="Slurm's, inside an allocation or making its own",
+        starts="any of them, within Slurm",
+        allocation_variable="SLURM_JOB_ID",
+        places_ranks=True,
+    )
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``srun`` beside the interpreter and in PATH."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.hosts.names import fold
 from spbench.launch.survey.facts import HostFacts
 
@@ -66,13 +66,15 @@ def _told(item: _Compared, hosts: Sequence[HostFacts]) -> Iterator[Finding]:
     (usual, most), *others = groups
     if 2 * len(most) <= sum(len(names) for _, names in groups):
         each = "; ".join(f"{fold(names)} {item.full.format(value)}" for value, names in groups)
-        yield Finding("note", item.subject, f"hosts differ: {each}")
+        yield Finding(FindingStatus.NOTE, item.subject, f"hosts differ: {each}")
         return
     rest = "the others" if len(others) == 1 else "most"
     for value, names in others:
         has = "has" if len(names) == 1 else "have"
         told, short = item.full.format(value), item.short.format(usual)
-        yield Finding("note", item.subject, f"{fold(names)} {has} {told}, {rest} {short}")
+        yield Finding(
+            FindingStatus.NOTE, item.subject, f"{fold(names)} {has} {told}, {rest} {short}"
+        )
 
 
 def _groups(item: _Compared, hosts: Sequence[HostFacts]) -> list[tuple[Any, list[str]]]:

@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from spbench import __version__
 from spbench.launch.doctor import no_torch
-from spbench.launch.finding import Finding
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import amiss
 from spbench.launch.load import BUSY
@@ -53,7 +53,7 @@ class HostFacts:
     """
 
     host: str
-    status: Literal["ok", "note", "missing", "unreachable"]
+    status: FindingStatus
     reason: str = ""
     findings: tuple[Finding, ...] = ()
     cores: int | None = None
@@ -109,8 +109,8 @@ def nameless(said: str | None, host: str) -> str:
 
 def unreached(host: str, reason: str) -> HostFacts:
     """Return the facts of a host that did not answer."""
-    finding = Finding("missing", "ssh", reason, _way_in(host, reason))
-    return HostFacts(host, "unreachable", reason, (finding,))
+    finding = Finding(FindingStatus.MISSING, "ssh", reason, _way_in(host, reason))
+    return HostFacts(host, FindingStatus.UNREACHABLE, reason, (finding,))
 
 
 def _way_in(host: str, reason: str) -> str:
@@ -128,8 +128,8 @@ def _way_in(host: str, reason: str) -> str:
 def mute(host: str, python: str, why: str) -> HostFacts:
     """Return the facts of a host that can be reached, and on which no Python answers."""
     text = f"neither {python} nor python3 answers: {why}"
-    finding = Finding("missing", "python", text, _CHECK_LAUNCH)
-    return HostFacts(host, "missing", text, (finding,))
+    finding = Finding(FindingStatus.MISSING, "python", text, _CHECK_LAUNCH)
+    return HostFacts(host, FindingStatus.MISSING, text, (finding,))
 
 
 def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float | None) -> HostFacts:
@@ -155,10 +155,12 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         *_load(answer),
         *_folder(answer.get("folder", {})),
     )
-    worst = next((f for f in findings if f.status == "missing"), next(iter(findings), None))
+    worst = next(
+        (f for f in findings if f.status == FindingStatus.MISSING), next(iter(findings), None)
+    )
     return HostFacts(
         host,
-        worst.status if worst else "ok",
+        worst.status if worst else FindingStatus.OK,
         f"{worst.subject}: {worst.text}" if worst else "",
         findings,
         **{name: answer[name] for name in ("cores", "memory_gib", "free_gib", "load")},
@@ -188,21 +190,23 @@ def _interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
     if answer["probe"] is None:
         text = f"{python} is not there; python3 ({version}) answered instead"
         mend = "make it there under the same path, or name another with launch.python"
-        return (Finding("missing", "python", text, mend),)
+        return (Finding(FindingStatus.MISSING, "python", text, mend),)
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_PYTHON:
         text = f"{python} is Python {version}; ranks need 3.11 or newer"
-        return (Finding("missing", "python", text, "name a newer one with launch.python"),)
+        return (
+            Finding(FindingStatus.MISSING, "python", text, "name a newer one with launch.python"),
+        )
     return ()
 
 
 def _software(python: str, probe: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Finding]:
     if not found:
-        yield Finding("missing", "MPI library", _untold(python, probe), _CHECK_LAUNCH)
+        yield Finding(FindingStatus.MISSING, "MPI library", _untold(python, probe), _CHECK_LAUNCH)
         return
     try:
         library_in(python, found)
     except LackingError as error:
-        yield Finding("missing", "MPI library", error.what, error.mend)
+        yield Finding(FindingStatus.MISSING, "MPI library", error.what, error.mend)
     if not found["torch"]:
         yield no_torch(f"{python} -m {INSTALL}")
 
@@ -218,21 +222,25 @@ def _versions(python: str, found: Mapping[str, Any]) -> Iterator[Finding]:
     there = found.get("spbench")
     if there and there != __version__:
         mend = f"{python} -m {INSTALL.replace(']', f']=={__version__}')}"
-        yield Finding("note", "spbench", f"{there} there, {__version__} here", mend)
+        yield Finding(FindingStatus.NOTE, "spbench", f"{there} there, {__version__} here", mend)
 
 
 def _clock(clock_s: float | None) -> Iterator[Finding]:
     if clock_s is not None and abs(clock_s) > CLOCK_TOLERANCE:
         side = "ahead of" if clock_s > 0 else "behind"
         text = f"{abs(clock_s):.1f} s {side} this machine's: times in its logs are off by as much"
-        yield Finding("note", "clock", text, "let chrony or ntpd set the clocks of both")
+        yield Finding(
+            FindingStatus.NOTE, "clock", text, "let chrony or ntpd set the clocks of both"
+        )
 
 
 def _ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
     if adapters and not any(port.state == "ACTIVE" for port in adapters):
         names = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
         text = f"no port is active ({names}): MPI takes a slower way"
-        yield Finding("note", "adapters", text, "look at cable, switch port and subnet manager")
+        yield Finding(
+            FindingStatus.NOTE, "adapters", text, "look at cable, switch port and subnet manager"
+        )
 
 
 def _memlock(limits: Mapping[str, Any]) -> str | None:
@@ -247,14 +255,16 @@ def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[
     if adapters and told not in (None, "unlimited"):
         text = f"only {told} of memory may be locked, and adapters send from locked memory"
         mend = "set memlock to unlimited in /etc/security/limits.conf, for sshd and slurmd as well"
-        yield Finding("note", "limits", text, mend)
+        yield Finding(FindingStatus.NOTE, "limits", text, mend)
 
 
 def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     load, have = answer["load"], answer["cores"]
     if load is not None and load > BUSY * have:
         text = f"load {load:g} on {have} core{'s' * (have != 1)} from other work"
-        yield Finding("note", "load", text, "wait, or leave it out with --exclude-hosts")
+        yield Finding(
+            FindingStatus.NOTE, "load", text, "wait, or leave it out with --exclude-hosts"
+        )
 
 
 def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
@@ -263,7 +273,9 @@ def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
     here, name = host_facts.folder(os.getcwd()), os.getcwd()
     mend = "start spbench in a folder that all hosts share"
     if there["number"] is None:
-        yield Finding("note", "folder", f"{name} is not there, and ranks start in it", mend)
+        yield Finding(
+            FindingStatus.NOTE, "folder", f"{name} is not there, and ranks start in it", mend
+        )
     elif there["number"] != here["number"]:
         text = f"{name} is another folder there: files that a suite names are not the same"
-        yield Finding("note", "folder", text, mend)
+        yield Finding(FindingStatus.NOTE, "folder", text, mend)

@@ -65,7 +65,7 @@ async def survey(
         async with progress(len(tasks), say) as asked:
             for answered in asyncio.as_completed(tasks):
                 facts_there = await answered
-                asked.count(well=facts_there.status in ("ok", "note"))
+                asked.count(well=facts_there.status.is_well)
                 yield facts_there
     finally:
         for task in tasks:

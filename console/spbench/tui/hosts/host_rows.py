@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.number_formatting import format_number
@@ -25,11 +26,32 @@ COLUMNS = (
     Column("adapters", "adapters", 24, rank=9),
     Column("note", "note", 18, rank=8),
 )
-_SIGNS = {"ok": "✓", "note": "!", "missing": "✗", "unreachable": "✗"}
-_STYLES = {"ok": "passed", "note": "slow", "missing": "failed", "unreachable": "failed"}
-_COLOURS = {"ok": "$text-success", "note": "$text-warning", "missing": "bold $text-error"}
+_SIGNS: Mapping[str, str] = {
+    FindingStatus.OK: "✓",
+    FindingStatus.NOTE: "!",
+    FindingStatus.MISSING: "✗",
+    FindingStatus.UNREACHABLE: "✗",
+}
+_STYLES: Mapping[str, str] = {
+    FindingStatus.OK: "passed",
+    FindingStatus.NOTE: "slow",
+    FindingStatus.MISSING: "failed",
+    FindingStatus.UNREACHABLE: "failed",
+}
+_COLOURS: Mapping[str, str] = {
+    FindingStatus.OK: "$text-success",
+    FindingStatus.NOTE: "$text-warning",
+    FindingStatus.MISSING: "bold $text-error",
+}
 ASKING, NOT_ASKED = "asking", "not asked"
-_WORST_FIRST = ("unreachable", "missing", "note", ASKING, NOT_ASKED, "ok")
+_WORST_FIRST = (
+    FindingStatus.UNREACHABLE,
+    FindingStatus.MISSING,
+    FindingStatus.NOTE,
+    ASKING,
+    NOT_ASKED,
+    FindingStatus.OK,
+)
 
 
 class HostRows:

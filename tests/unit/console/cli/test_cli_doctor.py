@@ -12,6 +12,7 @@ import pytest
 
 from places import ROOT
 from spbench.cli.app import run_command_line
+from spbench.launch.finding import FindingStatus
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
@@ -110,7 +111,9 @@ def test_json_is_alone_on_stdout(ssh, doctor):
 
 def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypatch):
     card = Card("NVIDIA H200", "0000:1a:00.0", 0)
-    found = HostFacts("node1", "ok", cores=8, gpus=HostGpus((card,) * 2, files=2, driver="580.82"))
+    found = HostFacts(
+        "node1", FindingStatus.OK, cores=8, gpus=HostGpus((card,) * 2, files=2, driver="580.82")
+    )
     monkeypatch.setattr("spbench.cli.doctor._surveyed", lambda *_: [found])
     _, out, _ = doctor("--hosts", "node1", "--json")
     (told,) = json.loads(out)["hosts"]

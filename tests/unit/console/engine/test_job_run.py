@@ -14,6 +14,7 @@ from spbench.engine.recorder import Recorder
 from spbench.launch.detect import launcher_named
 from spbench.launch.jobs import Job
 from spbench.launch.launcher import Command, Said
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import create
 from spbench.record.state import RunState
@@ -86,7 +87,7 @@ def play(tmp_path):
             command=command,
             launcher=SimpleNamespace(name="played", said=said, helper=None),
             version="1",
-            library=SimpleNamespace(name="played", version_text="played"),
+            library=MpiLibrary("played", "played"),
             hostfile_text=None,
             spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
             asked={},

@@ -8,7 +8,8 @@ from spbench.engine.plan import Request, plan
 from spbench.errors import UsageError
 from spbench.launch.assumed import assumed_launcher, assumed_library
 from spbench.launch.choice import LaunchChoice
-from spbench.launch.detect import PREFERENCE
+from spbench.launch.detect import launchers_of
+from spbench.launch.mpi_probe import LIBRARIES
 from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.settings import LaunchSettings
 
@@ -17,21 +18,21 @@ def settings(launcher="auto"):
     return LaunchSettings.model_validate({"launcher": launcher})
 
 
-@pytest.mark.parametrize("name", PREFERENCE)
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_each_library_has_its_own_launcher(name):
     library = assumed_library(f"{name}-4.1.2")
     assert (library.name, library.version_text) == (name, f"{library.title} 4.1.2")
     found = assumed_launcher(settings(), library)
-    assert found.launcher.name == PREFERENCE[name][0]
+    assert found.launcher.name == launchers_of(name)[0]
     assert found.version.endswith("4.1.2 (assumed, not run)")
     assert not found.executable.is_absolute(), "the cluster's own PATH has it"
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_launcher_that_is_named_is_taken_or_refused(launcher):
-    for name, own in PREFERENCE.items():
+    for name in LIBRARIES:
         library = assumed_library(f"{name}-3.0")
-        if launcher in own:
+        if launcher in launchers_of(name):
             assert assumed_launcher(settings(launcher), library).launcher.name == launcher
     if launcher != "openmpi":
         return

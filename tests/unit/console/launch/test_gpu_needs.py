@@ -10,6 +10,7 @@ import pytest
 from running import run
 from spbench.errors import MissingError
 from spbench.launch import gpu_needs
+from spbench.launch.detect import launcher_named
 from spbench.launch.gpu_needs import check_gpus, needs_gpu, needs_one_each
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.hosts.hosts import Hosts, parse_hosts
@@ -76,7 +77,7 @@ def jobs_of(
     launcher: str = "openmpi",
 ) -> list[tuple[Job, Launch, Hosts | None]]:
     library = MpiLibrary("openmpi", "Open MPI", "4", "2.11.0", torch_cuda, gpus)
-    named = SimpleNamespace(launcher=SimpleNamespace(name=launcher))
+    named = SimpleNamespace(launcher=launcher_named(launcher))
     return [
         (
             job,

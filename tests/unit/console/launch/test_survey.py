@@ -16,6 +16,7 @@ import pytest
 
 from spbench import __version__
 from spbench.errors import UsageError
+from spbench.launch.finding import FindingStatus
 from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.survey import survey
 from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
@@ -249,7 +250,7 @@ async def test_no_more_than_so_many_are_asked_at_once(ssh, monkeypatch):
         most = max(most, len(asking))
         await asyncio.sleep(0)
         asking.discard(host)
-        return HostFacts(host, "ok")
+        return HostFacts(host, FindingStatus.OK)
 
     monkeypatch.setattr(survey, "_facts", ask)
     names = [f"node{number}" for number in range(100)]

@@ -1,0 +1,50 @@
+"""Facts about launchers outside of their modules; nothing else knows a launcher by its name."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from spbench.launch.detect import launcher_named, launchers_of, traits_named
+from spbench.launch.launcher import LauncherTraits, traits_of
+from spbench.launch.mpi_probe import LIBRARIES
+from spbench.suites.launcher_names import AUTO, LAUNCHERS
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_each_launcher_has_words_for_people_and_a_program(name):
+    traits = traits_named(name)
+    assert traits.program
+    assert traits.title
+    assert traits.starts
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_starts_the_ranks_of_the_libraries_that_it_comes_with(name):
+    launcher = launcher_named(name)
+    assert traits_of(launcher).preference.keys() <= launcher.libraries
+
+
+@pytest.mark.parametrize(
+    ("library", "launchers"),
+    [
+        ("openmpi", ("openmpi",)),
+        ("mpich", ("hydra",)),
+        ("intelmpi", ("hydra",)),
+        ("mvapich", ("hydra", "mpirun_rsh")),
+        ("mvapich2", ("mpirun_rsh", "hydra")),
+    ],
+)
+def test_the_best_launcher_of_a_library_comes_first(library, launchers):
+    assert launchers_of(library) == launchers
+
+
+def test_each_library_comes_with_a_launcher():
+    assert all(map(launchers_of, LIBRARIES))
+
+
+def test_only_the_launcher_of_slurm_places_ranks():
+    assert [name for name in LAUNCHERS if traits_named(name).places_ranks] == ["srun"]
+
+
+def test_neither_auto_nor_a_plug_in_needs_traits():
+    assert traits_named(AUTO) == traits_of(SimpleNamespace(name="other")) == LauncherTraits()
