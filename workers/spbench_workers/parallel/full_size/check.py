@@ -19,7 +19,7 @@ every gradient is its sum, the step is that of the model on one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -48,9 +48,37 @@ from spbench_workers.parallel.synthetic import synthetic_images
 from spbench_workers.progress import NO_PROGRESS, PhaseProgress, Progress
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.fetched.box import FetchingOperator
+from spbench_workers.spatial.fused.blocks import FusedBlock, FusedSequential
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_workers.spatial.group_norm import SpatialGroupNorm
+from spbench_workers.spatial.padded import PaddedReLU
+from spbench_workers.spatial.pixelwise import PixelwiseOperator
 from spbench_workers.spatial.pool import TiledPool
+from spbench_workers.spatial.redistribute import Redistribute
+from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 
+CHECKED_AS: Mapping[type[nn.Module], type[OperatorCheck]] = {
+    SpatialConv2d: WindowCheck,
+    TiledPool: WindowCheck,
+    nn.BatchNorm2d: NormCheck,
+    SpatialGlobalAvgPool2d: WholeImageCheck,
+    AllGather: WholeImageCheck,
+}
+"""The check of each operator over tiles, which its subclasses have, too."""
+_AT_SMALL_SIZE = "compared with one process at a small size"
+NOT_CHECKED: Mapping[type[nn.Module], str] = {
+    FetchingOperator: _AT_SMALL_SIZE,
+    SpatialGroupNorm: _AT_SMALL_SIZE,
+    PixelwiseOperator: _AT_SMALL_SIZE,
+    FusedBlock: _AT_SMALL_SIZE,
+    FusedSequential: _AT_SMALL_SIZE,
+    PaddedReLU: "each pixel by itself",
+    Redistribute: "moves pixels, and computes nothing",
+    OwnTile: "moves pixels, and computes nothing",
+    BesideTiles: "passes values on as they are",
+}
+"""The operators over tiles that the step at full size does not compute again, with the reason."""
 _PARAMETERS = 20
 """Parameters whose sums, or updates, are checked in the time of one operator, about."""
 FULL_SCALE = 2.0**8
@@ -259,11 +287,15 @@ class StepCheck:
             rounding = (
                 multiplying if isinstance(module, MULTIPLYING) else multiplying.without_factors
             )
-            if isinstance(module, SpatialConv2d | TiledPool):
+            kind = next((CHECKED_AS[of] for of in CHECKED_AS if isinstance(module, of)), None)
+            if kind is WindowCheck:
+                assert isinstance(module, SpatialConv2d | TiledPool), "as the table has it"
                 yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
-            elif isinstance(module, nn.BatchNorm2d) and (name in plain or normed.size > 1):
+            elif kind is NormCheck and (name in plain or normed.size > 1):
+                assert isinstance(module, nn.BatchNorm2d), "as the table has it"
                 yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
-            elif isinstance(module, SpatialGlobalAvgPool2d | AllGather):
+            elif kind is WholeImageCheck:
+                assert isinstance(module, SpatialGlobalAvgPool2d | AllGather), "as the table has it"
                 yield module, WholeImageCheck(words, module, beside, rounding, errors)
             elif name in plain:
                 assert isinstance(module, PlainOperator), "normalisations come above"
