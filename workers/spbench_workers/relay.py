@@ -27,6 +27,8 @@ from spbench_workers.connect import RELAY_BACKLOG, admitted, user_of
 NICENESS = 10
 GATHER = 0.02
 """Seconds for which lines are gathered, so that ranks that speak together cost one packet."""
+MOST_WAITING = 1 << 20
+"""Bytes that are gathered at most."""
 
 
 class _Local(asyncio.Protocol):
@@ -64,6 +66,7 @@ class Relay(asyncio.Protocol):
         self._locals: dict[int, _Local] = {}
         self._last = 0
         self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._sent = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._console: asyncio.Transport | None = None
@@ -100,17 +103,24 @@ class Relay(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """Send with what else there is to send in the next moments."""
         self._waiting.append(data)
-        if self._due is None:
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes >= MOST_WAITING:
+            # Only the transport knows that the console takes nothing, and lets the ranks wait.
+            self.flush()
+        elif self._due is None:
             wait = max(0.0, self._sent + GATHER - time.monotonic())
             self._due = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
         """Send what is waiting."""
-        self._due = None
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         self._sent = time.monotonic()
         if self._console is not None and self._waiting:
             self._console.write(b"".join(self._waiting))
         self._waiting.clear()
+        self._waiting_bytes = 0
 
     def live(self) -> None:
         """Give a sign of life now and again."""

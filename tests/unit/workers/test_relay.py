@@ -136,8 +136,16 @@ async def flood(writer):
 async def test_ranks_wait_while_the_console_takes_nothing(node):
     _, writer = await node.rank()
     writer.transport.set_write_buffer_limits(high=1)
-    assert await flood(writer) < 64  # else it would take all
+    assert await flood(writer) < 16  # the relay and both sockets hold no more
     writer.transport.abort()
+
+
+async def test_many_bytes_do_not_wait_for_more(node, monkeypatch):
+    monkeypatch.setattr(module, "GATHER", 60.0)
+    _, writer = await node.rank()
+    writer.write(b"x" * (2 * module.MOST_WAITING))
+    pieces = await node.heard(1)
+    assert pieces[0][0] == 1
 
 
 def test_a_relay_has_a_name_that_only_the_token_tells():
