@@ -861,7 +861,7 @@ async def test_a_killed_run_whose_first_line_is_longer_than_a_look_is_read_to_it
 
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):
-    async with opened(NARROW, [*going_on(), make.rank_event("samples", 0, case="nowhere")]) as run:
+    async with opened(NARROW, [*going_on(), make.resumed("nowhere")]) as run:
         await run.sees("✗ error", "event 19 is none of a run")
 
 
