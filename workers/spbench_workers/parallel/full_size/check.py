@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -58,12 +59,21 @@ from spbench_workers.spatial.pool import TiledPool
 from spbench_workers.spatial.redistribute import Redistribute
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 
-CHECKED_AS: Mapping[type[nn.Module], type[OperatorCheck]] = {
-    SpatialConv2d: WindowCheck,
-    TiledPool: WindowCheck,
-    nn.BatchNorm2d: NormCheck,
-    SpatialGlobalAvgPool2d: WholeImageCheck,
-    AllGather: WholeImageCheck,
+
+class OperatorKind(Enum):
+    """The way in which an operator over tiles is computed again."""
+
+    WINDOW = "window"
+    NORM = "norm"
+    WHOLE_IMAGE = "whole image"
+
+
+CHECKED_AS: Mapping[type[nn.Module], OperatorKind] = {
+    SpatialConv2d: OperatorKind.WINDOW,
+    TiledPool: OperatorKind.WINDOW,
+    nn.BatchNorm2d: OperatorKind.NORM,
+    SpatialGlobalAvgPool2d: OperatorKind.WHOLE_IMAGE,
+    AllGather: OperatorKind.WHOLE_IMAGE,
 }
 """The check of each operator over tiles, which its subclasses have, too."""
 _AT_SMALL_SIZE = "compared with one process at a small size"
@@ -288,13 +298,13 @@ class StepCheck:
                 multiplying if isinstance(module, MULTIPLYING) else multiplying.without_factors
             )
             kind = next((CHECKED_AS[of] for of in CHECKED_AS if isinstance(module, of)), None)
-            if kind is WindowCheck:
+            if kind is OperatorKind.WINDOW:
                 assert isinstance(module, SpatialConv2d | TiledPool), "as the table has it"
                 yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
-            elif kind is NormCheck and (name in plain or normed.size > 1):
+            elif kind is OperatorKind.NORM and (name in plain or normed.size > 1):
                 assert isinstance(module, nn.BatchNorm2d), "as the table has it"
                 yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
-            elif kind is WholeImageCheck:
+            elif kind is OperatorKind.WHOLE_IMAGE:
                 assert isinstance(module, SpatialGlobalAvgPool2d | AllGather), "as the table has it"
                 yield module, WholeImageCheck(words, module, beside, rounding, errors)
             elif name in plain:
