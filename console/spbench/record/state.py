@@ -237,7 +237,7 @@ class RunState:
     def _on_retry(self, event: Event) -> None:
         for name in event["cases"]:
             before = self.cases[name]
-            if not before.status.is_bad:
+            if before.status not in CASE["retry"]:
                 self._ignore(event, f"of case {name}, which is {before.status}")
                 continue
             case = self.cases[name] = CaseState(before.identity)

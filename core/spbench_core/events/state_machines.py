@@ -5,24 +5,25 @@ events ignore an illegal event and count it: `RunState` turns it into a finding 
 
 A case::
 
-    waiting ──case_start──► running ──case_judged──► passed, failed, error, timeout, ...
-       │                       │                            │
-       ├─────case_judged───────┼──► (left out, cut short)   ├──case_judged──► (judged anew)
-       ◄─────run_resumed───────┴──────────retry─────────────┘
+    waiting ──case_start──► running ──case_judged──► passed, failed, error, timeout,
+       ▲                                             cancelled, skipped
+       └───── retry (failed, error, timeout), run_resumed (any) ──────┘
 
-A rank of a launch::
+A case may be judged while it waits, and judged anew. A rank of a launch::
 
     starting ──ready──► ready ──case_start──► setup ──progress──► working
-                                              ▲   │                  │
-                                              │   └──────case_end────┴──► done, or error
-                                              └───────case_start──────────┘
+                                              ▲  └──────┬───────────┘
+                                              │     case_end
+                                              │         ▼
+                                              └─────── done, or error
 
-From these phases but ``error``, ``bye`` leads to ``ended``, and from each phase ``rank_lost`` to
-``lost``. ``case_start`` is legal in starting, setup and working, too: a log may lack the line of a
-``ready`` or a ``case_end``, and what the rank reports afterwards still counts. A launch::
+From each of these phases but ``error``, ``bye`` leads to ``ended``. From each phase ``rank_lost``
+leads to ``lost``. ``case_start`` is legal in starting, setup and working, too: a log may lack the
+line of a ``ready`` or a ``case_end``, and what the rank reports afterwards still counts. A launch::
 
     starting ──all ranks ready──► running ──job_end──► ended
-       └────────────job_end────────────────────────────►
+
+It may also end while it starts.
 """
 
 from __future__ import annotations
