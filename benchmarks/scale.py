@@ -36,6 +36,7 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.launcher import Command, Said
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
@@ -224,7 +225,7 @@ def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
         command=Command(argv, {**os.environ, **fan_in}),
         launcher=SimpleNamespace(name="made up", said=lambda _: Said()),
         version="made up",
-        library=SimpleNamespace(name="made up", version_text="made up"),
+        library=MpiLibrary("made up", "made up"),
         hostfile_text=None,
         spec=SimpleNamespace(oversubscribed=False, rank_env={}, hidden_env={}),
         placement=(),
