@@ -44,7 +44,7 @@ NOT_STATUSES = (
     "column",
     "field",
 )
-"""Names whose values are no statuses, though some are spelt like one."""
+"""Names of other values that may equal the text of a status."""
 LAUNCHERS = frozenset({"mpirun_rsh", "hydra", "openmpi", "srun"})
 OWN_MODULES = ("launch/launchers/", "batch/schedulers/")
 SCHEDULERS = frozenset({"slurm", "pbs", "lsf", "flux"})
@@ -113,9 +113,14 @@ def _texts(node: ast.expr) -> set[str]:
     return set()
 
 
+def _keys(node: ast.Dict) -> set[str]:
+    """Return the strings among the keys of a dictionary."""
+    return {text for key in node.keys if key is not None for text in _texts(key)}
+
+
 def _names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
-        """Yield the lines that compare with a name, or use one as a key."""
+        """Yield the lines that compare with a name, or use some as keys."""
         if any(own in path.as_posix() for own in OWN_MODULES):
             return
         for node in ast.walk(module):
@@ -123,23 +128,19 @@ def _names_outside(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterat
                 parts = [node.left, *node.comparators]
                 if any(_texts(part) & names for part in parts):
                     yield node.lineno
-            elif isinstance(node, ast.Dict):
-                keys = {text for key in node.keys if key is not None for text in _texts(key)}
-                if len(keys & names) > 1:
-                    yield node.lineno
+            elif isinstance(node, ast.Dict) and len(_keys(node) & names) > 1:
+                yield node.lineno
 
     return find
 
 
 def _lists_of(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
     def find(path: Path, module: ast.Module) -> Iterator[int]:
-        """Yield the lines of tuples, lists, sets and `Literal`s with three of the names or more."""
+        """Yield the lines of tuples, lists, sets and dictionaries with more than two names."""
         for node in ast.walk(module):
-            if isinstance(node, ast.Tuple | ast.List | ast.Set) and len(_texts(node) & names) > 2:
-                yield node.lineno
-            elif isinstance(node, ast.Dict):
-                keys = {text for key in node.keys if key is not None for text in _texts(key)}
-                if len(keys & names) > 2:
+            if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+                texts = _keys(node) if isinstance(node, ast.Dict) else _texts(node)
+                if len(texts & names) > 2:
                     yield node.lineno
 
     return find

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from benchmarks.goals import argument_parser
 from benchmarks.preserved import commands, events, faults
-from benchmarks.preserved.transcripts import Recorder
+from benchmarks.preserved.transcripts import Transcripts
 
 SECTIONS = ("commands", "catalog", "plans", "runs", "events", "faults")
 SHOWN_LINES = 40
@@ -50,21 +50,21 @@ def main() -> int:
         parser.error(f"unknown section {unknown[0]}; choose from {', '.join(SECTIONS)}")
     for name in selected:
         started = time.monotonic()
-        with Recorder(options.folder / name) as recorder:
+        with Transcripts(options.folder / name) as transcripts:
             match name:
                 case "commands":
-                    commands.record_suites(recorder)
+                    commands.record_suites(transcripts)
                 case "catalog":
-                    commands.record_catalog(recorder)
+                    commands.record_catalog(transcripts)
                 case "plans":
-                    commands.record_plans(recorder)
+                    commands.record_plans(transcripts)
                 case "runs":
-                    commands.record_runs(recorder, options.home)
+                    commands.record_runs(transcripts, options.home)
                 case "events":
-                    events.record_smoke(recorder)
+                    events.record_smoke(transcripts)
                 case "faults":
-                    faults.record_faults(recorder, full=options.full)
-        count = len(recorder.names)
+                    faults.record_faults(transcripts, full=options.full)
+        count = len(transcripts.names)
         print(f"{name}: {count} texts in {time.monotonic() - started:.0f} s", flush=True)
     if options.against is None:
         return 0

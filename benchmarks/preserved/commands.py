@@ -1,4 +1,4 @@
-"""The commands whose output two commits share."""
+"""Commands with the same output at two commits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.preserved.transcripts import ROOT, Recorder
+from benchmarks.preserved.transcripts import ROOT, Transcripts
 
 PROFILES = Path("..") / "shared" / "data" / "profiles"
 LAUNCHERS = {
@@ -31,33 +31,33 @@ WRONG = {
 }
 
 
-def record_suites(recorder: Recorder) -> None:
+def record_suites(transcripts: Transcripts) -> None:
     """Record how each shipped suite is checked and launched, and what wrong commands print."""
     for path in sorted((ROOT / "suites").glob("*.yaml")):
         suite = f"suites/{path.name}"
-        recorder.record(f"{path.stem}.validate", "validate", "-v", suite)
+        transcripts.record(f"{path.stem}.validate", "validate", "-v", suite)
         for launcher, words in LAUNCHERS.items():
-            recorder.record(
+            transcripts.record(
                 f"{path.stem}.{launcher}.dry-run", "run", suite, "--dry-run", *words, *HOSTS
             )
-            recorder.record(f"{path.stem}.{launcher}.command", "command", suite, *words, *HOSTS)
+            transcripts.record(f"{path.stem}.{launcher}.command", "command", suite, *words, *HOSTS)
     for name, wrong in WRONG.items():
-        recorder.record(f"wrong.{name}", *wrong)
+        transcripts.record(f"wrong.{name}", *wrong)
 
 
-def record_catalog(recorder: Recorder) -> None:
-    """Record the schemas of all files, and what is said of each benchmark."""
+def record_catalog(transcripts: Transcripts) -> None:
+    """Record the schemas of all files, and the description of each benchmark."""
     from spbench_core.catalog import BENCHMARKS
 
     for kind in SCHEMAS:
-        recorder.record(f"schema.{kind}", "schema", kind)
-    recorder.record("benchmarks", "benchmarks")
-    recorder.record("networks", "networks")
+        transcripts.record(f"schema.{kind}", "schema", kind)
+    transcripts.record("benchmarks", "benchmarks")
+    transcripts.record("networks", "networks")
     for benchmark in BENCHMARKS:
-        recorder.record(benchmark, "benchmarks", benchmark)
+        transcripts.record(benchmark, "benchmarks", benchmark)
 
 
-def record_plans(recorder: Recorder) -> None:
+def record_plans(transcripts: Transcripts) -> None:
     """Record the plans of each profile, by both planners."""
     for path in sorted((ROOT / PROFILES).rglob("*.txt")):
         if path.name.startswith("LICENSE"):
@@ -66,30 +66,30 @@ def record_plans(recorder: Recorder) -> None:
         profile = str(PROFILES / path.relative_to(ROOT / PROFILES))
         words = (profile, "--global-batch-size", "64", "--machines", "2x4", "--format", "json")
         for mode in ("best", "hpgo"):
-            recorder.record(f"{name}.{mode}", "plan", *words, "--mode", mode)
+            transcripts.record(f"{name}.{mode}", "plan", *words, "--mode", mode)
 
 
-def record_runs(recorder: Recorder, home: Path | None) -> None:
+def record_runs(transcripts: Transcripts, home: Path | None) -> None:
     """Record what is shown of recorded runs, of old ones and of those of ``home``."""
-    copy = recorder.scratch / "recorded"
+    copy = transcripts.scratch / "recorded"
     if home is not None:
         shutil.copytree(home, copy)
     for folder in sorted((ROOT / "tests" / "data" / "runs").iterdir()):
         shutil.copytree(folder, copy / "runs" / folder.name)
     runs = sorted(path.name for path in (copy / "runs").iterdir())
-    recorder.run("results", "reindex", home=copy)
-    recorder.record("results.list", "results", "list", "-n", "100", home=copy)
+    transcripts.run("results", "reindex", home=copy)
+    transcripts.record("results.list", "results", "list", "-n", "100", home=copy)
     for run in runs:
-        recorder.record(f"{run}.show", "results", "show", run, "--logs", home=copy)
-        recorder.record(f"{run}.replay", "replay", run, "--headless", "-v", home=copy)
+        transcripts.record(f"{run}.show", "results", "show", run, "--logs", home=copy)
+        transcripts.record(f"{run}.replay", "replay", run, "--headless", "-v", home=copy)
         for form in ("csv", "json"):
-            recorder.record(
+            transcripts.record(
                 f"{run}.export.{form}", "results", "export", run, "--format", form, home=copy
             )
         for form in FORMATS:
-            recorder.record(f"{run}.{form}", "report", run, "--format", form, home=copy)
+            transcripts.record(f"{run}.{form}", "report", run, "--format", form, home=copy)
     for before, after in pairwise(runs):
-        recorder.record(f"{before}.{after}.compare", "compare", before, after, home=copy)
-        recorder.record(
+        transcripts.record(f"{before}.{after}.compare", "compare", before, after, home=copy)
+        transcripts.record(
             f"{before}.{after}.json", "compare", before, after, "--format", "json", home=copy
         )

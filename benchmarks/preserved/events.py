@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.preserved.transcripts import Recorder
+from benchmarks.preserved.transcripts import Transcripts
 
 OF_TIMING = {"heartbeat", "progress", "repeats_end"}
 """Events that depend on how long something takes."""
@@ -22,17 +22,17 @@ MEASURED = {
 SMOKE = "suites/smoke.yaml"
 
 
-def record_smoke(recorder: Recorder) -> None:
+def record_smoke(transcripts: Transcripts) -> None:
     """Run the smoke suite on two ranks, and record its events."""
-    home = recorder.scratch / "home"
-    result = recorder.run("run", SMOKE, "--headless", home=home)
-    recorder.write("smoke.exit", f"exit {result.returncode}\n{_without_numbers(result.stderr)}")
+    home = transcripts.scratch / "home"
+    result = transcripts.run("run", SMOKE, "--headless", home=home)
+    transcripts.write("smoke.exit", f"exit {result.returncode}\n{_without_numbers(result.stderr)}")
     logs = list((home / "runs").glob("*/events.jsonl"))
-    recorder.write("smoke.events", "\n".join(event_lines(logs[0])) + "\n")
+    transcripts.write("smoke.events", "\n".join(event_lines(logs[0])) + "\n")
 
 
 def event_lines(log: Path) -> Iterator[str]:
-    """Yield the events in an order that two runs share, each once."""
+    """Yield the events sorted, each once."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
     lines = dict.fromkeys(
         (event.get("rank", -1), _text_of(event))

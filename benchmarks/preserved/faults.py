@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.planted_faults import FORMATS, LAYOUTS, MODELS
-from benchmarks.preserved.transcripts import ROOT, Recorder, environment_of
+from benchmarks.preserved.transcripts import ROOT, Transcripts, environment_of
 
 from spbench_core.catalog import BENCHMARKS
 
 NO_FAULT = "none"
 VARYING = {"compute.noise", "halo.fused", "kvstore.push_pull", "link.barrier", "model.profile"}
-"""Benchmarks with checks whose data, and so their errors, depend on how long something takes."""
+"""Benchmarks with checks of data that depends on times: their errors differ from run to run."""
 _ERRORS = ("max_abs_error", "tolerance", "detail")
 _SHORT = {"warmup": 1, "iterations": 2}
 _TILES: Mapping[str, Any] = {**_SHORT, "image_size": "20x28", "grid": "2x2"}
@@ -59,12 +59,12 @@ SAMPLES: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]] = (
 """Models, layouts and formats of the sample."""
 
 
-def record_faults(recorder: Recorder, *, full: bool) -> None:
+def record_faults(transcripts: Transcripts, *, full: bool) -> None:
     """Plant each fault of each benchmark and format, and record what finds it."""
     for benchmark, settings in SETTINGS.items():
-        recorder.write(benchmark, "\n".join(_matrix_of(recorder, benchmark, settings)) + "\n")
+        transcripts.write(benchmark, "\n".join(_matrix_of(transcripts, benchmark, settings)) + "\n")
     samples = ((list(MODELS), list(LAYOUTS), list(FORMATS)),) if full else SAMPLES
-    log = recorder.scratch / "faults.jsonl"
+    log = transcripts.scratch / "faults.jsonl"
     for selection in samples:
         names = ("--models", "--layouts", "--formats")
         words = [
@@ -73,22 +73,22 @@ def record_faults(recorder: Recorder, *, full: bool) -> None:
             for word in (name, ",".join(values))
         ]
         command = [sys.executable, "-m", "benchmarks.planted_faults", "--log", str(log), *words]
-        environment = environment_of(recorder.scratch / "home")
+        environment = environment_of(transcripts.scratch / "home")
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
-    recorder.write("model", "".join(sorted(log.read_text().splitlines(keepends=True))))
+    transcripts.write("model", "".join(sorted(log.read_text().splitlines(keepends=True))))
 
 
 def _matrix_of(
-    recorder: Recorder, benchmark: str, settings: Sequence[Mapping[str, Any]]
+    transcripts: Transcripts, benchmark: str, settings: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     """Run a suite without a fault and with each, and yield the checks of its cases as lines."""
-    suite = recorder.scratch / f"{benchmark}.yaml"
+    suite = transcripts.scratch / f"{benchmark}.yaml"
     cases = list(_cases_of(benchmark, settings))
     suite.write_text(json.dumps({"schema": "spbench.suite/1", "name": "faults", "cases": cases}))
     for fault in (NO_FAULT, *BENCHMARKS[benchmark].faults):
-        report = recorder.scratch / f"{benchmark}.{fault}.json"
+        report = transcripts.scratch / f"{benchmark}.{fault}.json"
         words = ("--inject", fault) if fault != NO_FAULT else ()
-        result = recorder.run(
+        result = transcripts.run(
             *("run", str(suite), "--headless", "--quiet", "--oversubscribe", *words),
             *("--json", str(report)),
         )

@@ -1,4 +1,4 @@
-"""Commands of this checkout with their output, written as texts that two commits can share."""
+"""Commands of this checkout with their output, as texts that can be compared between commits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ VERSION = re.compile(r"\b\d+\.\d+\.\d+\+[\w.]+")
 TIMEOUT = 1200.0
 
 
-class Recorder:
-    """Runs commands side by side, and writes each with its output into a folder of its own.
+class Transcripts:
+    """Runs commands in parallel, and writes the output of each as a text in one folder.
 
     Attributes:
         names: The names of the texts that were written.

@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks.preserved.__main__ import SHOWN_LINES, compare_folders
 from benchmarks.preserved.events import event_lines
-from benchmarks.preserved.transcripts import ROOT, Recorder
+from benchmarks.preserved.transcripts import ROOT, Transcripts
 
 
 def write(folder, **texts):
@@ -49,6 +49,8 @@ def test_events_differ_in_names_and_not_in_times(tmp_path):
 
 
 def test_texts_do_not_name_the_checkout(tmp_path):
-    with Recorder(tmp_path / "texts") as recorder:
-        recorder.write("one", f"{ROOT}/suites, {recorder.scratch}, spbench 1.2.3+untagged.g12ab")
+    with Transcripts(tmp_path / "texts") as transcripts:
+        transcripts.write(
+            "one", f"{ROOT}/suites, {transcripts.scratch}, spbench 1.2.3+untagged.g12ab"
+        )
     assert (tmp_path / "texts" / "one").read_text() == "ROOT/suites, SCRATCH, spbench VERSION"
