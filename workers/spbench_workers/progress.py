@@ -1,4 +1,4 @@
-"""The progress of long tasks, so that no rank that computes is taken for one that hangs."""
+"""Progress of long tasks: without it, a rank that computes would count as hung."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spbench_core.events.rank_events import BATCH_INTERVAL
 
 
 class Progress(Protocol):
-    """The progress of a task, told by the function that does the task."""
+    """The progress of a task. The function that does the task calls it."""
 
     def begin(self, total: int) -> None:
         """Note that the task has so many steps, each about as long as the others."""
@@ -28,7 +28,7 @@ class _NoProgress:
 
 
 NO_PROGRESS: Progress = _NoProgress()
-"""The progress of a task that nobody watches."""
+"""Ignores the progress of a task."""
 
 
 class PhaseProgress:

@@ -15,7 +15,7 @@ from spbench.batch.replay import LaunchReplay, ReplayClock, Replayed
 from spbench.engine.connections.descriptors import raise_limit
 from spbench.engine.faults.launcher_output import end_of_file
 from spbench.engine.recorder import Recorder, View
-from spbench.engine.run import Outcome
+from spbench.engine.run import EndedRun
 from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
@@ -78,7 +78,7 @@ class Attempt:
         return self.folder.interrupted and not self.last
 
 
-def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
+def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
     """Make the run of a batch job's folder; made again, it replaces the former one.
 
     Raises:
@@ -106,7 +106,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
         raise unwritable(folder.path, error) from None
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
-    return Outcome(RunFolder(path), outcome.exit_code, outcome.report)
+    return EndedRun(RunFolder(path), outcome.exit_code, outcome.report)
 
 
 def _begun(batch: Path) -> float:
@@ -194,7 +194,7 @@ class _Collection:
         except OSError:
             return ""
 
-    def record(self, state: RunState, view: View) -> Outcome:
+    def record(self, state: RunState, view: View) -> EndedRun:
         self._state = state
         self._folder.write_text("suite.yaml", self._suite_text())
         self._folder.write_json("run.json", self._run_json())
@@ -292,7 +292,7 @@ class _Collection:
 
     # The end
 
-    def _finish(self) -> Outcome:
+    def _finish(self) -> EndedRun:
         if self._end.time is not None:
             self._clock.advance(self._end.time, self._end.time)
         sentence = self._why_unfinished()
@@ -319,7 +319,7 @@ class _Collection:
         told |= {"fingerprint": self._state.machines.fingerprint()}
         self._folder.write_json("run.json", self._folder.read_json("run.json") | told)
         note_ended(self._folder, report.head, report.cases)
-        return Outcome(self._folder, code, report)
+        return EndedRun(self._folder, code, report)
 
     def _why_unfinished(self) -> str:
         if self._end.alive:

@@ -42,7 +42,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
-    from spbench.engine.run import Outcome
+    from spbench.engine.run import EndedRun
     from spbench.record.runs.folder import RunFolder
     from spbench.record.state import RunState
     from spbench.report.baseline_gate import BaselineGate, GateResult
@@ -247,7 +247,7 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
 
 
 def _judge(
-    gate: BaselineGate | None, outcome: Outcome, on_stderr: bool, verbosity: int
+    gate: BaselineGate | None, outcome: EndedRun, on_stderr: bool, verbosity: int
 ) -> tuple[GateResult | None, list[str]]:
     """Compare a run with a baseline and print the result; return also why that failed."""
     if gate is None:
@@ -269,7 +269,7 @@ def _judge(
 
 
 def _write(
-    outcome: Outcome,
+    outcome: EndedRun,
     gate_result: GateResult | None,
     json_target: str | None,
     no_samples: bool,
@@ -323,7 +323,7 @@ def execute(
 
 def _execute(
     planned: RunPlan, headless: bool, on_stderr: bool, verbosity: int, state: RunState
-) -> Outcome:
+) -> EndedRun:
     import asyncio
 
     from spbench.engine.run import Run

@@ -240,7 +240,7 @@ def _by_hand(run: RunPlan, launch: Launch, spec: JobSpec, case: Case) -> list[st
     program = wrapped(spec.settings, ()) if is_program else spec.program
     spec = replace(spec, program=(*program, *words))
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
-    return [*command.argv]
+    return list(command.argv)
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:

@@ -18,7 +18,6 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.expression import read_expression
 from spbench.suites.loader import MAX_BYTES, load_text
 from spbench.suites.shipped import seen_from
-from spbench_core.events.statuses import CaseStatus
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
@@ -182,9 +181,4 @@ def refuse_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
 
 def missing_cases(state: RunState) -> list[str]:
     """Return the ids of the cases that a run which was cut short has left over."""
-    return [case.id for case in state.cases.values() if _is_left_over(case.status)]
-
-
-def _is_left_over(status: CaseStatus) -> bool:
-    """Return whether a case with this status has yet to run."""
-    return not status.is_final or status.was_not_run
+    return [case.id for case in state.cases.values() if not case.status.has_result]

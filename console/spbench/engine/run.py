@@ -44,7 +44,7 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EndedRun:
     """The end of a run: its folder, its exit code and its report."""
 
     folder: RunFolder
@@ -65,7 +65,7 @@ class Run:
         self._turns = Turns(state, self._stop, say)
         self._errors = self._turns.errors
 
-    async def execute(self) -> Outcome:
+    async def execute(self) -> EndedRun:
         """Run all jobs and write the run folder.
 
         Raises:
@@ -177,7 +177,7 @@ class Run:
         ]
         return only(self._plan.jobs, failed)
 
-    def _finish(self, folder: RunFolder, recorder: Recorder) -> Outcome:
+    def _finish(self, folder: RunFolder, recorder: Recorder) -> EndedRun:
         why = self._stop.sentence or "the run ended before this case"
         for case in self._state.cases.values():
             if is_open(case):
@@ -202,7 +202,7 @@ class Run:
                 self._write_end(folder, end)
             self._state.apply(run_event("run_end", **end))
             report = build_document(self._state, cases)
-        return Outcome(folder, ExitCode(end["exit_code"]), report)
+        return EndedRun(folder, ExitCode(end["exit_code"]), report)
 
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
         told = {name: end[name] for name in ("verdict", "exit_code")}

@@ -44,8 +44,8 @@ class _Rank:
 class Watchdog:
     """The deadlines of one job: when each rank was last heard, and when each step must be done.
 
-    It is told of events by its methods, and asked; nobody else changes what it knows. Times are of
-    one monotonic clock, in seconds.
+    Only its methods change its state: those named ``on_...`` take events in. Times are seconds of
+    one monotonic clock.
 
     Args:
         items: What all ranks run, in this order.
@@ -350,11 +350,11 @@ class Watchdog:
         order = sorted(
             places, key=lambda place: (place != SILENT, ASLEEP not in place, len(places[place]))
         )
-        told = [
+        parts = [
             f"{self._name_ranks(places[place])} {_are(places[place])} {place}" for place in order
         ]
-        more = f" and {len(told) - 3} more places" if len(told) > 3 else ""
-        sentence = f"{', '.join(told[:3])}{more}: {fault.sentence}"
+        more = f" and {len(parts) - 3} more places" if len(parts) > 3 else ""
+        sentence = f"{', '.join(parts[:3])}{more}: {fault.sentence}"
         return replace(fault, sentence=sentence, rank=places[order[0]][0])
 
     def _silent(self, now: float) -> Fault | None:

@@ -53,7 +53,7 @@ def traits_named(name: str) -> LauncherTraits:
     """Return the traits of a launcher by its name; ``auto`` has those of no launcher.
 
     Raises:
-        MissingError: There is none of that name.
+        MissingError: The name is unknown.
     """
     return LauncherTraits() if name == AUTO else traits_of(launcher_named(name))
 

@@ -36,7 +36,7 @@ class CaseCounts:
 def case_counts(cases: Iterable[CaseState]) -> CaseCounts:
     """Count the cases of a run."""
     known = list(cases)
-    unjudged = [case for case in known if not (case.status.is_measured or case.status.is_broken)]
+    unjudged = [case for case in known if not case.status.has_result]
     return CaseCounts(
         len(known),
         len(known) - len(unjudged),

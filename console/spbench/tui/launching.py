@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.launch.detect import traits_named
 from spbench.suites.launcher_names import AUTO, LAUNCHERS, plugin_launchers
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
@@ -20,19 +19,19 @@ if TYPE_CHECKING:
     from textual.app import App
 
 ASSUME = "another library"
-_LAUNCHERS = (
-    Choice(AUTO, "the suite's own, else that of the MPI library that is here"),
-    *(Choice(name, traits_named(name).title) for name in LAUNCHERS),
-)
+_AUTO = Choice(AUTO, "the suite's own, else that of the MPI library that is here")
 _ASSUMED = Choice(ASSUME, "show the lines for an MPI library that is not here")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     """Ask which launcher starts the ranks of runs from here, or whose lines are shown."""
+    from spbench.launch.detect import traits_named
+
     plugins = await asyncio.to_thread(plugin_launchers)
+    own = (Choice(name, traits_named(name).title) for name in LAUNCHERS)
     more = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
-    choices = (*_LAUNCHERS, *more, _ASSUMED)
+    choices = (_AUTO, *own, *more, _ASSUMED)
     name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))
     if name is None:
         return

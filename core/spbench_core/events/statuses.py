@@ -28,7 +28,7 @@ class CaseStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the case is judged."""
+        """Whether the case is judged, or left behind."""
         return self not in (CaseStatus.WAITING, CaseStatus.RUNNING)
 
     @property
@@ -45,6 +45,11 @@ class CaseStatus(StrEnum):
     def is_bad(self) -> bool:
         """Whether the case ran and did not pass: a retry runs it again."""
         return self is CaseStatus.FAILED or self.is_broken
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the case ran, and was judged by what its ranks did."""
+        return self is CaseStatus.PASSED or self.is_bad
 
     @property
     def was_not_run(self) -> bool:

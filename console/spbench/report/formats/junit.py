@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import printable
-from spbench.report.formats.words import duration, metric_lines, sentence, was_not_judged
+from spbench.report.formats.words import duration, metric_lines, sentence
 from spbench.report.formats.words import unexplained as errors_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -30,7 +30,7 @@ def junit(run: RecordedRun) -> str:
         "tests": len(statuses) + bool(errors),
         "failures": statuses.count(CaseStatus.FAILED),
         "errors": sum(status.is_broken for status in statuses) + bool(errors),
-        "skipped": sum(was_not_judged(status) for status in statuses),
+        "skipped": sum(not status.has_result for status in statuses),
     }
     summary = run.summary
     told = {name: str(count) for name, count in counts.items()}
@@ -75,7 +75,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
     elif case.status.is_broken:
         why = "\n".join(filter(None, (sentence(case), printable(case.traceback or ""))))
         _add_why(test, "error", case.status, why)
-    elif was_not_judged(case.status):
+    elif not case.status.has_result:
         SubElement(test, "skipped", {"message": sentence(case)})
     if lines := "\n".join(metric_lines(case)):
         SubElement(test, "system-out").text = lines
@@ -103,11 +103,8 @@ def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> N
 
 def _kind(case: CasePart) -> str:
     """Return what a failed case did not hold: a check, or else an expectation."""
-    return (
-        "check"
-        if any(check.status == CheckOutcome.FAILED for check in case.checks)
-        else "expectation"
-    )
+    failed = any(check.status == CheckOutcome.FAILED for check in case.checks)
+    return "check" if failed else "expectation"
 
 
 def _seconds(value: float | None) -> str:

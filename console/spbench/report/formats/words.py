@@ -26,11 +26,6 @@ LEGEND = (
 """A sentence for each name and sign of the table of cases."""
 
 
-def was_not_judged(status: CaseStatus) -> bool:
-    """Whether a case with this status has no result of its own."""
-    return not status.is_final or status.was_not_run
-
-
 def by_urgency(run: RecordedRun) -> list[CasePart]:
     """Return the cases that did not pass, then those that did, each in the suite's order."""
     return sorted(run.cases.values(), key=lambda case: case.word == CaseStatus.PASSED)
@@ -38,9 +33,7 @@ def by_urgency(run: RecordedRun) -> list[CasePart]:
 
 def not_passed(run: RecordedRun) -> list[CasePart]:
     """Return the cases that ran and did not pass, in the suite's order."""
-    return [
-        case for case in run.cases.values() if not was_not_judged(case.status) and not passed(case)
-    ]
+    return [case for case in run.cases.values() if case.status.is_bad]
 
 
 def passed(case: CasePart) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from places import SUITES
 from spbench.cli import run
-from spbench.engine.run import Outcome
+from spbench.engine.run import EndedRun
 from spbench.errors import ExitCode
 from spbench.record.runs.notes import RunNote, read_note, write_note
 from spbench.report.document import ReportDocument
@@ -73,7 +73,7 @@ def test_an_unwritten_report_is_4_although_no_case_was_judged(
     spbench, tmp_path, main, written, status, monkeypatch
 ):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
-    outcome = Outcome(main, ExitCode.PASSED, ReportDocument.from_json(report))
+    outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
     monkeypatch.setattr(run, "_execute", lambda *_: outcome)
     (tmp_path / "file").write_text("")
     target = tmp_path / ("out.json" if written else "file/out.json")
@@ -90,7 +90,7 @@ def test_an_unwritten_report_is_4_although_no_case_was_judged(
 )
 def test_a_run_that_fails_its_baseline_has_a_note(spbench, main, words, before, note, monkeypatch):
     report = {"run": {"verdict": "passed", "exit_code": 0}, "cases": [], "errors": []}
-    outcome = Outcome(main, ExitCode.PASSED, ReportDocument.from_json(report))
+    outcome = EndedRun(main, ExitCode.PASSED, ReportDocument.from_json(report))
     monkeypatch.setattr(run, "_execute", lambda *_: outcome)
     write_note(main, RunNote(before))
     spbench("run", HALO, "--baseline", "main", *words)
