@@ -22,19 +22,19 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
-from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.full_size.bound import OperatorErrors, WorstError
-from spbench_workers.parallel.full_size.check import StepCheck, StepErrors
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_parallel.engine import Engine
+from spbench_parallel.full_size.bound import OperatorErrors, WorstError
+from spbench_parallel.full_size.check import StepCheck, StepErrors
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_workers.parallel.validation.fault_injection import (
     SLIGHTLY,
     drop_tile_of,
     scale_gradient_of_input,
     scale_gradient_of_weight,
 )
-from spbench_workers.spatial.conv import SpatialConv2d
 
 CLASSES, BATCH = 10, 2
 MODELS: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from spbench_core.layout.partition import Partition, Transfers, halo_transfers
 from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_workers.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view
 
 WAIT_SECONDS = 300
 

@@ -19,8 +19,8 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.library import Box, ParallelNetwork
-from spbench_workers.models.imported.example import UNet
+from spbench_parallel.api import Box, ParallelNetwork
+from spbench_parallel.models.imported.example import UNet
 
 CLASSES, TOKEN, WIDTH = 5, 16, 768
 

@@ -28,8 +28,8 @@ from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_workers.models.imported.model import imported
-from spbench_workers.models.imported.over_tiles import gathered
+from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.over_tiles import gathered
 
 NO_AUX = {"aux_logits": False, "init_weights": False}
 BARE = {"weights": None, "weights_backbone": None}
@@ -71,7 +71,7 @@ OURS: dict[str, dict[str, Any]] = {
     "unet-4-levels": {"levels": 4, "width": 8, "segments": True},
 }
 """The example, and what it is given."""
-EXAMPLE = "spbench_workers.models.imported.example:UNet"
+EXAMPLE = "spbench_parallel.models.imported.example:UNet"
 LARGER = {"inception_v3": 139, "alexnet": 128, "maxvit_t": 224}
 """Pixels a side of those whose maps would end as too few for three tiles, or that take no less."""
 LAYOUTS: dict[str, dict[str, Any]] = {

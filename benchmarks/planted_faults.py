@@ -35,7 +35,7 @@ MODELS: Mapping[str, dict[str, Any]] = {
     "resnet": {"version": 1, "depth": 8, "image_size": 32, **_SHORT},
     "amoebanet": {"num_layers": 3, "num_filters": 16, "image_size": 64, **_SHORT},
     "network": {
-        "network": "spbench_workers.models.imported.example:UNet",
+        "network": "spbench_parallel.models.imported.example:UNet",
         "network_args": {"width": 8},
         "image_size": 32,
         **{key: value for key, value in _SHORT.items() if key != "num_classes"},

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.models.imported import example
+from spbench_parallel.models.imported import example
 
 
 class Block(nn.Module):

@@ -27,16 +27,16 @@ import torch.distributed as dist  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from spbench_workers.binding.driver import driver  # noqa: E402
-from spbench_workers.device.choice import address_of  # noqa: E402
-from spbench_workers.device.failures import sentence_of  # noqa: E402
-from spbench_workers.device.formats import multiply_fp32, tuned_convolutions  # noqa: E402
-from spbench_workers.device.host_memory import host_memory_of  # noqa: E402
-from spbench_workers.device.streams import finish  # noqa: E402
-from spbench_workers.p2p import torch_group  # noqa: E402
-from spbench_workers.spatial.transports import Transport, Wiring  # noqa: E402
-from spbench_workers.spatial.transports.choose import TRANSPORTS  # noqa: E402
-from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport  # noqa: E402
+from spbench_parallel.device.driver import driver  # noqa: E402
+from spbench_parallel.device.failures import sentence_of  # noqa: E402
+from spbench_parallel.device.formats import multiply_fp32, tuned_convolutions  # noqa: E402
+from spbench_parallel.device.gpus import address_of  # noqa: E402
+from spbench_parallel.device.host_memory import host_memory_of  # noqa: E402
+from spbench_parallel.device.streams import finish  # noqa: E402
+from spbench_parallel.p2p import torch_group  # noqa: E402
+from spbench_parallel.spatial.transports import Transport, Wiring  # noqa: E402
+from spbench_parallel.spatial.transports.choose import TRANSPORTS  # noqa: E402
+from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport  # noqa: E402
 
 LATE = "--late" in sys.argv
 if LATE:

@@ -23,12 +23,12 @@ Otherwise a container with unusual device files would cost every step.
 """
 
 LATE = (
-    "spbench_workers.device.choice=standins.late_gpu:take_late_device",
-    "spbench_workers.spatial.transports.choose=standins.late_gpu:offer_transports_of_gpus",
-    "spbench_workers.parallel.training.master_comm=standins.late_weights:take_late_weights",
+    "spbench_workers.device_choice=standins.late_gpu:take_late_device",
+    "spbench_parallel.spatial.transports.choose=standins.late_gpu:offer_transports_of_gpus",
+    "spbench_parallel.training.master_comm=standins.late_weights:take_late_weights",
 )
 """Changes that give ranks a device that does its work late: see `rank_site/sitecustomize.py`."""
-HOST = ("spbench_workers.device.choice=standins.late_gpu:take_host",)
+HOST = ("spbench_workers.device_choice=standins.late_gpu:take_host",)
 """Changes that give ranks the host, for what the late device has not: random numbers."""
 
 
@@ -137,8 +137,8 @@ SMALL = set_options(image_size=64, iterations=2, warmup=1)
 SMALLEST = set_options(image_size=32, iterations=1, warmup=1)
 SMALL_MODELS = (*SMALLEST, *set_options(validate="off", baseline="off"))
 FORMATS = "tf32 or fp16 or bf16"
-DELAY = "spbench_workers.device.streams=benchmarks.gpu_once.rank_changes:delay_copies"
-SHOW_SANITIZER = "spbench_workers.device.streams=benchmarks.gpu_once.rank_changes:show_sanitizer"
+DELAY = "spbench_parallel.device.streams=benchmarks.gpu_once.rank_changes:delay_copies"
+SHOW_SANITIZER = "spbench_parallel.device.streams=benchmarks.gpu_once.rank_changes:show_sanitizer"
 
 
 def probe_step(ranks: int) -> Step:

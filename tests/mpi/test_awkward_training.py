@@ -12,7 +12,7 @@ from mpi.programs import train_own
 from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
 from running import answers_of
 from spbench_core.layout.tiles import Box
-from spbench_workers.models.imported.chance import DrawnByPosition, DrawnImages
+from spbench_parallel.models.imported.chance import DrawnByPosition, DrawnImages
 
 pytestmark = pytest.mark.mpi
 

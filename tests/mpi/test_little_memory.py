@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 SHORT = {"iterations": 1, "warmup": 0, "batch_size": 4}
 RESNET = {"version": 1, "depth": 20, "image_size": 352, "num_classes": 5}
-EXAMPLE = "spbench_workers.models.imported.example:UNet"
+EXAMPLE = "spbench_parallel.models.imported.example:UNet"
 UNET = {"network": EXAMPLE, "network_args": {"segments": True}, "image_size": 448}
 NETWORKS = {"model.resnet": (RESNET, 670), "model.network": (UNET, 1000)}
 """Networks, and the megabytes that a rank may take after all imports.

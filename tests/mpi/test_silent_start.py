@@ -23,7 +23,7 @@ import ctypes, importlib.machinery, sys
 
 class SlowDriver:
     def find_spec(self, name, path=None, target=None):
-        if name != "spbench_workers.device.choice":
+        if name != "spbench_workers.device_choice":
             return None
         sys.meta_path.remove(self)
         import torch

@@ -35,7 +35,7 @@ import torch
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_flatten, tree_map
 
-from spbench_workers.device import streams as device_streams
+from spbench_parallel.device import streams as device_streams
 
 NAME = "late"
 OVERWRITTEN = 0xFF
@@ -127,7 +127,7 @@ class LateEvent:
 
 
 class LateStreams:
-    """The streams of the device, as `spbench_workers.device.streams` has them."""
+    """The streams of the device, as `spbench_parallel.device.streams` has them."""
 
     def __init__(self, device):
         self._device = device

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import torch
 
-from spbench_workers.comm import on_one_host
+from spbench_parallel.groups import on_one_host
 from standins.late_device import NAME, LateEvent, install
 from standins.late_ipc import install_ipc
 

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary, finalize
 
 import torch
 
-from spbench_workers.device import ipc
+from spbench_parallel.device import ipc
 from standins.late_device import LateTensor, elem_of, install
 
 _PAUSE = 0.0002
@@ -164,7 +164,7 @@ class OpenedEvent:
 
 
 class LateIpc:
-    """What the device shares, as `spbench_workers.device.ipc` has it.
+    """What the device shares, as `spbench_parallel.device.ipc` has it.
 
     Attributes:
         open_events: The number of events of other processes that are open.

@@ -7,7 +7,7 @@ current stream wait for it, and not the host.
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_workers.p2p import torch_group
+from spbench_parallel.p2p import torch_group
 from standins.late_device import install
 
 _acquire, _release = torch_group.acquire, torch_group.release

@@ -1,6 +1,6 @@
 """The weights of mirrored stages on the device that runs late."""
 
-from spbench_workers.parallel.training.master_comm import FlatWeights
+from spbench_parallel.training.master_comm import FlatWeights
 from standins.late_device import NAME
 
 

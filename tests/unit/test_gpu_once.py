@@ -320,7 +320,7 @@ def test_the_copy_stream_waits_before_each_use(monkeypatch):
 
 
 def test_the_copy_stream_that_is_delayed_is_that_of_the_product(monkeypatch):
-    streams = pytest.importorskip("spbench_workers.device.streams")
+    streams = pytest.importorskip("spbench_parallel.device.streams")
     monkeypatch.setattr(streams.CudaStreams, "copying", streams.CudaStreams.copying)
     before = streams.CudaStreams.copying
     delay_copies(streams)

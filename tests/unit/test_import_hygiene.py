@@ -204,8 +204,8 @@ def test_the_rooms_import_only_downwards(copied):
     [
         pytest.param(
             "console/spbench/engine/plan.py",
-            "from spbench_workers.parallel.validation.reference import OneProcess",
-            "Both sides stand on the core, and neither on the other BROKEN",
+            "from spbench_parallel.validation.reference import OneProcess",
+            "The console imports no module of the ranks BROKEN",
             id="the console takes a module of the workers",
         ),
         pytest.param(
@@ -217,19 +217,19 @@ def test_the_rooms_import_only_downwards(copied):
         pytest.param(
             "console/spbench/record/state.py",
             "import spbench.engine.run",
-            "The console's rooms import only downwards BROKEN",
+            "The console's packages import only downwards BROKEN",
             id="a room of the console looks up",
         ),
         pytest.param(
             "console/spbench/engine/plan.py",
             "import textual.app",
-            "Of the console only the rooms of the terminal know Textual BROKEN",
+            "Only the console's TUI imports Textual BROKEN",
             id="the engine takes Textual",
         ),
         pytest.param(
             "console/spbench/another/__init__.py",
             "",
-            "The console's rooms import only downwards BROKEN",
+            "The console's packages import only downwards BROKEN",
             id="a room that no contract names",
         ),
     ],

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError
 
 MARK = "spbench-check "
 

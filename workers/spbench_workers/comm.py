@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from spbench_workers.binding.local_rank import Whereabouts, located, told_local_rank
 from spbench_workers.binding.nearness import nodes_of_cores
-from spbench_workers.errors import first_line
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Made = TypeVar("Made")
-
 FINALIZE_TIMEOUT = 60
 """Seconds that MPI_Finalize may take. The console ends a job's launcher after 5 s already."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-class DisagreementError(RuntimeError):
-    """Ranks were given different configurations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +53,8 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     """
     import mpi4py
 
+    from spbench_parallel.device.driver import driver
     from spbench_workers.binding.before_mpi import avoid_ucx_windows, take_gpu
-    from spbench_workers.binding.driver import driver
     from spbench_workers.shared_memory import set_private_folder
 
     take_gpu(os.environ, driver)
@@ -119,83 +109,12 @@ def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
     return max(1, len(cpus) // sharing)
 
 
-def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
-    """Compare the configuration over all ranks, before any of them sends data.
-
-    Raises:
-        DisagreementError: A rank differs from rank 0; all ranks raise it, and it names the first.
-    """
-    texts = comm.allgather(json.dumps(configuration, sort_keys=True))
-    for rank, text in enumerate(texts):
-        if text != texts[0]:
-            raise DisagreementError(
-                f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
-                "start all ranks with the same words"
-            )
-
-
-def made_on_all(
-    comm: MPI.Intracomm, make: Callable[[], Made], refusal: Callable[[int, str], Exception]
-) -> Made:
-    """Return what this rank makes, once all ranks have made theirs.
-
-    Args:
-        comm: The ranks, all of which must call it.
-        make: Makes it, without waiting for other ranks.
-        refusal: Returns the error of all ranks, from the first rank that failed and why.
-
-    Raises:
-        Exception: ``make`` failed on a rank, by an error of torch, MPI or the system.
-    """
-    made, problem = None, ""
-    try:
-        made = make()
-    except (RuntimeError, OSError) as error:
-        problem = first_line(error)
-    for rank, said in enumerate(comm.allgather(problem)):
-        if said:
-            raise refusal(rank, said)
-    return cast(Made, made)
-
-
-def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
-    """Return a communicator of some ranks, in their order; these ranks must call it."""
-    everyone = world.Get_group()
-    group = everyone.Incl(list(ranks))
-    comm = world.Create_group(group)
-    group.Free()
-    everyone.Free()
-    return comm
-
-
 def crowded(world: World) -> bool:
     """Whether some machine has more ranks than cores for them; the same on all ranks."""
     machines: dict[int, list[tuple[int, ...]]] = {}
     for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):
         machines.setdefault(machine, []).append(cpus)
     return any(len(ranks) > len(set().union(*ranks)) for ranks in machines.values())
-
-
-def on_one_host(comm: MPI.Intracomm) -> bool:
-    """Whether all ranks can share memory. All ranks must call it, and all get the same answer."""
-    from mpi4py import MPI
-
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = local.size
-    local.Free()
-    smallest: int = comm.allreduce(size, op=MPI.MIN)
-    return smallest == comm.size
-
-
-REST_INTERVAL = 0.0005
-"""Seconds that a resting rank sleeps between two polls."""
-
-
-def rest(comm: MPI.Intracomm) -> None:
-    """Wait for all ranks in a sleeping barrier, which leaves the cores to ranks that still work."""
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(REST_INTERVAL)
 
 
 def fabric() -> str:

@@ -20,6 +20,8 @@ from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import told
 from spbench_core.plugins import warnings as plugin_warnings
+from spbench_parallel.device.failures import told_of_gpu
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allocator import allocator
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import (
@@ -31,8 +33,6 @@ from spbench_workers.channel import (
 )
 from spbench_workers.comm import World, end_mpi, fabric, numa_node, open_world
 from spbench_workers.context import Context
-from spbench_workers.device.failures import told_of_gpu
-from spbench_workers.errors import CannotRunError
 from spbench_workers.host_load import HostLoad
 
 Runner = Callable[[Context], None]
@@ -71,7 +71,7 @@ def serve() -> None:
 def start_gpu(world: World) -> None:
     """Start CUDA on this rank's GPU, if torch is installed and sees one."""
     with suppress(ImportError, OSError):  # the case reports it
-        from spbench_workers.device import warm_up
+        from spbench_parallel.device import warm_up
 
         warm_up.start_gpu(world.local_rank)
 
@@ -254,7 +254,7 @@ def run(runner: Runner, context: Context) -> None:
 
 def _give_back(error: Exception | None = None) -> None:
     if "torch" in sys.modules:
-        from spbench_workers.device.memory import give_back
+        from spbench_parallel.device.memory import give_back
 
         give_back(error)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from time import perf_counter
 
-from spbench_workers.comm import rest
+from spbench_parallel.groups import rest
 from spbench_workers.context import Context
 from spbench_workers.timing import time_batch
 

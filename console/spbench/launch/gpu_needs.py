@@ -18,8 +18,8 @@ from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.catalog.tiles import TRANSPORT_DEVICES
 from spbench_core.host_facts import VISIBLE, cards
+from spbench_core.layout.transports import TRANSPORT_DEVICES
 
 _HERE = "this machine"
 _CASES = 3

@@ -50,7 +50,7 @@ try:
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 try:
-    from spbench_workers.device.mpi_memory import cuda_aware
+    from spbench_parallel.device.mpi_memory import cuda_aware
     found["mpi_memory"] = cuda_aware(started=False)
 except ImportError:
     found["mpi_memory"] = None

@@ -8,6 +8,7 @@ from spbench_core.catalog.benchmark import ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, whole
 from spbench_core.layout.tiles import Grid, grid_of, pair_text, parse_pair
+from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_core.layout.window import Window, Window2d
 
 _MOST = 1 << 20
@@ -57,16 +58,6 @@ TILES = (IMAGE_SIZE, BATCH_SIZE, IN_CHANNELS, NUM_SPATIAL_PARTS, SLICE_METHOD, G
 """Parameters that say how an image is cut."""
 KERNELS = (HALO_LEN, KERNEL, STRIDE, DILATION, PADDING, ONE_H_DIM, ONE_W_DIM)
 """Parameters that say what a convolution reads."""
-
-TRANSPORT_DEVICES = {
-    "packed": "cpu",
-    "datatype": "cpu",
-    "shm": "cpu",
-    "cuda": "cuda",
-    "cuda-ipc": "cuda",
-    "nccl": "cuda",
-}
-"""The device that each transport carries the data of."""
 
 
 def resolve_tiles(params: Params) -> Params:

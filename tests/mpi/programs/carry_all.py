@@ -16,9 +16,9 @@ from unittest.mock import patch
 import torch
 from mpi4py import MPI
 
-from spbench_workers.errors import CannotRunError
-from spbench_workers.p2p import torch_group
-from spbench_workers.p2p.opening import open_p2p
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.p2p import torch_group
+from spbench_parallel.p2p.opening import open_p2p
 
 CPU = torch.device("cpu")
 TAGS = (0, 1)

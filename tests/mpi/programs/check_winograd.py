@@ -16,11 +16,12 @@ from functools import partial
 from unittest.mock import patch
 
 from mpi.programs.each_case import answer_each
+from spbench_parallel.full_size import check, windows
+from spbench_parallel.full_size.windows import WindowCheck
+from spbench_parallel.full_size.winograd import fits_winograd
 from spbench_workers.comm import open_world
 from spbench_workers.parallel.case import case_of
-from spbench_workers.parallel.full_size import check, windows
-from spbench_workers.parallel.full_size.windows import WindowCheck
-from spbench_workers.parallel.full_size.winograd import fits_winograd
+from spbench_workers.parallel.full_size_step import check_full_size
 from spbench_workers.parallel.validation import fault_injection
 from standins.winograd import WinogradConvolutions
 from unit.recorded import context_on, said
@@ -45,7 +46,7 @@ def check_step(world, case):
         patch.object(check, "WindowCheck", WinogradWindowCheck),
         WinogradConvolutions() as convolutions,
     ):
-        check.check_full_size(context, plan, model_case.training, plant)
+        check_full_size(context, plan, model_case.training, plant)
     fault_injection.remove()
     errors = {event["name"]: event["max_abs_error"] for event in said(context, "check")}
     return {

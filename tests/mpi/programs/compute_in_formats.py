@@ -19,12 +19,12 @@ from torch import nn
 from mpi.programs.each_case import answer_each, made_by_first
 from mpi.programs.models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import TrainingConfig
-from spbench_workers.parallel.precision import arithmetic
-from spbench_workers.parallel.precision.formats import PRECISIONS
-from spbench_workers.parallel.precision.loss_scale import START
+from spbench_parallel.engine import Engine
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.precision import arithmetic
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.precision.loss_scale import START
 
 SEED, STEPS, BATCH = 1, 2, 4
 LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)

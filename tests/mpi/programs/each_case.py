@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from spbench_workers.comm import rest
+from spbench_parallel.groups import rest
 
 
 def cases():

@@ -30,17 +30,17 @@ from mpi4py import MPI
 
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
-from spbench_workers.comm import DisagreementError, rest
-from spbench_workers.device import ipc
-from spbench_workers.device.formats import TORCH_DTYPES
-from spbench_workers.device.mpi_memory import OVERRULING, cuda_aware
+from spbench_parallel.device import ipc
+from spbench_parallel.device.formats import TORCH_DTYPES
+from spbench_parallel.device.mpi_memory import OVERRULING, cuda_aware
+from spbench_parallel.groups import DisagreementError, rest
+from spbench_parallel.p2p import torch_group
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.exchange import Exchange, view
+from spbench_parallel.spatial.transports import TransportError, Wiring, choose, nccl, slots, staged
+from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
+from spbench_parallel.spatial.transports.packed import PackedTransport
 from spbench_workers.halo.faults import plant_in_halo
-from spbench_workers.p2p import torch_group
-from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.exchange import Exchange, view
-from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, slots, staged
-from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
-from spbench_workers.spatial.transports.packed import PackedTransport
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 

@@ -29,14 +29,14 @@ from mpi.programs.models import (
     statistics_of,
 )
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import FP64
-from spbench_workers.spatial import norm
-from spbench_workers.spatial.comm_stats import COMM_STATS
-from spbench_workers.spatial.fused import graph_blocks
-from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.moments import Moments
+from spbench_parallel.engine import Engine
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP64
+from spbench_parallel.spatial import norm
+from spbench_parallel.spatial.comm_stats import COMM_STATS
+from spbench_parallel.spatial.fused import graph_blocks
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.moments import Moments
 
 SEED, IMAGES = 1, 3
 KEYS = "model", "config", "image", "mirrored"

@@ -15,10 +15,11 @@ from unittest import mock
 
 import torch
 
-from spbench_workers.comm import open_world, rest
-from spbench_workers.device import choice
-from spbench_workers.errors import CannotRunError
-from spbench_workers.p2p import torch_group
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import rest
+from spbench_parallel.p2p import torch_group
+from spbench_workers import device_choice as choice
+from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release

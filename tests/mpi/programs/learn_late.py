@@ -22,26 +22,26 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
-from spbench_workers.device.host_memory import host_memory_of, sent
-from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.p2p.mpi import MpiP2P
-from spbench_workers.parallel import engine
-from spbench_workers.parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
-from spbench_workers.parallel.plan import TrainingConfig
-from spbench_workers.parallel.training import gradients
-from spbench_workers.parallel.training import master_comm as mirrors
-from spbench_workers.parallel.training.gradients import sharings
-from spbench_workers.spatial import gather
-from spbench_workers.spatial.all_gather import AllGather
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.exchange import Traffic
-from spbench_workers.spatial.fused.blocks import fuse
-from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
-from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.operator import TiledWindow
-from spbench_workers.spatial.overlap import OverlapChoice
-from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
-from spbench_workers.spatial.tiling import Tiling
+from spbench_parallel import engine
+from spbench_parallel.device.host_memory import host_memory_of, sent
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.p2p.mpi import MpiP2P
+from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.spatial import gather
+from spbench_parallel.spatial.all_gather import AllGather
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import Traffic
+from spbench_parallel.spatial.fused.blocks import fuse
+from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_parallel.spatial.norm import SpatialBatchNorm2d
+from spbench_parallel.spatial.operator import TiledWindow
+from spbench_parallel.spatial.overlap import OverlapChoice
+from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_parallel.training import gradients
+from spbench_parallel.training import master_comm as mirrors
+from spbench_parallel.training.gradients import sharings
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
 

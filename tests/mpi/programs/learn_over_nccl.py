@@ -23,15 +23,15 @@ from mpi.programs.models import CLASSES, RandomImages, layout_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.models.registry import model
 from spbench_core.models.routes import stage_routes
-from spbench_workers.device import streams
-from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.model import imported
-from spbench_workers.p2p import opening
-from spbench_workers.p2p.torch_distributed import NcclP2P
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import TrainingConfig
-from spbench_workers.parallel.precision.formats import PRECISIONS
-from spbench_workers.spatial.exchange import Exchange
+from spbench_parallel.device import streams
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.model import imported
+from spbench_parallel.p2p import opening
+from spbench_parallel.p2p.torch_distributed import NcclP2P
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.spatial.exchange import Exchange
 
 STEPS = 2
 NETWORK = model("resnet", image_size=[32, 32], num_classes=CLASSES, version=1, depth=8, width=4)

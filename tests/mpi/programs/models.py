@@ -11,10 +11,10 @@ from spbench_core.layout.balance import balanced
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
-from spbench_workers.parallel.pipeline import stage_runner
-from spbench_workers.parallel.plan import ModelPlan
+from spbench_parallel.models.build import build_stage
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.pipeline import stage_runner
+from spbench_parallel.plan import ModelPlan
 
 CLASSES = 5
 LAYOUT = "members", "replicas", "mirrored", "rounds"

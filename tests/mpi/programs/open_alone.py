@@ -15,8 +15,9 @@ from unittest import mock
 
 from mpi4py import MPI
 
+from spbench_parallel.groups import on_one_host
 from spbench_workers.binding.local_rank import VARIABLES
-from spbench_workers.comm import on_one_host, open_world
+from spbench_workers.comm import open_world
 
 NAME = "MV2_COMM_WORLD_LOCAL_RANK"
 

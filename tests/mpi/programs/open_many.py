@@ -15,9 +15,9 @@ from unittest.mock import patch
 import torch
 from mpi4py import MPI
 
-from spbench_workers.device.ipc import ipc_of
-from spbench_workers.spatial.transports import TransportError, Wiring, cuda_ipc, exchange_once
-from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
+from spbench_parallel.device.ipc import ipc_of
+from spbench_parallel.spatial.transports import TransportError, Wiring, cuda_ipc, exchange_once
+from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 

@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from mpi.programs.each_case import answer_each
 from spbench_core.catalog.allreduce import OPS
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.faults import WrongElement
@@ -23,7 +24,6 @@ from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.staged import StagedReduction
-from spbench_workers.errors import CannotRunError
 from standins.late_device import install
 
 MODES = ("blocking", "persistent", "nonblocking")

@@ -20,13 +20,13 @@ from mpi4py import MPI
 
 from mpi.programs.models import CLASSES, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_workers.comm import rest
-from spbench_workers.errors import CannotRunError
-from spbench_workers.images.opening import open_images
-from spbench_workers.parallel.checkpoints.checkpoint import load, save
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import TrainingConfig
-from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_parallel.checkpoints.checkpoint import load, save
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import rest
+from spbench_parallel.images.opening import open_images
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.precision.formats import PRECISIONS
 
 BATCH, PARTS, BREAK, STEPS = 4, 2, 2, 3
 RATE, DECAY, SLOWER, SCALE = 0.05, 0.01, 0.5, 128.0

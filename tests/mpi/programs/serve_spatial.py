@@ -28,16 +28,16 @@ from torch import nn
 
 from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Grid
-from spbench_workers.comm import rest
-from spbench_workers.spatial import interior_split
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.fused.blocks import fuse
-from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
-from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
-from spbench_workers.spatial.redistribute import Redistribute
-from spbench_workers.spatial.tiling import Tiling
+from spbench_parallel.groups import rest
+from spbench_parallel.spatial import interior_split
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.fused.blocks import fuse
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_parallel.spatial.norm import SpatialBatchNorm2d
+from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_parallel.spatial.redistribute import Redistribute
+from spbench_parallel.spatial.tiling import Tiling
 
 # So narrow that the inner outputs of small images come in several bands too.
 interior_split.LEAST_BAND = 3

@@ -31,13 +31,13 @@ from mpi.programs.models import (
     weights_of,
 )
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_workers.models.builders import DenseBuilder
-from spbench_workers.parallel import engine
-from spbench_workers.parallel.pipeline import building
-from spbench_workers.parallel.plan import TrainingConfig
-from spbench_workers.parallel.precision.formats import Precision
-from spbench_workers.parallel.training import gradients, master_comm, trainer
-from spbench_workers.parallel.training.running_statistics import MirroredStatistics
+from spbench_parallel import engine
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.pipeline import building
+from spbench_parallel.plan import TrainingConfig
+from spbench_parallel.precision.formats import Precision
+from spbench_parallel.training import gradients, master_comm, trainer
+from spbench_parallel.training.running_statistics import MirroredStatistics
 
 SEED, STEPS = 1, 2
 KEYS = "model", "config", "image", "dtype", "optimizer"

@@ -11,8 +11,8 @@ import torch
 from awkward_networks import RIGHT
 from mpi.programs import train_own
 from mpi.programs.each_case import answer_each
-from spbench_workers.errors import CannotRunError
-from spbench_workers.library import ParallelNetwork
+from spbench_parallel.api import ParallelNetwork
+from spbench_parallel.errors import CannotRunError
 
 SIZE, STEPS, SEED = train_own.SIZE, train_own.STEPS, 4
 WORDS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}

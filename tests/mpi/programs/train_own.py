@@ -18,12 +18,12 @@ import torch
 from mpi4py import MPI
 
 from mpi.programs.each_case import answer_each
-from spbench_workers.errors import CannotRunError
-from spbench_workers.library import ParallelNetwork
-from spbench_workers.parallel.checkpoints import users_weights
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.validation import against_module
-from spbench_workers.parallel.validation.reference import OneProcess
+from spbench_parallel.api import ParallelNetwork
+from spbench_parallel.checkpoints import users_weights
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.validation import against_module
+from spbench_parallel.validation.reference import OneProcess
 
 SIZE = 24, 36
 STEPS = 3

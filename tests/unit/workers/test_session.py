@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.session import run_case
 
 

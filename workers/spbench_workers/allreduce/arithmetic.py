@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_parallel.device.formats import TORCH_DTYPES
 
 FORMATS = TORCH_DTYPES | {"int32": torch.int32, "int64": torch.int64}
 """Torch's dtypes by the catalog's names of formats."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.errors import allocating
+from spbench_parallel.errors import allocating
 
 _MARGIN = 64
 """Elements of a margin: a multiple of a cache line of any format."""

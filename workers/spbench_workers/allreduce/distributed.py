@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_workers.device.streams import finish
-from spbench_workers.errors import CannotRunError
-from spbench_workers.p2p import torch_group
+from spbench_parallel.device.streams import finish
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.p2p import torch_group
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,

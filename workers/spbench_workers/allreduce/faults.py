@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allreduce.base import RankTraffic, Reduction
-from spbench_workers.errors import CannotRunError
 
 
 class WrongElement:

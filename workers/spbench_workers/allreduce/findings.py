@@ -12,6 +12,7 @@ import torch
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_core.catalog.sweep_sizes import algbw_gb_s, busbw_gb_s
 from spbench_core.durations import time_text
+from spbench_parallel.device.streams import is_gpu
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import RankTraffic
 from spbench_workers.allreduce.columns import SweepRow, say_row
@@ -24,7 +25,6 @@ from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.turns import PairedComparison
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context
-from spbench_workers.device.streams import is_gpu
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
+from spbench_parallel.device.streams import finish, is_gpu, seconds_of
 from spbench_workers.allreduce.base import Reduction
-from spbench_workers.device.streams import finish, is_gpu, seconds_of
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 15

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from mpi4py import MPI
 
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allreduce.arithmetic import (
     Action,
     copy_into,
@@ -23,7 +24,6 @@ from spbench_workers.allreduce.arithmetic import (
     reduce_into,
 )
 from spbench_workers.allreduce.base import Mode, Reduction
-from spbench_workers.errors import CannotRunError
 
 _TYPES = {
     torch.float64: MPI.DOUBLE,

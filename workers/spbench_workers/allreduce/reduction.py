@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.base import Mode, Reduction
 from spbench_workers.allreduce.native import open_native
 from spbench_workers.allreduce.staged import Opener, StagedReduction
 from spbench_workers.allreduce.stepped import open_stepped
-from spbench_workers.errors import CannotRunError
 
 
 def open_reduction(

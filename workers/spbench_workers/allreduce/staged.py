@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
+from spbench_parallel.device.streams import finish
+from spbench_parallel.errors import allocating
 from spbench_workers.allreduce.base import RankTraffic, Reduction
-from spbench_workers.device.streams import finish
-from spbench_workers.errors import allocating
 
 Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
 """A function that opens a reduction from a source on the host to a result on the host."""

@@ -22,7 +22,7 @@ from spbench_workers.allreduce.turns import PairedComparison, by_turns
 from spbench_workers.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.allreduce.verification.expected import depth_of, pieces
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of, same_kind
+from spbench_workers.device_choice import device_of, same_kind
 from spbench_workers.timing import calls_of, measure, repeated
 
 _HOST = torch.device("cpu")

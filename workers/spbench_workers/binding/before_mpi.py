@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from itertools import pairwise
 
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
-from spbench_workers.binding.driver import Driver
+from spbench_parallel.device.driver import Driver
 from spbench_workers.binding.local_rank import told_local_rank
 
 

@@ -9,6 +9,8 @@ import torch
 from torch.nn import functional
 
 from spbench_core.layout.tiles import parse_pair
+from spbench_parallel.device.formats import dtype_of, tuned_convolutions
+from spbench_parallel.device.streams import finish, is_gpu
 from spbench_workers.compute.whole_numbers import (
     fill_uniform,
     largest_convolved,
@@ -18,9 +20,7 @@ from spbench_workers.compute.whole_numbers import (
     whole_numbers,
 )
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import dtype_of, tuned_convolutions
-from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.device_choice import device_of
 from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 

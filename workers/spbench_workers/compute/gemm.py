@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from spbench_parallel.device.formats import dtype_of
+from spbench_parallel.device.streams import finish
 from spbench_workers.compute.whole_numbers import (
     fill_uniform,
     largest_sum,
@@ -17,9 +19,7 @@ from spbench_workers.compute.whole_numbers import (
     whole_numbers,
 )
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import dtype_of
-from spbench_workers.device.streams import finish
+from spbench_workers.device_choice import device_of
 from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 

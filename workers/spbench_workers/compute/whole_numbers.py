@@ -8,8 +8,8 @@ from math import isqrt, sqrt
 
 import torch
 
+from spbench_parallel.device.streams import finish
 from spbench_workers.context import Context
-from spbench_workers.device.streams import finish
 
 LARGEST_SUM = 1 << 14
 """The largest sum of products, in any format."""

@@ -8,6 +8,11 @@ import torch
 from torch import nn
 
 from spbench_core.catalog.tiles import conv_sizes
+from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
+from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.compute.whole_numbers import (
     Spread,
     largest_convolved,
@@ -17,9 +22,7 @@ from spbench_workers.compute.whole_numbers import (
     whole_numbers,
 )
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
-from spbench_workers.device.streams import is_gpu
+from spbench_workers.device_choice import device_of
 from spbench_workers.halo.conv_times import (
     TiledConvolution,
     give_backward,
@@ -35,9 +38,6 @@ from spbench_workers.halo.operator_checks import (
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice, waits_of
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.pixels import WholeImage
-from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.timing import measure
 
 EXACT = 0.25

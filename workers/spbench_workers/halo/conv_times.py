@@ -12,18 +12,19 @@ import torch
 from torch.nn import functional
 
 from spbench_core.durations import time_text
-from spbench_workers.comm import crowded, rest
+from spbench_parallel.device.failures import lacks_memory
+from spbench_parallel.device.memory import free_bytes, give_back
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.groups import rest
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.ways import TiledWay
+from spbench_workers.comm import crowded
 from spbench_workers.context import Context
-from spbench_workers.device.failures import lacks_memory
-from spbench_workers.device.memory import free_bytes, give_back
-from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.report import clocked, give_limits, give_phases, give_traffic, phases_of
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.gradients import sum_over
-from spbench_workers.spatial.ways import TiledWay
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 10

@@ -9,10 +9,12 @@ import torch
 from spbench_core.catalog.tiles import grid_of_params
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import parse_pair
+from spbench_parallel.device.formats import TORCH_DTYPES
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.spatial.exchange import Exchange, view
+from spbench_parallel.spatial.pixels import Image
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES
-from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.device_choice import device_of
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_halo
 from spbench_workers.halo.report import (
@@ -23,8 +25,6 @@ from spbench_workers.halo.report import (
     phases_of,
     waits_of,
 )
-from spbench_workers.spatial.exchange import Exchange, view
-from spbench_workers.spatial.pixels import Image
 from spbench_workers.timing import measure
 
 CHECKED_ROUNDS = 2

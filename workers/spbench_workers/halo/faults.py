@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
-from spbench_workers.errors import NothingToSpoilError
-from spbench_workers.spatial.exchange import Exchange
 
 
 def plant_in_halo(context: Context, exchange: Exchange) -> None:

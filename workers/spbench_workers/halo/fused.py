@@ -10,10 +10,15 @@ import torch
 from torch import nn
 
 from spbench_core.catalog.tiles import conv_sizes, window_of_params
+from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import Exchange, Traffic
+from spbench_parallel.spatial.fused.blocks import FusedSequential, fuse
+from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
-from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.device_choice import device_of
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.operator_checks import (
     OperatorCase,
@@ -24,11 +29,6 @@ from spbench_workers.halo.operator_checks import (
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice, waits_of
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.exchange import Exchange, Traffic
-from spbench_workers.spatial.fused.blocks import FusedSequential, fuse
-from spbench_workers.spatial.pixels import WholeImage
-from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.timing import measure
 
 LARGEST = 2

@@ -13,18 +13,18 @@ from torch import nn
 from spbench_core.catalog.tiles import grid_of_params
 from spbench_core.layout.tiles import Box, parse_pair
 from spbench_core.layout.window import Window2d
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.padded import with_room
+from spbench_parallel.spatial.pixels import Image
+from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
-from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.exchange import is_channels_last, view
-from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.padded import with_room
-from spbench_workers.spatial.pixels import Image
-from spbench_workers.spatial.tiling import Tiling
 
 OVERLAP = {"auto": None, "on": True, "off": False}
 """Of `Tiling`, by the parameter's word."""

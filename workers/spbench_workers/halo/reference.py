@@ -16,7 +16,7 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
-from spbench_workers.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view
 
 Values = Callable[[Box], torch.Tensor]
 """The values of a box, ``batch x channels x rows x cols``, made without asking another rank."""

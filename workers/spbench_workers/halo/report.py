@@ -15,12 +15,12 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.durations import time_text
-from spbench_workers.comm import rest
+from spbench_parallel.device.streams import finish, is_gpu, seconds_of
+from spbench_parallel.groups import rest
+from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
-from spbench_workers.device.streams import finish, is_gpu, seconds_of
 from spbench_workers.link.device_pair import Path, one_way_device_seconds, path_open
 from spbench_workers.link.pair import Peer, one_way_seconds
-from spbench_workers.spatial.exchange import Exchange
 from spbench_workers.timing import calls_of, repeated, time_batch
 
 PHASE_ROUNDS = 20

@@ -18,9 +18,9 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window2d
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.pixels import Image
 from spbench_workers.halo.reference import reach_of
-from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.pixels import Image
 
 MOST_COMPARED = 2e10
 """Floating-point operations of a tile's reference in a round, forward and backward, up to which all

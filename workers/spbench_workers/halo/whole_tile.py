@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from spbench_core.layout.tiles import Box
+from spbench_parallel.spatial.exchange import view
 from spbench_workers.halo.compare import Mismatch
-from spbench_workers.spatial.exchange import view
 
 _PART = 1 << 24
 """Values that are checked at once: a bound of the memory that the check takes on the device."""

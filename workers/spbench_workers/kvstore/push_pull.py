@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from spbench_parallel.progress import PhaseProgress
 from spbench_workers.context import Context
 from spbench_workers.kvstore import report
 from spbench_workers.kvstore.case import StoreCase, case_of
@@ -14,7 +15,6 @@ from spbench_workers.kvstore.store.opening import StorePart, open_part, open_ran
 from spbench_workers.kvstore.verification.comparison import Errors, StoreComparison
 from spbench_workers.kvstore.verification.finding import WorstDifference
 from spbench_workers.kvstore.verification.residual_check import ResidualCheck
-from spbench_workers.progress import PhaseProgress
 
 _CLOSING = (1, 2)
 """Draws of the last two rounds: a value that is a round late shows as the first one's."""

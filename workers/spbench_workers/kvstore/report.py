@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
+from spbench_parallel.groups import rest
 from spbench_workers.allreduce.reduction import open_reduction
-from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.kvstore import figures
 from spbench_workers.kvstore.case import StoreCase

@@ -8,15 +8,15 @@ from typing import cast
 
 import torch
 
+from spbench_parallel.device.streams import finish, seconds_of
+from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.spatial.transports.staged import device_pointers
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.streams import finish, seconds_of
-from spbench_workers.errors import CannotRunError, allocating
+from spbench_workers.device_choice import device_of
 from spbench_workers.link.device_pair import DevicePair, Path, check_reach, open_pair, path_open
 from spbench_workers.link.limits import copy_seconds
 from spbench_workers.link.pair import Peer
 from spbench_workers.link.payload import poison
-from spbench_workers.spatial.transports.staged import device_pointers
 from spbench_workers.timing import calls_of, repeated
 
 

@@ -16,14 +16,14 @@ from typing import Literal
 import torch
 from mpi4py import MPI
 
-from spbench_workers.comm import on_one_host
-from spbench_workers.device.streams import finish
-from spbench_workers.errors import CannotRunError
+from spbench_parallel.device.streams import finish
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import on_one_host
+from spbench_parallel.p2p import torch_group
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.transports import Wiring, exchange_once
+from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.link.pair import TAG, Pair, Peer, half_trip_seconds
-from spbench_workers.p2p import torch_group
-from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import Wiring, exchange_once
-from spbench_workers.spatial.transports.cuda_ipc import CudaIpcTransport
 
 Path = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
 

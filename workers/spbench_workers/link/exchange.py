@@ -8,7 +8,8 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from spbench_workers.comm import World, rest
+from spbench_parallel.groups import rest
+from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.link.pair import Peer, one_way_seconds
 from spbench_workers.link.patterns import Pattern

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
-from spbench_workers.comm import rest
+from spbench_parallel.groups import rest
 from spbench_workers.context import Context
 from spbench_workers.link.messages import Messages, Trips, messages_of
 from spbench_workers.link.pair import Peer

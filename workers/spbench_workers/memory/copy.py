@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import torch
 
+from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
+from spbench_parallel.device.streams import finish, is_gpu
 from spbench_workers.context import Context
-from spbench_workers.device.choice import VISIBLE, NoDeviceError, device_of
-from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.device_choice import device_of
 from spbench_workers.memory.cores import copying_from
 from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import torch
 
+from spbench_parallel.device.gpus import Gpu
+from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.binding.nearness import cores_by_node, farthest_node, node_of_gpu
 from spbench_workers.context import Context
-from spbench_workers.device.choice import Gpu
-from spbench_workers.device.streams import is_gpu
-from spbench_workers.errors import CannotRunError
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Torch modules for the layers of the model benchmarks, dense and spatial."""
+"""Former names of modules that suites and recorded runs mention."""

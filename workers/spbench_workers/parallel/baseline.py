@@ -9,17 +9,16 @@ from statistics import median
 from mpi4py import MPI
 
 from spbench_core.durations import time_text
-from spbench_workers.comm import rest
+from spbench_parallel.device.memory import give_back
+from spbench_parallel.device.streams import seconds_of
+from spbench_parallel.engine import Engine
+from spbench_parallel.groups import rest
+from spbench_parallel.peak_memory import room_of
+from spbench_parallel.plan import ModelPlan, TrainingConfig, on_one_process
+from spbench_parallel.synthetic import synthetic_images
 from spbench_workers.context import Context
-from spbench_workers.device.memory import give_back
-from spbench_workers.device.streams import seconds_of
 from spbench_workers.parallel.case import ModelCase
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.figures import alone
-from spbench_workers.parallel.peak_memory import room_of
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.proxy_plan import ProxyPlan, cost, images_of
-from spbench_workers.parallel.synthetic import synthetic_images
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
@@ -89,8 +88,8 @@ def _alone(
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
             f"{room / 1e9:.1f} GB"
         )
-    plan = alone(case.plan)
-    one = _Alone(context, alone(proxy.plan), case.training, ready)
+    plan = on_one_process(case.plan)
+    one = _Alone(context, on_one_process(proxy.plan), case.training, ready)
     small = one.median(1)
     scale = cost(plan.model, images_of(plan)) / cost(one.plan.model, images_of(one.plan))
     predicted = small * scale

@@ -16,20 +16,24 @@ from spbench_core.catalog.model.entries import (
     checks_full_size,
 )
 from spbench_core.models.proxy import words_of
+from spbench_parallel.checkpoints import checkpoint, users_weights
+from spbench_parallel.device.formats import multiply_fp32
+from spbench_parallel.device.memory import give_back
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.full_size.check import full_size_plan
+from spbench_parallel.images.opening import Images, open_images
+from spbench_parallel.p2p.opening import refuse_nccl
+from spbench_parallel.peak_memory import PeakMemory
+from spbench_parallel.plan import ModelPlan
+from spbench_parallel.precision.formats import FP32
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
-from spbench_workers.device.formats import multiply_fp32
-from spbench_workers.device.memory import give_back
-from spbench_workers.errors import CannotRunError
-from spbench_workers.images.opening import Images, open_images
-from spbench_workers.p2p.opening import refuse_nccl
 from spbench_workers.parallel.baseline import Measured, give_baseline
 from spbench_workers.parallel.case import ModelCase, case_of
-from spbench_workers.parallel.checkpoints import checkpoint, users_weights
-from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
-from spbench_workers.parallel.figures import give_figures
-from spbench_workers.parallel.full_size.check import check_full_size, full_size_plan
+from spbench_workers.parallel.figures import give_figures, give_memory
+from spbench_workers.parallel.full_size_step import check_full_size
 from spbench_workers.parallel.inference.accuracy import (
     InferredAnswers,
     answers_of,
@@ -44,10 +48,6 @@ from spbench_workers.parallel.inference.latency import (
     give_open_latency,
     serve,
 )
-from spbench_workers.parallel.memory_shares import give_memory
-from spbench_workers.parallel.peak_memory import PeakMemory
-from spbench_workers.parallel.plan import ModelPlan
-from spbench_workers.parallel.precision.formats import FP32
 from spbench_workers.parallel.proxy_plan import ProxyPlan, images_of, proxy_plan
 from spbench_workers.parallel.steps import Steps
 from spbench_workers.parallel.validation import fault_injection

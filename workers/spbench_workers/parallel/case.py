@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.model.resolving import model_of
@@ -12,19 +11,16 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
 from spbench_core.models.reach import fewest_normalised
+from spbench_parallel.models.imported.layouts import check_layout
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.over_tiles import gathered, gathered_values
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.same_operators import check_same_operators
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.models.imported.layouts import check_layout
-from spbench_workers.models.imported.model import ImportedModel
-from spbench_workers.models.imported.over_tiles import gathered, gathered_values
-from spbench_workers.models.imported.parameters import batching_of, network_of
-from spbench_workers.parallel.chosen_balance import chosen_balance
-from spbench_workers.parallel.chosen_skips import chosen_skips
-from spbench_workers.parallel.faster_format import chosen_format
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import PRECISIONS
-from spbench_workers.parallel.same_operators import check_same_operators
-from spbench_workers.progress import PhaseProgress
+from spbench_workers.device_choice import device_of
+from spbench_workers.parallel.choices import chosen_balance, chosen_format, straight_skips
+from spbench_workers.parallel.network import batching_of, network_of
 
 LEAST_VALUES = 8
 """Values of a channel in a micro-batch that is compared, where it is normalised."""
@@ -104,23 +100,11 @@ def case_of(context: Context) -> ModelCase:
         if isinstance(model, ImportedModel):
             # If the balance was measured, the stage of a layer was not known before the launch.
             check_layout(model, layout, plan.balance, batching_of(params, layout))
-        plan = replace(plan, straight=_straight(context, plan))
+        plan = replace(plan, straight=straight_skips(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)
     plan = replace(plan, memory_format=chosen_format(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
-
-
-def _straight(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
-    """Return the stages between which skips go straight, and say why. All ranks must call it."""
-    progress = PhaseProgress(partial(context.progress, "skips"))
-    chosen = chosen_skips(context.world.comm, plan, context.params.get("skips"), progress)
-    progress.finish()
-    if chosen is None:
-        return frozenset()
-    if context.world.rank == 0:
-        context.choice("skips", chosen.words, chosen.reason)
-    return chosen.straight
 
 
 def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from spbench_parallel.checkpoints import checkpoint
+from spbench_parallel.engine import Engine
+from spbench_parallel.images.opening import Images
 from spbench_workers.context import Context
-from spbench_workers.images.opening import Images
-from spbench_workers.parallel.checkpoints import checkpoint
-from spbench_workers.parallel.engine import Engine
 
 
 def steps_an_epoch(context: Context, images: Images, taken: int) -> int:

@@ -1,20 +1,20 @@
-"""Metrics of a model benchmark, and the plan of the same work on one process."""
+"""Metrics of a model benchmark that follow from its timed steps."""
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 
-from spbench_core.layout.stages import model_layout
 from spbench_core.schedule.simulation import play
 from spbench_core.schedule.step import step_orders
+from spbench_parallel.engine import Engine
+from spbench_parallel.memory_shares import Activations, parameter_bytes
+from spbench_parallel.plan import ModelPlan
+from spbench_parallel.spatial.comm_stats import COMM_STATS
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.overlap import overlaps_of
+from spbench_parallel.spatial.pool import TiledPool
 from spbench_workers.context import Context
 from spbench_workers.parallel.case import ModelCase
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import ModelPlan
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.overlap import overlaps_of
-from spbench_workers.spatial.pool import TiledPool
 
 
 def give_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
@@ -43,23 +43,16 @@ def _give_overlap(context: Context, engine: Engine) -> None:
         context.choice("overlap", *overlaps)
 
 
+def give_memory(context: Context, engine: Engine, activations: Activations) -> None:
+    """Report the shares, in 10^6 bytes. All ranks must call it."""
+    if activations.peak is not None:
+        context.metric("activation_mb", activations.peak / 1e6)
+    context.metric("parameter_mb", parameter_bytes(engine) / 1e6)
+    context.metric("halo_mb", COMM_STATS.buffer_bytes / 1e6)
+    context.metric("message_mb", sum(runner.io.buffer_bytes for runner in engine.runners) / 1e6)
+
+
 def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
     """Return the ideal bubble: the share of waiting where every stage takes equally long."""
     orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
     return play(plan.layout, orders).bubble
-
-
-def alone(plan: ModelPlan) -> ModelPlan:
-    """Return the plan of the same micro-batches, of one replica, on one process."""
-    return replace(
-        plan,
-        layout=model_layout(1),
-        balance=(len(plan.model.layers),),
-        batches=tuple(replace(batch, direction=0) for batch in plan.batches),
-        schedule="1f1b",
-        backend="mpi",
-        master_comm=False,
-        fused_layers=0,
-        statistics="image",
-        recompute=None,
-    )

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from spbench_core.models.layers import Model
 from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
 from spbench_core.models.reach import kept_values
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.over_tiles import same_over_tiles
+from spbench_parallel.peak_memory import room_of
+from spbench_parallel.plan import ModelPlan
+from spbench_parallel.precision.formats import FP32, FP64
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.model import ImportedModel
-from spbench_workers.models.imported.over_tiles import same_over_tiles
 from spbench_workers.parallel.case import ModelCase
-from spbench_workers.parallel.peak_memory import room_of
-from spbench_workers.parallel.plan import ModelPlan
-from spbench_workers.parallel.precision.formats import FP32, FP64
 
 LEAST_COST = 4e10
 """Multiply-adds that a comparison may take in any case: a few seconds of one core."""

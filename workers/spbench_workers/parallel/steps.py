@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 
+from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.engine import Engine, Logits
+from spbench_parallel.images.opening import Images
+from spbench_parallel.memory_shares import Activations
+from spbench_parallel.models.imported.gathered_time import GATHERED_TIME
+from spbench_parallel.pipeline.phases import PHASES
+from spbench_parallel.plan import ModelPlan
+from spbench_parallel.spatial.comm_stats import COMM_STATS
+from spbench_parallel.training.gradients import sums_gradients
 from spbench_workers.context import Context
-from spbench_workers.device.streams import is_gpu
-from spbench_workers.images.opening import Images
-from spbench_workers.models.imported.gathered_time import GATHERED_TIME
-from spbench_workers.parallel.engine import Engine, Logits
-from spbench_workers.parallel.memory_shares import Activations
-from spbench_workers.parallel.pipeline.phases import PHASES
-from spbench_workers.parallel.plan import ModelPlan
-from spbench_workers.parallel.training.gradients import sums_gradients
-from spbench_workers.spatial.comm_stats import COMM_STATS
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""

@@ -11,13 +11,13 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.layer_times import as_tuple
+from spbench_parallel.precision.arithmetic import Arithmetic
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.precision.product_errors import compares, tolerance_of
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.layer_times import as_tuple
-from spbench_workers.parallel.precision.arithmetic import Arithmetic
-from spbench_workers.parallel.precision.formats import PRECISIONS
-from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
+from spbench_workers.device_choice import device_of
 from spbench_workers.profile.row import LayerRow, PassMemory, Times
 from spbench_workers.profile.subject import ProfiledModel, subject_of
 from spbench_workers.timing import measure

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from spbench_workers.parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
-from spbench_workers.parallel.pipeline.later_weights import LaterWeights
+from spbench_parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
+from spbench_parallel.pipeline.later_weights import LaterWeights
 from spbench_workers.profile.memory import Kept, use_of
 from spbench_workers.profile.subject import ProfiledModel
 

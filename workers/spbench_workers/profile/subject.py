@@ -17,14 +17,14 @@ from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_core.models.routes import TensorTable, tensors_of
-from spbench_workers.errors import CannotRunError
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
-from spbench_workers.models.imported.loading import called_by_name, in_words, place_of
-from spbench_workers.models.imported.model import ImportedModel, as_model
-from spbench_workers.models.imported.tracing import traced
-from spbench_workers.parallel.layer_times import Tensors
-from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.layer_times import Tensors
+from spbench_parallel.models.build import build_stage
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.models.imported.loading import called_by_name, in_words, place_of
+from spbench_parallel.models.imported.model import ImportedModel, as_model
+from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.precision.formats import PRECISIONS
 
 Loss = Callable[[Tensors], torch.Tensor]
 

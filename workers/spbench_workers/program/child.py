@@ -17,7 +17,7 @@ from types import FrameType
 
 from spbench_core.events.rank_events import ASLEEP
 from spbench_core.programs.output import LineSplitter
-from spbench_workers.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError
 
 TICK = 1.0
 """Seconds between two calls of whoever follows the program."""

@@ -16,10 +16,10 @@ from spbench_core.events.statuses import Activity, LogLevel
 from spbench_core.programs.expectation import OutputExpectation
 from spbench_core.programs.output import LineSplitter, OutputFindings, OutputReader
 from spbench_core.programs.placeholders import filled
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.channel import FileChannel, TcpChannel
 from spbench_workers.comm import World
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
 from spbench_workers.program.child import TICK, ChildProgram, ProgramCommand, ProgramEnd
 
 _PRIVATE = (rank_events.ENV_COLLECTOR, rank_events.ENV_TOKEN, rank_events.ENV_FAN_IN)

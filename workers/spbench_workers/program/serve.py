@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.binding.local_rank import told_local_rank
 from spbench_workers.channel import FileChannel, launcher_rank
 from spbench_workers.comm import World
-from spbench_workers.errors import CannotRunError
 from spbench_workers.program.run import run
 from spbench_workers.session import begin, connected, report_failure, run_case
 from spbench_workers.shared_memory import set_private_folder

@@ -15,10 +15,11 @@ import traceback
 from typing import NoReturn
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import DisagreementError, agree
 from spbench_workers.binding.before_mpi import load_kernels_first
-from spbench_workers.comm import DisagreementError, World, agree, end_mpi, open_world
+from spbench_workers.comm import World, end_mpi, open_world
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
 from spbench_workers.session import Runner, load_runners, run
 from spbench_workers.standalone.printing import channel_of
 from spbench_workers.standalone.scripts.reading import SCRIPTS, read_script, script_parser

@@ -206,7 +206,7 @@ BENCHMARKS = tuple(
         name=f"model.{name}",
         summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
         runs_in="parallel.benchmark",
-        checked_in="models.imported.parameters" if name == "network" else None,
+        checked_in="parallel.network" if name == "network" else None,
         params=params,
         metrics=_METRICS,
         checks=(*_CHECKS, *(_OF_NETWORKS if name == "network" else ())),

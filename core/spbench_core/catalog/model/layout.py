@@ -12,7 +12,6 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.whole_numbers import MAX_DIGITS, parse_whole
 
 if TYPE_CHECKING:
-    from spbench_core.layout.balance import Balance
     from spbench_core.models.layers import Model
 
 TILED = ("sp", "gems_sp")
@@ -140,6 +139,8 @@ def resolve_balance(params: Params, model: Model) -> Params:
         ParamError: The balance is not one of this model, or a rank would hold no pixel.
     """
     from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
+    from spbench_core.models.layers import ModelError
+    from spbench_core.models.stage_balance import check_tiles, estimated_balance
 
     layout, layers = layout_of(params), len(model.layers)
     try:
@@ -158,7 +159,10 @@ def resolve_balance(params: Params, model: Model) -> Params:
     except ValueError as error:
         raise ParamError("balance", f"balance: {error}") from None
     for index, (first, _) in enumerate(layer_ranges(balance)):
-        check_tiles(index, layout.stages[index].grid, model, first)
+        try:
+            check_tiles(index, layout.stages[index].grid, model, first)
+        except ModelError as error:
+            raise ParamError(error.param, str(error)) from None
     numbers = params | {"balance": ",".join(map(str, balance))}
     check_fused(numbers, model)
     return params | {"balance": MEASURED} if asked is None and len(balance) > 1 else numbers
@@ -181,31 +185,6 @@ def resolve_imports_balance(params: Params) -> Params:
             "balance", f"balance: {asked} has {len(words)} numbers, one for each of {stages} stages"
         )
     return params
-
-
-def estimated_balance(model: Model, layout: ModelLayout) -> Balance:
-    """Return the layers of each stage by estimated cost: their multiply-adds."""
-    from spbench_core.layout.balance import balanced
-
-    costs = [float(count.multiply_adds) for count in model.counts]
-    return balanced(costs, [stage.ranks for stage in layout.stages])
-
-
-def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
-    """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
-
-    Raises:
-        ParamError: The stage has fewer pixels than tiles.
-    """
-    height = min(data.height for data in model.flows[first])
-    width = min(data.width for data in model.flows[first])
-    if grid.rows > height or grid.cols > width:
-        raise ParamError(
-            "grid",
-            f"stage {stage} begins with {height}x{width} pixels, too few for a grid of {grid}: "
-            f"take {min(grid.rows, height)}x{min(grid.cols, width)} tiles at most, "
-            "or a larger image_size",
-        )
 
 
 def check_fused(params: Params, model: Model) -> None:

@@ -133,7 +133,7 @@ async def test_a_host_with_gpus_and_a_torch_for_the_cpu(ssh, kernel):
 
 @pytest.mark.slow
 async def test_whether_mpi_takes_memory_of_gpus_comes_with_its_evidence(ssh):
-    name = "spbench_workers.device.mpi_memory"
+    name = "spbench_parallel.device.mpi_memory"
     told = "lambda *, started: (None, f'Open MPI: asked with {started}')"
     module = f"import sys, types\nsys.modules[{name!r}] = module = types.ModuleType({name!r})\n"
     ssh.equip("node01", more=f"{module}module.cuda_aware = {told}\n")

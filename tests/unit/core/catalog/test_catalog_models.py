@@ -417,7 +417,7 @@ def test_a_network_of_ones_own_is_known_once_it_is_loaded():
     assert NETWORK.complete(OWN | {"balance": [3, 4]})["balance"] == "3,4"
     assert "num_classes" not in params
     assert set(NETWORK.checks_of(params)) >= {"output", "operators", "joints"}
-    assert NETWORK.checked_in == "models.imported.parameters"
+    assert NETWORK.checked_in == "parallel.network"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.faults import WrongElement
 from spbench_workers.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.allreduce.verification.data import fill
 from spbench_workers.allreduce.verification.expected import expect, pieces
-from spbench_workers.errors import CannotRunError
 
 COUNT = 10
 ALL = {"exact", "bound", "identical", "inputs"}

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spbench_parallel.errors import CannotRunError, allocating
 from spbench_workers.allreduce.arithmetic import FORMATS, copy_into, memory_of, reduce_into
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.verification import data
@@ -19,7 +20,6 @@ from spbench_workers.allreduce.verification.data import (
     fill,
 )
 from spbench_workers.allreduce.verification.expected import depth_of, expect, pieces
-from spbench_workers.errors import CannotRunError, allocating
 
 OPS = ("sum", "prod", "max", "min")
 SEED = 7

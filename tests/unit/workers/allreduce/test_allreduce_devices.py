@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_parallel.device import streams as device_streams
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.p2p import torch_group
 from spbench_workers.allreduce import findings, hiding
 from spbench_workers.allreduce import sweep as sweep_benchmark
 from spbench_workers.allreduce.columns import say_row
@@ -15,9 +18,6 @@ from spbench_workers.allreduce.model import job_link
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import Copies, JobLink
 from spbench_workers.allreduce.model.prediction import predict
-from spbench_workers.device import streams as device_streams
-from spbench_workers.errors import CannotRunError
-from spbench_workers.p2p import torch_group
 from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
 from unit.workers.allreduce.rows import Said, row

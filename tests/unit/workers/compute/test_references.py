@@ -6,6 +6,11 @@ import pytest
 import torch
 
 from spbench_core.layout.tiles import Box
+from spbench_parallel.device.formats import TORCH_DTYPES
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.spatial import pixels
+from spbench_parallel.spatial.pixels import Image, WholeImage
+from spbench_workers import device_choice as choice
 from spbench_workers.compute import conv, gemm
 from spbench_workers.compute.whole_numbers import (
     WIDE,
@@ -16,13 +21,8 @@ from spbench_workers.compute.whole_numbers import (
     spread_for,
     whole_numbers,
 )
-from spbench_workers.device import choice
-from spbench_workers.device.formats import TORCH_DTYPES
-from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.fused import tolerances_of
-from spbench_workers.spatial import pixels
-from spbench_workers.spatial.pixels import Image, WholeImage
 from standins.late_device import install
 from standins.winograd import winograd
 from unit.recorded import choice_of, context_of, said

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from spbench_parallel.device.formats import tuned_convolutions
+from spbench_parallel.spatial.pixels import WholeImage
 from spbench_workers.compute.whole_numbers import largest_convolved
-from spbench_workers.device.formats import tuned_convolutions
 from spbench_workers.halo import compute
-from spbench_workers.spatial.pixels import WholeImage
 from standins.tf32 import Tf32Products
 from unit.recorded import context_of, said
 

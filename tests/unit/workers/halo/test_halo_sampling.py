@@ -10,13 +10,13 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.pixels import WholeImage
 from spbench_workers.halo import compute, fused, sampling, whole_tile
 from spbench_workers.halo.compare import Mismatch
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.reference import Reference, reach_of
 from spbench_workers.halo.sampling import Sampling, operations, sampling_of
-from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.pixels import WholeImage
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said
 

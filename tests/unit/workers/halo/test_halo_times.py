@@ -7,7 +7,7 @@ import torch
 
 from spbench_core.layout.partition import Piece
 from spbench_core.layout.tiles import Box
-from spbench_workers.device import streams
+from spbench_parallel.device import streams
 from spbench_workers.halo import conv_times, report
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said, value_of

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_parallel.device import gpus as gpu_facts
+from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
 from spbench_workers.binding.local_rank import VARIABLES
-from spbench_workers.device import choice
-from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.kvstore import report
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.store import opening
@@ -50,7 +50,7 @@ def gpus(monkeypatch):
 
     def see(count):
         monkeypatch.setattr(torch.version, "cuda", "13.0")
-        monkeypatch.setattr(choice, "address_of", lambda _: "0000:41:00.0")
+        monkeypatch.setattr(gpu_facts, "address_of", lambda _: "0000:41:00.0")
         answers = {
             "is_available": lambda: count > 0,
             "device_count": lambda: count,
@@ -61,7 +61,7 @@ def gpus(monkeypatch):
         for name, answer in answers.items():
             monkeypatch.setattr(torch.cuda, name, answer)
 
-    for name in (*VARIABLES, choice.VISIBLE):
+    for name in (*VARIABLES, VISIBLE):
         monkeypatch.delenv(name, raising=False)
     return see
 

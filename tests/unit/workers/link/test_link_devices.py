@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.errors import CannotRunError
+from spbench_parallel.errors import CannotRunError
 from spbench_workers.link.device_messages import chosen_path
 from spbench_workers.link.messages import messages_of
 from unit.recorded import context_of, said

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from spbench_parallel.device import gpus
+from spbench_parallel.device.gpus import NoDeviceError
+from spbench_parallel.errors import CannotRunError
+from spbench_workers import device_choice as choice
 from spbench_workers.binding import nearness
-from spbench_workers.device import choice
-from spbench_workers.device.choice import NoDeviceError
-from spbench_workers.errors import CannotRunError
 from spbench_workers.memory import copy, cores
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said, value_of
@@ -152,7 +153,7 @@ def moved(monkeypatch):
     asked, here = [], os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(set(cpus)))
     monkeypatch.setattr(
-        choice.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True
+        gpus.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True
     )
     return asked, here
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from spbench_parallel.pipeline import running_sum
+from spbench_parallel.pipeline.running_sum import RunningSum
 from spbench_workers.parallel.epochs import steps_an_epoch
-from spbench_workers.parallel.pipeline import running_sum
-from spbench_workers.parallel.pipeline.running_sum import RunningSum
-from unit.workers.parallel.test_phases import engine_of
+from unit.parallel.test_phases import engine_of
 
 
 def test_a_running_sum_of_many_values_keeps_few_of_them(monkeypatch):

@@ -4,7 +4,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from spbench_workers.errors import NothingToSpoilError
+from spbench_parallel.errors import NothingToSpoilError
 from spbench_workers.parallel.inference.latency import (
     Requests,
     arrivals,

@@ -9,14 +9,10 @@ from torch import nn
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
-from spbench_workers.device.formats import multiply_fp32
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import FP32, FP64, TF32
-from spbench_workers.parallel.precision.product_errors import (
-    FP32_SLACK,
-    ProductErrors,
-    tolerance_of,
-)
+from spbench_parallel.device.formats import multiply_fp32
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP32, FP64, TF32
+from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, tolerance_of
 from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products

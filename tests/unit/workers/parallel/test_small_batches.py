@@ -6,8 +6,8 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.reach import fewest_normalised
 from spbench_core.models.registry import model
+from spbench_parallel.plan import ModelPlan
 from spbench_workers.parallel.case import LEAST_VALUES, ModelCase
-from spbench_workers.parallel.plan import ModelPlan
 
 RESNET = {"version": 1, "depth": 8}
 AMOEBANET = {"num_layers": 3, "num_filters": 16}

@@ -6,8 +6,8 @@ import torch
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import FP64
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP64
 from spbench_workers.parallel.validation import validate
 from spbench_workers.parallel.validation.validate import Validation
 from unit.workers.parallel.lone_case import LoneCase

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spbench_core.models.parts import Map
-from spbench_workers.parallel.pipeline.phases import PHASES
+from spbench_parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.steps import Steps
 
 

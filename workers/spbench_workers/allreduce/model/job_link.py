@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from mpi4py import MPI
 
+from spbench_parallel.device.streams import finish, is_gpu
 from spbench_workers.allreduce.arithmetic import TORCH_OPS, Action
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import (
@@ -22,7 +23,6 @@ from spbench_workers.allreduce.model.link_times import (
     message_times,
     times_together,
 )
-from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.link.device_pair import one_way_device_seconds, path_open
 from spbench_workers.link.pair import Peer
 

@@ -11,10 +11,10 @@ from statistics import median
 import torch
 from mpi4py import MPI
 
+from spbench_parallel.groups import rest
 from spbench_workers.allreduce.arithmetic import Action, copy_into, reduce_into
 from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
-from spbench_workers.comm import rest
 from spbench_workers.link.pair import Peer, one_way_seconds
 from spbench_workers.link.schedule import rounds
 from spbench_workers.timing import time_batch

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from spbench_workers.errors import allocating
+from spbench_parallel.errors import allocating
 from spbench_workers.kvstore.keys.buckets import offsets
 
 Array = npt.NDArray[np.float32]

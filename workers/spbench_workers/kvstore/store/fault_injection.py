@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from spbench_parallel.errors import NothingToSpoilError
 from spbench_workers.context import Context
-from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.sharding import Slot
 from spbench_workers.kvstore.store.memory import StoreMemory

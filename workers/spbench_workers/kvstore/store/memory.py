@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.device.streams import finish, is_gpu
-from spbench_workers.errors import allocating
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.errors import allocating
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.store.base import Store
 

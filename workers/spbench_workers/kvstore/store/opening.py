@@ -13,12 +13,12 @@ from mpi4py import MPI
 from spbench_core.catalog.kvstore import devices_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.stores import Server
+from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.groups import on_one_host
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.reduction import open_reduction
-from spbench_workers.comm import on_one_host
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of, same_kind
-from spbench_workers.device.streams import is_gpu
+from spbench_workers.device_choice import device_of, same_kind
 from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.keys.buckets import Bucket, buckets

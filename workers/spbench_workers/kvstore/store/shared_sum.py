@@ -14,9 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_core.layout.tiles import bounds
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import on_one_host
 from spbench_workers.allreduce.base import RankTraffic
-from spbench_workers.comm import on_one_host
-from spbench_workers.errors import CannotRunError
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.store.pushes import summing
 

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
+from spbench_parallel.progress import Progress
 from spbench_workers.kvstore import figures
 from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.gradients import Gradients
@@ -20,7 +21,6 @@ from spbench_workers.kvstore.keys.sharding import Slot, slots_on
 from spbench_workers.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.kvstore.verification.expectation import Arrivals, Doubles, KeyExpectation
 from spbench_workers.kvstore.verification.finding import WorstDifference
-from spbench_workers.progress import Progress
 
 _BLOCK = 1 << 18
 """Elements of a reference that are broadcast at once."""

@@ -1,1 +1,1 @@
-"""Networks of the user's own, imported by torch.fx: traced, cut into layers."""
+"""Former names of modules that suites and recorded runs mention."""

@@ -15,9 +15,9 @@ import torch
 from mpi4py import MPI
 from torch.nn import functional
 
+from spbench_parallel.engine import Engine, Logits
+from spbench_parallel.images.opening import Images
 from spbench_workers.context import Context
-from spbench_workers.images.opening import Images
-from spbench_workers.parallel.engine import Engine, Logits
 
 FEW = 5
 """The classes among which the right one counts for ``top5``."""

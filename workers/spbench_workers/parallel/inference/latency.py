@@ -19,8 +19,8 @@ from itertools import accumulate
 from statistics import fmean, quantiles
 from time import perf_counter
 
+from spbench_parallel.errors import NothingToSpoilError
 from spbench_workers.context import Context
-from spbench_workers.errors import NothingToSpoilError
 
 FAULT = "uncounted-wait"
 TOLERANCE_MS = 1e-6

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 
 from spbench_core.layout.stages import Stage
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.losses import DICE, Loss
+from spbench_parallel.models.imported.chance import DropByPosition, of_chance
+from spbench_parallel.models.imported.plain_modules import comparable_convs
+from spbench_parallel.pipeline.stage_channel import Receiver
+from spbench_parallel.pipeline.stage_runner import StageRunner
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.replicated import BesideTiles, OwnTile
 from spbench_workers.context import Context
-from spbench_workers.errors import NothingToSpoilError
-from spbench_workers.models.imported.chance import DropByPosition, of_chance
-from spbench_workers.models.imported.plain_modules import comparable_convs
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.losses import DICE, Loss
-from spbench_workers.parallel.pipeline.stage_channel import Receiver
-from spbench_workers.parallel.pipeline.stage_runner import StageRunner
-from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 
 _Spoil = Callable[[StageRunner, Stage, int], None]
 

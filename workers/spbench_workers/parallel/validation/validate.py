@@ -25,21 +25,20 @@ from mpi4py import MPI
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import Place
-from spbench_workers.comm import rest
-from spbench_workers.context import Context
-from spbench_workers.device.memory import give_back
-from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.checkpoints.users_weights import each_entry
-from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.figures import alone
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import FP64
-from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
-from spbench_workers.parallel.synthetic import synthetic_images
-from spbench_workers.parallel.validation.comparison import Cut, TensorPart, compare, moved
-from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
-from spbench_workers.parallel.validation.finite_differences import worst_slope
-from spbench_workers.parallel.validation.reference import (
+from spbench_parallel.checkpoints.users_weights import each_entry
+from spbench_parallel.device.memory import give_back
+from spbench_parallel.engine import Engine
+from spbench_parallel.groups import rest
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.plan import ModelPlan, TrainingConfig, on_one_process
+from spbench_parallel.precision.formats import FP64
+from spbench_parallel.precision.product_errors import compares, tolerance_of
+from spbench_parallel.progress import PhaseProgress, Progress
+from spbench_parallel.synthetic import synthetic_images
+from spbench_parallel.validation.comparison import Cut, TensorPart, compare, moved
+from spbench_parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
+from spbench_parallel.validation.finite_differences import worst_slope
+from spbench_parallel.validation.reference import (
     KINDS,
     NOISE,
     STEPS,
@@ -49,7 +48,7 @@ from spbench_workers.parallel.validation.reference import (
     Tensors,
     small_rate,
 )
-from spbench_workers.progress import PhaseProgress, Progress
+from spbench_workers.context import Context
 
 LEAST_TOLERANCE = 1e-10
 """The least tolerance in float64, over the largest value of the kind: sums are added in other parts
@@ -100,7 +99,9 @@ def check_bits(
     def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
         return _parts(comm, plan, training, images, ready, progress)
 
-    wanted: Parts = parts(MPI.COMM_SELF, alone(plan), lambda _: None) if comm.rank == 0 else {}
+    wanted: Parts = (
+        parts(MPI.COMM_SELF, on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
+    )
     rest(comm)
     found = parts(comm, plan, lambda engine: spoil(context, engine))
     worst, where = 0.0, ""
@@ -261,7 +262,7 @@ class Validation:
 
     def _alone(self) -> Parts:
         """Return one process' results in the format of the run, one replica's images at a time."""
-        return self._found(MPI.COMM_SELF, alone(self._plan), lambda *_: None)
+        return self._found(MPI.COMM_SELF, on_one_process(self._plan), lambda *_: None)
 
     def _found(
         self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]

@@ -1,0 +1,31 @@
+"""Balance of a model over stages: by estimated cost, and a stage's tiles against its pixels."""
+
+from __future__ import annotations
+
+from spbench_core.layout.balance import Balance, balanced
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.layers import Model, ModelError
+
+
+def estimated_balance(model: Model, layout: ModelLayout) -> Balance:
+    """Return the layers of each stage by estimated cost: their multiply-adds."""
+    costs = [float(count.multiply_adds) for count in model.counts]
+    return balanced(costs, [stage.ranks for stage in layout.stages])
+
+
+def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
+    """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
+
+    Raises:
+        ModelError: The stage has fewer pixels than tiles.
+    """
+    height = min(data.height for data in model.flows[first])
+    width = min(data.width for data in model.flows[first])
+    if grid.rows > height or grid.cols > width:
+        raise ModelError(
+            "grid",
+            f"stage {stage} begins with {height}x{width} pixels, too few for a grid of {grid}: "
+            f"take {min(grid.rows, height)}x{min(grid.cols, width)} tiles at most, "
+            "or a larger image_size",
+        )

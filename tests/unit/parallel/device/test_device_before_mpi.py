@@ -1,0 +1,141 @@
+"""A rank's GPU before MPI starts: local ranks, the driver and sysfs, as each of them tells."""
+
+import ctypes
+
+import pytest
+
+from spbench_parallel.device.driver import Driver
+from spbench_workers.binding import nearness
+from spbench_workers.binding.before_mpi import take_gpu
+from spbench_workers.binding.local_rank import told_local_rank
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({}, None),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, (2, "OMPI_COMM_WORLD_LOCAL_RANK")),
+        ({"MV2_COMM_WORLD_LOCAL_RANK": "5"}, (5, "MV2_COMM_WORLD_LOCAL_RANK")),
+        ({"MPI_LOCALRANKID": "1"}, (1, "MPI_LOCALRANKID")),
+        ({"MPI_LOCALRANKID": "x"}, None),
+        ({"SLURM_LOCALID": "3", "SLURM_STEP_ID": "0"}, (3, "SLURM_LOCALID")),
+        # A batch script has it as well, and every launcher in it hands it on to all its ranks.
+        ({"SLURM_LOCALID": "0"}, None),
+        (
+            {"SLURM_LOCALID": "0", "SLURM_STEPID": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "4"},
+            (4, "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ),
+    ],
+)
+def test_the_launcher_tells_the_local_rank(environ, told):
+    assert told_local_rank(environ) == told
+
+
+class FakeCuda:
+    """libcuda with some GPUs, as ctypes calls it; ``fails`` names calls that return an error."""
+
+    def __init__(self, count=2, fails=()):
+        self._count, self._fails = count, fails
+        self.current = None
+
+    def _status(self, name):
+        return 999 if name in self._fails else 0
+
+    def cuInit(self, flags):  # noqa: N802 - the library's word
+        return self._status("cuInit")
+
+    def cuDeviceGetCount(self, found):  # noqa: N802
+        found._obj.value = self._count
+        return self._status("cuDeviceGetCount")
+
+    def cuDeviceGet(self, device, index):  # noqa: N802
+        device._obj.value = index
+        return 101 if index >= self._count else 0
+
+    def cuDeviceGetPCIBusId(self, text, size, device):  # noqa: N802
+        text.value = f"0000:{0xA1 + device.value:X}:00.0".encode()
+        return self._status("cuDeviceGetPCIBusId")
+
+    def cuDevicePrimaryCtxRetain(self, context, device):  # noqa: N802
+        context._obj.value = 100 + device.value
+        return self._status("cuDevicePrimaryCtxRetain")
+
+    def cuCtxSetCurrent(self, context):  # noqa: N802
+        self.current = context.value
+        return self._status("cuCtxSetCurrent")
+
+
+def test_the_driver_counts_and_addresses_gpus_as_sysfs_spells_them():
+    driver = Driver(FakeCuda())
+    assert driver.count() == 2
+    assert driver.address(1) == "0000:a2:00.0"
+    assert driver.address(2) is None
+    assert Driver(FakeCuda(fails=("cuInit",))).count() == 0
+    assert Driver(FakeCuda(fails=("cuDeviceGetPCIBusId",))).address(0) is None
+
+
+LOCAL = {"MV2_COMM_WORLD_LOCAL_RANK": "3", "SPBENCH_DEVICE": "cuda"}
+
+
+def test_the_gpu_of_the_local_rank_is_current_before_mpi():
+    library = FakeCuda()
+    assert take_gpu(LOCAL, lambda: Driver(library)) == 1
+    assert library.current == 101
+
+
+@pytest.mark.parametrize(
+    ("environ", "library"),
+    [
+        ({**LOCAL, "SPBENCH_DEVICE": ""}, FakeCuda()),
+        ({"SPBENCH_DEVICE": "cuda"}, FakeCuda()),
+        (LOCAL, FakeCuda(count=0)),
+        (LOCAL, FakeCuda(fails=("cuDevicePrimaryCtxRetain",))),
+    ],
+)
+def test_no_gpu_is_taken_where_none_is_asked_for_or_to_be_had(environ, library):
+    assert take_gpu(environ, lambda: Driver(library)) is None
+    assert library.current is None
+
+
+def test_without_a_driver_nothing_happens():
+    assert take_gpu(LOCAL, lambda: None) is None
+
+
+def test_the_real_loader_finds_no_driver_or_one_that_counts():
+    from spbench_parallel.device.driver import driver
+
+    found = driver()
+    assert found is None or found.count() >= 0
+    assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+@pytest.fixture
+def sockets(tmp_path, monkeypatch):
+    """Two sockets of two cores, a GPU on each, and one of which sysfs knows no node."""
+    pci, cpus = tmp_path / "pci", tmp_path / "cpu"
+    for address, node in (("0000:41:00.0", 0), ("0000:c1:00.0", 1), ("0000:e1:00.0", -1)):
+        (pci / address).mkdir(parents=True)
+        (pci / address / "numa_node").write_text(f"{node}\n")
+    for cpu in range(4):
+        (cpus / f"cpu{cpu}" / f"node{cpu // 2}").mkdir(parents=True)
+    monkeypatch.setattr(nearness, "PCI", pci)
+    monkeypatch.setattr(nearness, "CPUS", cpus)
+
+
+@pytest.mark.usefixtures("sockets")
+@pytest.mark.parametrize(
+    ("address", "cpus", "near", "words"),
+    [
+        ("0000:41:00.0", (0, 1), True, "near the rank's cores on NUMA node 0"),
+        ("0000:c1:00.0", (0, 1, 2, 3), True, "near the rank's cores on NUMA node 0, 1"),
+        ("0000:c1:00.0", (0,), False, "it is on NUMA node 1, they on node 0"),
+        ("0000:e1:00.0", (0,), None, "not known"),
+        ("0000:99:00.0", (0,), None, "not known"),
+        (None, (0,), None, "not known"),
+        ("0000:41:00.0", (9,), None, "not known"),
+    ],
+)
+def test_a_gpu_is_near_the_cores_of_its_socket(address, cpus, near, words):
+    found, phrase = nearness.place_of(address, cpus)
+    assert found is near
+    assert words in phrase

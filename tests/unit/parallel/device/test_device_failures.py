@@ -1,0 +1,360 @@
+"""Failures of a GPU as torch tells them, in one sentence that says what to do.
+
+The texts are torch's own: of 2.11.0 for CUDA 13, as its libraries hold them, and of reports from
+2.6 on; the longest are cut short.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.models.layers import Model
+from spbench_parallel.device.failures import sentence_of, told_of_gpu, while_doing
+from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.pipeline import building
+
+SEARCH = (
+    "\nSearch for `{}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
+    "for more information."
+)
+DSA = "\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+LATER = (
+    "\nCUDA kernel errors might be asynchronously reported at some other API call, so the "
+    "stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+)
+ALONE = (
+    "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB of "
+    "which 12.73 GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in "
+    "use. Of the allocated memory 9.08 GiB is allocated by PyTorch, and 9.35 GiB is reserved by "
+    "PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+)
+SHARED = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.11 GiB of "
+    "which 1.19 GiB is free. Process 123 has 10.00 GiB memory in use. Including non-PyTorch "
+    "memory, this process has 57.92 GiB memory in use. Process 7 has 512.00 MiB memory in use. "
+    "60.00 GiB allowed; Of the allocated memory 57.00 GiB is allocated by PyTorch, and 1.00 MiB is "
+    "reserved by PyTorch but unallocated."
+)
+FULL = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 139.81 GiB of "
+    "which 0 bytes is free. Of the allocated memory 16.16 GiB is allocated by PyTorch."
+)
+
+
+def accelerator(text, name="", later=""):
+    """As torch raises it, before 2.8 and after."""
+    of_old = RuntimeError(f"CUDA error: {text}{later}{DSA}")
+    return [of_old, torch.AcceleratorError(f"CUDA error: {text}{SEARCH.format(name)}{later}{DSA}")]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            ALONE,
+            "GPU 0 has no memory left: 22.78 GiB were asked for, 12.73 GiB of 31.47 GiB were free",
+        ),
+        (
+            SHARED,
+            "GPU 3 has no memory left: 2.00 GiB were asked for, 1.19 GiB of 79.11 GiB were free, "
+            "other processes have 10.00 GiB and 512.00 MiB of it, this process may have 60.00 GiB",
+        ),
+        (
+            FULL,
+            "GPU 1 has no memory left: 20.00 MiB were asked for, 0 bytes of 139.81 GiB were free",
+        ),
+    ],
+)
+def test_no_memory_left(text, told):
+    error = torch.OutOfMemoryError(text)
+    assert sentence_of(error, {}) == f"{told}; take a smaller case"
+
+
+@pytest.mark.parametrize(
+    ("error", "library"),
+    [
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "cuDNN"),
+        (
+            RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+            "cuDNN",
+        ),
+        (
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+            ),
+            "cuBLAS",
+        ),
+        (
+            torch.distributed.DistBackendError(
+                "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled "
+                "cuda error\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+                "Cuda failure 2 'out of memory'"
+            ),
+            "NCCL",
+        ),
+        *((one, "CUDA") for one in accelerator("out of memory", "cudaErrorMemoryAllocation")),
+    ],
+)
+def test_no_memory_left_for_a_library_or_to_pin(error, library):
+    assert sentence_of(error, {}) == (
+        f"{library} got no memory: the GPU has none left for it, or the host none to pin (ulimit "
+        "-l and the job's memory limit); take a smaller case"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        (
+            "model.resnet",
+            {"scheme": "sequential"},
+            "lower image_size or batch_size or depth, raise parts, take precision bf16",
+        ),
+        (
+            "model.resnet",
+            {"scheme": "sp", "precision": "bf16"},
+            "lower image_size or batch_size or depth, raise parts or split_size or "
+            "num_spatial_parts or local_DP",
+        ),
+        (
+            "model.profile",
+            {},
+            "lower image_size or batch_sizes or depth, take precision bf16",
+        ),
+        (
+            "halo.exchange",
+            {"image_size": 64, "halo_len": 1, "num_spatial_parts": 4},
+            "lower image_size or batch_size or in_channels, raise num_spatial_parts, take dtype "
+            "bf16",
+        ),
+        ("compute.gemm", {}, "lower n, take dtype bf16"),
+        ("memory.copy", {}, "lower size"),
+    ],
+)
+def test_what_to_lower_is_a_parameter_of_the_case(name, given, told):
+    params = BENCHMARKS[name].complete(given)
+    assert sentence_of(torch.OutOfMemoryError(ALONE), params).endswith(f"were free; {told}")
+
+
+class Greedy(nn.Module):
+    def forward(self, data):
+        raise torch.OutOfMemoryError(ALONE)
+
+
+def test_the_layer_that_needed_it_is_named():
+    stage = nn.Sequential()
+    stage.add_module("stem", nn.Identity())
+    stage.add_module("block1", nn.Sequential(nn.ReLU(), Greedy()))
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        stage(torch.zeros(1))
+    told = sentence_of(caught.value, {})
+    assert told.endswith("were free, while layer block1 worked forward; take a smaller case")
+
+
+def test_the_stage_that_was_built_is_named(monkeypatch):
+    def build(*_, **__):
+        raise torch.OutOfMemoryError(ALONE)
+
+    from mpi4py import MPI
+
+    from spbench_core.layout.stages import model_layout
+    from spbench_core.models.registry import model
+    from spbench_parallel.plan import ModelPlan
+
+    network: Model = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+    plan = ModelPlan(network, model_layout(1), (len(network.layers),), ())
+    monkeypatch.setattr(building, "build_stage", build)
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        building.build(MPI.COMM_SELF, plan, plan.layout.places(0)[0])
+    assert "were free, while stage 0 was built, layers 0 to 4;" in sentence_of(caught.value, {})
+
+
+def test_what_was_being_done_is_kept_with_the_error():
+    with pytest.raises(ValueError, match="odd") as caught, while_doing("it was measured"):
+        raise ValueError("odd")
+    assert caught.value.__notes__ == ["while it was measured"]
+
+
+BUSY = "takes no further process: it is in exclusive mode"
+ECC = "has an uncorrectable ECC error: take it out of service"
+FAULTY = "a kernel on the GPU read or wrote memory that is not its own"
+LOST = "the GPU is lost to this process: look at dmesg"
+OLD = "NVIDIA's driver is too old for this torch"
+MIXED = "the parts of NVIDIA's driver do not fit each other"
+NONE = "NVIDIA's driver shows this process no GPU that works"
+NO_CODE = "this torch has no code for the GPU's capability"
+
+
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        (
+            accelerator(
+                "CUDA-capable device(s) is/are busy or unavailable", "cudaErrorDevicesUnavailable"
+            ),
+            BUSY,
+        ),
+        (accelerator("all CUDA-capable devices are busy or unavailable"), BUSY),
+        (accelerator("exclusive-thread device already in use by a different thread"), BUSY),
+        (accelerator("uncorrectable ECC error encountered", "cudaErrorECCUncorrectable"), ECC),
+        (
+            accelerator(
+                "uncorrectable NVLink error detected during the execution",
+                "cudaErrorNvlinkUncorrectable",
+            ),
+            "a link between GPUs has an uncorrectable error",
+        ),
+        (accelerator("unspecified launch failure", "cudaErrorLaunchFailure", LATER), FAULTY),
+        (accelerator("hardware stack error", "cudaErrorHardwareStackError"), FAULTY),
+        (accelerator("unknown error", "cudaErrorUnknown"), LOST),
+        (
+            accelerator(
+                "CUDA driver version is insufficient for CUDA runtime version",
+                "cudaErrorInsufficientDriver",
+            ),
+            OLD,
+        ),
+        (
+            [
+                RuntimeError(
+                    "The NVIDIA driver on your system is too old (found version 12020). Please "
+                    "update your GPU driver by downloading and installing a new version"
+                )
+            ],
+            OLD,
+        ),
+        (
+            [
+                RuntimeError(
+                    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+                    "before calling NumCudaDevices() that might have already set an error? Error "
+                    "803: system has unsupported display driver / cuda driver combination"
+                ),
+                RuntimeError(
+                    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+                    "before calling NumCudaDevices() that might have already set an error? Error "
+                    "804: forward compatibility was attempted on non supported HW"
+                ),
+            ],
+            MIXED,
+        ),
+        (
+            [
+                RuntimeError(
+                    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA "
+                    "GPU and installed a driver from http://www.nvidia.com/Download/index.aspx"
+                ),
+                RuntimeError("No CUDA GPUs are available"),
+                RuntimeError("CUDA driver initialization failed, you might not have a CUDA gpu."),
+                RuntimeError(
+                    "CUDA unknown error - this may be due to an incorrectly set up environment, "
+                    "e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting "
+                    "the available devices to be zero."
+                ),
+                RuntimeError(
+                    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+                    "before calling NumCudaDevices() that might have already set an error? Error "
+                    "802: system not yet initialized"
+                ),
+            ],
+            NONE,
+        ),
+        (
+            accelerator(
+                "no kernel image is available for execution on the device",
+                "cudaErrorNoKernelImageForDevice",
+            ),
+            NO_CODE,
+        ),
+        (
+            accelerator(
+                "the provided PTX was compiled with an unsupported toolchain.",
+                "cudaErrorUnsupportedPtxVersion",
+            ),
+            NO_CODE,
+        ),
+        (
+            accelerator(
+                "MPS client failed to connect to the MPS control daemon or the MPS server",
+                "cudaErrorMpsConnectionFailed",
+            ),
+            "the MPS server of this host does not take the rank",
+        ),
+        (
+            [
+                torch.AcceleratorError(
+                    "CUDA error: invalid device ordinal\nGPU device may be out of range, do you "
+                    f"have enough GPUs?{DSA}"
+                )
+            ],
+            "a GPU is asked for that this rank does not see",
+        ),
+        (
+            accelerator("the launch timed out and was terminated", "cudaErrorLaunchTimeout"),
+            "a kernel took longer than the driver lets it",
+        ),
+        (
+            accelerator(
+                "an illegal memory access was encountered", "cudaErrorIllegalAddress", LATER
+            ),
+            "a kernel on the GPU read or wrote memory that is not its own",
+        ),
+        (
+            accelerator("device-side assert triggered", "cudaErrorAssert", LATER),
+            "a kernel on the GPU read or wrote memory that is not its own",
+        ),
+    ],
+)
+def test_what_else_goes_wrong_on_a_gpu(errors, told):
+    for error in errors:
+        found = sentence_of(error, {})
+        assert found is not None, error
+        assert told in found, error
+        assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate "
+            "memory: you tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate "
+            "memory)"
+        ),
+        MemoryError(),
+        RuntimeError("shape '[3]' is invalid for input of size 4"),
+        ValueError("CUDA error: out of memory"),
+        CannotRunError("tf32 needs a GPU, and the device is cpu; take fp32"),
+        *accelerator("operation not permitted when stream is capturing"),
+    ],
+)
+def test_other_errors_come_back_as_they_are(error):
+    assert told_of_gpu(error) is error
+
+
+def test_the_sentence_names_the_device(monkeypatch):
+    error = torch.OutOfMemoryError(FULL)
+    assert str(told_of_gpu(error)).startswith("cuda: GPU 1 has no memory left")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
+    assert str(told_of_gpu(error)).startswith("cuda:1 (NVIDIA H200): GPU 1 has no memory left")
+
+    def lost():
+        raise RuntimeError("CUDA error: unknown error")
+
+    monkeypatch.setattr(torch.cuda, "current_device", lost)
+    assert str(told_of_gpu(lost_error())).startswith("cuda: the GPU is lost to this process")
+
+
+def lost_error():
+    return RuntimeError(f"CUDA error: unknown error{LATER}{DSA}")
+
+
+def test_memory_that_was_counted_is_told_of_by_the_gpu_itself():
+    with pytest.raises(torch.OutOfMemoryError), allocating(1 << 40):
+        raise torch.OutOfMemoryError(ALONE)
+    with pytest.raises(CannotRunError, match=r"no memory for 1024\.0 GiB"), allocating(1 << 40):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")

@@ -1,0 +1,138 @@
+"""In which format a GPU multiplies fp32: as the case asks, whatever torch and the last case had."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_parallel.device import gpus
+from spbench_parallel.device.formats import dtype_of, multiply_fp32, tuned_convolutions
+from spbench_parallel.errors import CannotRunError
+from spbench_workers.parallel.case import case_of
+
+GPU = torch.device("cuda", 0)
+
+
+class Comm:
+    def allgather(self, value):
+        return [value]
+
+
+class Context:
+    """A case of one rank."""
+
+    def __init__(self, name, **params):
+        self.entry = BENCHMARKS[name]
+        self.params = self.entry.complete(params)
+        self.world = SimpleNamespace(
+            rank=0, size=1, local_rank=0, doubt="", host="here", cpus=(0,), comm=Comm()
+        )
+        self.seed, self.told = 0, []
+
+    def planted_in_job(self, fault):
+        return False
+
+    def device(self, name, reason, *, speaks, near=None):
+        self.told.append(name)
+
+    def log(self, message, level):
+        self.told.append(message)
+
+
+def flags():
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch):
+    kept = flags()
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU that torch tells of; nothing is ever put there."""
+    for name, told in {
+        "is_available": True,
+        "device_count": 1,
+        "set_device": None,
+        "get_device_name": "NVIDIA stand-in",
+        "get_device_capability": (9, 0),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(gpus, "address_of", lambda _: "0000:41:00.0")
+    return monkeypatch
+
+
+@pytest.mark.parametrize(("precision", "on"), [("fp32", False), ("tf32", True), ("bf16", False)])
+@pytest.mark.parametrize("before", [True, False])
+def test_each_model_case_says_so_anew(gpu, precision, on, before):
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = before
+    context = Context("model.resnet", scheme="sequential", depth=11, precision=precision)
+    plan = case_of(context).plan
+    assert context.told == ["cuda:0 NVIDIA stand-in"]
+    assert (plan.device, plan.precision.name) == (GPU, precision)
+    assert plan.precision.weights == torch.float32
+    assert flags() == (on, on)
+
+
+@pytest.mark.slow
+def test_what_torch_begins_with_would_be_tf32():
+    code = (
+        "import torch; from spbench_parallel.device.formats import multiply_fp32 as say\n"
+        "flags = lambda: (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)\n"
+        "torch.cuda.get_device_capability = lambda _: (8, 0)\n"
+        "print(flags()); say(torch.device('cuda', 0)); print(flags())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split("\n")[:2] == ["(True, True)", "(False, False)"]
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_an_old_gpu_has_no_tf32(gpu, device):
+    gpu.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    params = {"scheme": "sequential", "depth": 11, "precision": "tf32", "device": device}
+    with pytest.raises(CannotRunError, match=r"^tf32 needs a GPU of capability 8\.0 .* has 7\.5"):
+        case_of(Context("model.resnet", **params))
+
+
+def test_the_host_has_no_tf32():
+    params = {"scheme": "sequential", "depth": 11, "precision": "tf32"}
+    with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
+        case_of(Context("model.resnet", **params))
+
+
+@pytest.mark.parametrize(("forced", "tf32"), [("0", True), ("1", False)])
+def test_a_format_that_the_environment_forbids_is_refused(gpu, forced, tf32):
+    gpu.setenv("NVIDIA_TF32_OVERRIDE", forced)
+    with pytest.raises(CannotRunError, match=f"NVIDIA_TF32_OVERRIDE={forced} makes .* unset it"):
+        multiply_fp32(GPU, tf32=tf32)
+    multiply_fp32(GPU, tf32=not tf32)
+    assert flags() == (not tf32, not tf32)
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+def test_tuned_convolutions_are_cudnn_s_and_leave_the_settings_as_they_were(tf32):
+    multiply_fp32(torch.device("cpu"))
+    with tuned_convolutions(tf32=tf32):
+        assert torch.backends.cudnn.enabled
+        assert torch.backends.cudnn.benchmark
+        assert torch.backends.cudnn.allow_tf32 == tf32
+    assert flags() == (False, False)
+
+
+def test_tf32_is_fp32_in_memory():
+    assert dtype_of("tf32") == torch.float32

@@ -1,0 +1,486 @@
+"""Images of the model benchmarks: the same pixels whatever part of them a rank asks for."""
+
+import io
+import pickle
+import struct
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.nn import functional
+
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.images import folder as image_folder
+from spbench_parallel.images.opening import open_images
+
+SHAPE = Map(3, 45, 62)
+WHOLE = Box((0, 45), (0, 62))
+GRIDS = [Grid(2, 2), Grid(1, 4), Grid(5, 1), Grid(2, 3), Grid(45, 1)]
+BATCH = 3
+
+
+def opened(app, datapath=None, **words):
+    words = {"image": SHAPE, "num_classes": 10, "batch": BATCH, "replicas": 2, "seed": 7} | words
+    return open_images(app, datapath=datapath and str(datapath), **words)
+
+
+def cifar_files(count, batches=2, seed=1):
+    """Pixels, labels and number of some batches."""
+    numbers = np.random.default_rng(seed)
+    return [
+        (
+            numbers.integers(0, 256, (count, 3072), dtype=np.uint8),
+            numbers.integers(0, 10, count).tolist(),
+            index,
+        )
+        for index in range(1, batches + 1)
+    ]
+
+
+def text(words):
+    """A text as Python 2 pickles it."""
+    return b"U" + bytes([len(words)]) + words
+
+
+def pickled_by_python_2(data, labels):
+    """A batch byte for byte as the authors' are: Python 3 writes arrays and texts otherwise."""
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
+        b"(K\x01M" + struct.pack("<H", len(data)) + b"M\x00\x0c\x86"
+        b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R"
+        b"(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        b"\x89T" + struct.pack("<I", data.nbytes) + data.tobytes() + b"tb"
+    )
+    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    label = text(b"batch_label") + text(b"training batch 1 of 5")
+    words = text(b"data") + array + text(b"labels") + numbers + label
+    return b"\x80\x02}(" + words + b"u."
+
+
+def write_pickles(folder, files):
+    folder.mkdir(parents=True)
+    for data, labels, index in files:
+        (folder / f"data_batch_{index}").write_bytes(pickled_by_python_2(data, labels))
+    # Whoever reads these finds other images.
+    (folder / "test_batch").write_bytes(b"not to be read")
+    (folder / "batches.meta").write_bytes(b"nor this")
+
+
+def write_records(folder, files):
+    folder.mkdir(parents=True)
+    for data, labels, index in files:
+        records = np.concatenate([np.array(labels, np.uint8)[:, None], data], axis=1)
+        (folder / f"data_batch_{index}.bin").write_bytes(records.tobytes())
+
+
+@pytest.fixture
+def pickles(tmp_path):
+    write_pickles(tmp_path / "data" / "cifar-10-batches-py", cifar_files(10))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def medical(tmp_path):
+    """Two classes of images in several formats and sizes."""
+    numbers = np.random.default_rng(3)
+    for name, size in (
+        ("benign/b.png", (50, 70, 3)),
+        ("benign/a.jpg", (61, 40, 3)),
+        ("benign/deeper/c.tif", (45, 62, 3)),
+        ("malign/d.ppm", (20, 33, 3)),
+        ("malign/e.bmp", (90, 124, 3)),
+        ("malign/f.png", (45, 62)),
+    ):
+        file = tmp_path / "scans" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(numbers.integers(0, 256, size, dtype=np.uint8)).save(file)
+    (tmp_path / "scans" / "benign" / "notes.txt").write_text("no image")
+    (tmp_path / "scans" / ".hidden").mkdir()
+    (tmp_path / "scans" / "empty").mkdir()
+    return tmp_path / "scans"
+
+
+@pytest.fixture
+def sources(pickles, medical):
+    return {
+        "synthetic": lambda **words: opened("synthetic", **words),
+        "patterns": lambda **words: opened("patterns", **words),
+        "cifar": lambda **words: opened("cifar", pickles, **words),
+        "medical": lambda **words: opened("medical", medical, **words),
+    }
+
+
+apps = pytest.mark.parametrize("app", ["synthetic", "patterns", "cifar", "medical"])
+
+
+# Of every app
+
+
+@apps
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tiles_and_shares_are_those_of_the_whole_images(sources, app, workers):
+    whole = sources[app]().pixels(1, (0, BATCH), WHOLE)
+    assert whole.shape == (BATCH, 3, 45, 62)
+    images = sources[app](num_workers=workers)
+    for grid in GRIDS:
+        for tile in range(grid.size):
+            box = grid.tile(tile, 45, 62)
+            for share in ((0, 2), (2, 3), (1, 1)):
+                found = images.pixels(1, share, box)
+                wanted = whole[slice(*share), :, slice(*box.rows), slice(*box.cols)]
+                assert torch.equal(found, wanted)
+    images.close()
+
+
+@apps
+def test_a_step_asked_for_again_is_the_same_and_another_is_not(sources, app):
+    images = sources[app](batch=1)
+    seen = []
+    for step in (0, 1, 2, 0, 2):
+        images.turn_to(step)
+        seen.append((images.pixels(0, (0, 1), WHOLE), images.targets(0, (0, 1), WHOLE)))
+    for first, again in ((0, 3), (2, 4)):
+        assert all(torch.equal(a, b) for a, b in zip(seen[first], seen[again], strict=True))
+    assert not torch.equal(seen[0][0], seen[1][0])
+    assert not torch.equal(seen[1][0], seen[2][0])
+
+
+@apps
+def test_replicas_and_seeds_have_images_of_their_own(sources, app):
+    images = sources[app]()
+    one, other = (images.pixels(replica, (0, BATCH), WHOLE) for replica in (0, 1))
+    pairs = [(a, b) for a in one for b in other]
+    assert not any(torch.equal(a, b) for a, b in pairs)
+    assert not torch.equal(one, sources[app](seed=8).pixels(0, (0, BATCH), WHOLE))
+
+
+@apps
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_pixels_come_in_the_models_numbers(sources, app, dtype):
+    found = sources[app](dtype=dtype).pixels(0, (0, BATCH), WHOLE)
+    plain = sources[app]().pixels(0, (0, BATCH), WHOLE)
+    assert found.dtype == dtype
+    assert torch.equal(found, plain.to(dtype))
+
+
+@apps
+def test_a_tile_without_pixels_is_empty(sources, app):
+    found = sources[app]().pixels(0, (0, 2), Box((5, 5), (0, 62)))
+    assert found.shape == (2, 3, 0, 62)
+    assert sources[app]().pixels(0, (1, 1), WHOLE).shape == (0, 3, 45, 62)
+
+
+@apps
+def test_classes_are_whole_numbers_in_range(sources, app):
+    found = sources[app]().targets(0, (0, BATCH), WHOLE)
+    assert found.dtype == torch.int64
+    assert found.shape == (BATCH,)
+    assert 0 <= int(found.min()) <= int(found.max()) < 10
+
+
+# Synthetic
+
+
+def test_synthetic_pixels_have_mean_0_and_variance_1_and_nothing_in_common():
+    images = opened("synthetic", image=Map(3, 256, 256))
+    found = images.pixels(0, (0, 2), Box((0, 256), (0, 256)))
+    assert images.count is None
+    assert abs(float(found.mean())) < 0.01
+    assert abs(float(found.var()) - 1) < 0.01
+    planes = found.flatten(0, 1).flatten(1)
+    beside = torch.stack([planes[0], planes[0].roll(1), planes[0].roll(256), *planes[1:]])
+    alike = torch.corrcoef(beside).fill_diagonal_(0)
+    assert float(alike.abs().max()) < 0.02
+    # White noise: no row, column or wave stands out.
+    power = torch.fft.fft2(found[0, 0]).abs() ** 2 / planes.shape[1]
+    assert float(power.max()) < 20
+
+
+# Patterns
+
+
+def spectra(app, seed):
+    """The strength of each wave in each channel of images, and their classes."""
+    images = opened(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
+    found = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
+    return torch.fft.rfft2(found).abs().flatten(1), images.targets(0, (0, 400), WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("app", "least", "most"), [("patterns", 0.9, 1.0), ("synthetic", 0.1, 0.4)]
+)
+def test_patterns_of_one_seed_tell_the_classes_of_another(app, least, most):
+    known, right = spectra(app, 1)
+    means = torch.stack([known[right == label].mean(0) for label in range(4)])
+    unseen, wanted = spectra(app, 2)
+    found = torch.cdist(unseen, means).argmin(1)
+    assert least < float((found == wanted).double().mean()) <= most
+
+
+def test_synthetic_classes_are_even():
+    images = opened("synthetic", num_classes=4)
+    counts = torch.bincount(images.targets(0, (0, 2000), WHOLE), minlength=4)
+    assert 420 < int(counts.min()) <= int(counts.max()) < 580
+
+
+# CIFAR
+
+
+def test_cifar_is_resized_as_torch_resizes(pickles):
+    files = cifar_files(10)
+    images = opened("cifar", pickles)
+    assert images.count == 20
+    data = np.concatenate([data for data, _, _ in files]).reshape(-1, 3, 32, 32)
+    labels = [label for _, several, _ in files for label in several]
+    resized = functional.interpolate(torch.from_numpy(data).double(), (45, 62), mode="bilinear")
+    wanted = (resized / 127.5 - 1).float()
+    for step in range(3):
+        images.turn_to(step)
+        for replica in range(2):
+            found = images.pixels(replica, (0, BATCH), WHOLE)
+            classes = images.targets(replica, (0, BATCH), WHOLE).tolist()
+            for one, label in zip(found, classes, strict=True):
+                errors = (wanted - one).abs().amax(dim=(1, 2, 3))
+                assert float(errors.min()) < 1e-5
+                assert labels[int(errors.argmin())] == label
+
+
+def test_cifar_of_any_form_is_the_same(pickles, tmp_path):
+    plain = opened("cifar", pickles).pixels(0, (0, BATCH), WHOLE)
+    write_records(tmp_path / "other" / "cifar-10-batches-bin", cifar_files(10))
+    packed = {}
+    for name, folder in (("python", pickles), ("binary", tmp_path / "other")):
+        packed[name] = tmp_path / name / f"cifar-10-{name}.tar.gz"
+        packed[name].parent.mkdir()
+        with tarfile.open(packed[name], "w:gz") as archive:
+            archive.add(next(folder.iterdir()), arcname=next(folder.iterdir()).name)
+    places = [
+        pickles / "cifar-10-batches-py",
+        tmp_path / "other",
+        tmp_path / "other" / "cifar-10-batches-bin",
+        *packed.values(),
+        *(archive.parent for archive in packed.values()),
+    ]
+    for place in places:
+        assert torch.equal(opened("cifar", place).pixels(0, (0, BATCH), WHOLE), plain)
+
+
+def test_a_pickle_that_would_run_something_runs_nothing(tmp_path):
+    ran = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(ran), "w"))
+
+    (tmp_path / "data_batch_1").write_bytes(pickle.dumps({b"data": Evil(), b"labels": []}))
+    with pytest.raises(CannotRunError, match=r"data_batch_1 is no batch of CIFAR-10: it asks for"):
+        opened("cifar", tmp_path)
+    assert not ran.exists()
+
+
+def test_an_archive_is_not_unpacked(tmp_path):
+    (data, labels, _), *_ = cifar_files(6)
+    content = pickle.dumps({"data": data, "labels": labels}, protocol=2)
+    path = tmp_path / "inner" / "cifar-10-python.tar.gz"
+    path.parent.mkdir()
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo("../data_batch_1")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    assert opened("cifar", path).count == 6
+    assert [file.name for file in tmp_path.rglob("*")] == ["inner", path.name]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no pickle"),
+        (pickle.dumps([1]), "it holds a list"),
+        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8)}), "it has no labels"),
+        (pickle.dumps({"data": np.zeros((1, 3072)), "labels": [1]}, 2), "no array of uint8"),
+        (pickle.dumps({"data": np.zeros((1, 9), np.uint8), "labels": [1]}, 2), r"\(1, 9\)"),
+        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [10]}, 2), "below 10"),
+        (pickle.dumps({"data": np.zeros((9, 3072), np.uint8)}, 2)[:500], "truncated"),
+    ],
+)
+def test_a_damaged_batch_is_told(tmp_path, content, says):
+    (tmp_path / "data_batch_1").write_bytes(content)
+    with pytest.raises(CannotRunError, match=rf"{tmp_path}/data_batch_1 is no batch.*{says}"):
+        opened("cifar", tmp_path)
+
+
+def test_records_that_are_cut_off_are_told(tmp_path):
+    (tmp_path / "data_batch_1.bin").write_bytes(bytes(3073 * 4 - 1))
+    with pytest.raises(CannotRunError, match=r"12291 bytes are no records of 3073"):
+        opened("cifar", tmp_path)
+
+
+def test_a_missing_or_other_cifar_is_told(tmp_path, pickles):
+    with pytest.raises(CannotRunError, match=rf"there is no {tmp_path}/none: .* not downloaded"):
+        opened("cifar", tmp_path / "none")
+    with pytest.raises(CannotRunError, match=r"holds no CIFAR-10: none of data_batch_1"):
+        opened("cifar", tmp_path)
+    archive = tmp_path / "some.tar.gz"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
+        opened("cifar", archive)
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(pickles, arcname="cifar")
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
+        opened("cifar", archive)
+    with pytest.raises(CannotRunError, match=r"10 classes.*has 4: set num_classes to 10"):
+        opened("cifar", pickles, num_classes=4)
+
+
+# Folders of images
+
+
+def test_classes_are_folders_by_name(medical):
+    images = opened("medical", medical, num_classes=2)
+    assert images.count == 6
+    # f.png has the model's size: its pixels tell it.
+    grey = np.asarray(Image.open(medical / "malign" / "f.png"))
+    wanted = torch.from_numpy(grey / np.float32(127.5) - np.float32(1)).expand(3, -1, -1)
+    found = {
+        label
+        for replica in range(2)
+        for one, label in zip(
+            images.pixels(replica, (0, BATCH), WHOLE),
+            images.targets(replica, (0, BATCH), WHOLE).tolist(),
+            strict=True,
+        )
+        if torch.equal(one, wanted)
+    }
+    assert found == {1}
+
+
+def test_an_image_is_resized_as_torch_resizes(tmp_path):
+    for size in ((90, 124), (20, 33), (45, 62)):
+        pixels = np.random.default_rng(5).integers(0, 256, (*size, 3), dtype=np.uint8)
+        path = tmp_path / f"{size[0]}" / "only" / "a.png"
+        path.parent.mkdir(parents=True)
+        Image.fromarray(pixels).save(path)
+        images = opened("medical", path.parents[1], batch=1, replicas=1)
+        data = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
+        wanted = functional.interpolate(data, (45, 62), mode="bilinear") / 127.5 - 1
+        assert torch.allclose(images.pixels(0, (0, 1), WHOLE).double(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["a.tif", "a.png", "a.pgm"])
+def test_sixteen_bits_are_not_cut_to_eight(tmp_path, name):
+    grey = np.linspace(0, 65535, 45 * 62).astype(np.uint16).reshape(45, 62)
+    (tmp_path / "one").mkdir()
+    Image.fromarray(grey).save(tmp_path / "one" / name)
+    found = opened("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
+    wanted = torch.from_numpy(grey.astype(np.float32) / 32767.5 - 1)
+    assert torch.allclose(found, wanted.expand(1, 3, -1, -1), atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "CMYK"])
+def test_images_of_other_colours_become_red_green_blue(tmp_path, mode):
+    (tmp_path / "one").mkdir()
+    suffix = ".tif" if mode == "CMYK" else ".png"
+    Image.new("RGB", (62, 45), (255, 255, 255)).convert(mode).save(tmp_path / "one" / f"a{suffix}")
+    found = opened("medical", tmp_path, batch=1, replicas=1).pixels(0, (0, 1), WHOLE)
+    assert torch.equal(found, torch.ones(1, 3, 45, 62))
+
+
+def test_a_missing_or_empty_folder_is_told(tmp_path):
+    with pytest.raises(CannotRunError, match=rf"there is no folder {tmp_path}/none: set datapath"):
+        opened("medical", tmp_path / "none")
+    with pytest.raises(CannotRunError, match=rf"{tmp_path} holds no images: put them in a folder"):
+        opened("medical", tmp_path)
+    Image.new("L", (3, 3)).save(tmp_path / "a.png")  # Of no class.
+    with pytest.raises(CannotRunError, match=rf"{tmp_path} holds no images"):
+        opened("medical", tmp_path)
+
+
+def test_too_many_classes_and_too_few_images_are_told(medical):
+    with pytest.raises(CannotRunError, match=r"has 2 classes.*has 1: set num_classes to 2"):
+        opened("medical", medical, num_classes=1)
+    with pytest.raises(CannotRunError, match=r"has 6 images, and a step takes 8 \(batch_size x"):
+        opened("medical", medical, batch=4)
+    with pytest.raises(CannotRunError, match="app medical needs a datapath"):
+        opened("medical")
+    with pytest.raises(ValueError, match="there is no app 'cat'"):
+        opened("cat", medical)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_unreadable_image_is_told_by_its_path(tmp_path, workers):
+    file = tmp_path / "one" / "a.png"
+    file.parent.mkdir()
+    Image.new("RGB", (300, 300), (1, 2, 3)).save(file)
+    whole = file.read_bytes()
+    for content in (b"", b"text", whole[: len(whole) // 2]):
+        file.write_bytes(content)
+        images = opened("medical", tmp_path, batch=1, replicas=1, num_workers=workers)
+        with pytest.raises(CannotRunError, match=rf"{file} cannot be read as an image"):
+            images.pixels(0, (0, 1), WHOLE)
+        images.close()
+
+
+# The order of images
+
+
+def test_each_pass_takes_every_image_at_most_once_in_another_order(medical):
+    images = opened("medical", medical, batch=1, replicas=2)
+    passes = []
+    for first in (0, 3, 6, 9):
+        seen = []
+        for step in range(first, first + 3):
+            images.turn_to(step)
+            seen += [images.pixels(replica, (0, 1), WHOLE).sum().item() for replica in (0, 1)]
+        passes.append(seen)
+    assert all(len(set(seen)) == 6 and set(seen) == set(passes[0]) for seen in passes)
+    assert len({tuple(seen) for seen in passes}) > 1
+
+
+def test_what_is_too_few_for_a_step_is_passed_over(medical):
+    images = opened("medical", medical, batch=4, replicas=1)
+    for step in range(4):
+        images.turn_to(step)
+        found = images.pixels(0, (0, 4), WHOLE)
+        assert len({one.sum().item() for one in found}) == 4
+
+
+# In the background
+
+
+def test_the_next_steps_images_are_decoded_meanwhile(medical, monkeypatch):
+    decoded, right = [], image_folder.ImageFolder.crop
+    ready = threading.Event()
+
+    def crop(self, number, box):
+        made = right(self, number, box)
+        decoded.append(threading.current_thread().name)
+        if len(decoded) == 4:
+            ready.set()
+        return made
+
+    monkeypatch.setattr(image_folder.ImageFolder, "crop", crop)
+    images = opened("medical", medical, batch=2, replicas=1, num_workers=1)
+    images.pixels(0, (0, 2), WHOLE)
+    assert ready.wait(10)
+    images.turn_to(1)
+    images.pixels(0, (0, 2), WHOLE)
+    images.close()
+    assert len(decoded) in (4, 5, 6)  # Of step 1 none again; of step 2 what came to an end.
+    assert all(name.startswith("images") for name in decoded)
+
+
+def test_steps_taken_out_of_turn_are_right_too(medical):
+    plain, ahead = (opened("medical", medical, batch=1, num_workers=n) for n in (0, 2))
+    for step in (0, 1, 5, 4, 4, 9, 0):
+        plain.turn_to(step)
+        ahead.turn_to(step)
+        for _ in range(2):
+            wanted = plain.pixels(1, (0, 1), WHOLE)
+            assert torch.equal(ahead.pixels(1, (0, 1), WHOLE), wanted)
+    ahead.close()

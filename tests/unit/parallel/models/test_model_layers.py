@@ -1,0 +1,358 @@
+"""Networks as layers: shapes and counts by arithmetic, and their modules."""
+
+import copy
+from itertools import pairwise
+
+import pytest
+import torch
+from mpi4py import MPI
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.layers import ModelError
+from spbench_core.models.registry import model
+from spbench_parallel.models.build import build_stage
+from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
+from spbench_parallel.models.shifted_conv import ShiftedConv2d
+from spbench_parallel.spatial.tiling import Tiling
+
+SMALL = [
+    ("resnet", (40, 70), {"version": 1, "depth": 14, "width": 4}),
+    ("resnet", (33, 64), {"version": 2, "depth": 20, "width": 4}),
+    ("resnet", (33, 50), {"arch": "resnet50", "width": 4}),
+    ("resnet", (64, 32), {"arch": "resnet101", "width": 2}),
+    ("amoebanet", (64, 96), {"num_layers": 3, "num_filters": 16}),
+    ("amoebanet", (96, 64), {"num_layers": 6, "num_filters": 20, "pool3": "max", "shift": True}),
+]
+small_networks = pytest.mark.parametrize(
+    ("name", "size", "config"), SMALL, ids=[f"{name} {config}" for name, _, config in SMALL]
+)
+BATCH, CLASSES = 2, 7
+
+
+def made(name, size=(64, 64), classes=10, **config):
+    return model(name, image_size=size, num_classes=classes, **config)
+
+
+def stage_of(network, first=0, last=None, builder=None, **words):
+    words = {"seed": 1, "dtype": torch.float64} | words
+    last = len(network.layers) if last is None else last
+    return build_stage(network, first, last, builder or DenseBuilder(), **words)
+
+
+def image_of(network, batch=BATCH):
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(batch, *network.image.shape, dtype=torch.float64, generator=generator)
+
+
+# Counts
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "classes", "config", "layers", "parameters"),
+    [
+        # 22,086 of the reference's 7,192,688 are in normalisations that it never uses.
+        ("resnet", (64, 64), 10, {"version": 2, "depth": 110}, 38, 7_192_688 - 22_086),
+        ("resnet", (224, 224), 1000, {"arch": "resnet50"}, 18, 25_557_032),
+        ("resnet", (224, 224), 1000, {"arch": "resnet101"}, 35, 44_549_160),
+        ("amoebanet", (64, 64), 10, {}, 24, 312_433_690),
+        ("amoebanet", (64, 64), 10, {"shift": True, "pool3": "max"}, 24, 312_433_690),
+        ("amoebanet", (512, 64), 10, {"num_filters": 256}, 24, 118_414_090),
+        ("amoebanet", (64, 64), 10, {"num_filters": 208}, 24, 78_209_830),
+        ("amoebanet", (64, 64), 10, {"num_filters": 214}, 24, 81_242_028),
+        ("amoebanet", (64, 64), 10, {"num_layers": 36, "num_filters": 544}, 42, 1_047_214_426),
+    ],
+)
+def test_networks_have_the_known_numbers_of_layers_and_parameters(
+    name, size, classes, config, layers, parameters
+):
+    network = made(name, size, classes, **config)
+    assert (len(network.layers), network.parameters) == (layers, parameters)
+
+
+@pytest.mark.parametrize(("depth", "layers", "known"), [(20, 11, 276_528), (32, 17, 472_304)])
+def test_version_1_has_the_references_parameters_but_for_those_that_it_never_uses(
+    depth, layers, known
+):
+    blocks = (depth - 2) // 6
+    # Each of its convolutions has a normalisation of its input, and none of them is used.
+    unused = [3] + [16] * 2 * blocks + [16] + [32] * (2 * blocks - 1) + [32]
+    unused += [64] * (2 * blocks - 1)
+    # The shortcuts' convolutions have one of their output besides.
+    unused += [16, 32, 32, 64]
+    network = made("resnet", version=1, depth=depth)
+    assert len(network.layers) == layers
+    assert network.parameters == known - 2 * sum(unused)
+
+
+@pytest.mark.parametrize(
+    ("size", "features"), [(32, 256), (62, 1024), (64, 1024), (512, 65_536), (8192, 16_777_216)]
+)
+def test_the_classifier_is_as_wide_as_the_map_that_is_left(size, features):
+    network = made("resnet", (size, size))
+    assert network.counts[-1].multiply_adds == 10 * features
+    assert network.counts[-1].parameters == 10 * features + 10 + 2 * 256
+
+
+def test_resnets_compute_as_much_as_published():
+    published = {"resnet50": 4_089_184_256, "resnet101": 7_801_405_440}
+    for arch, multiply_adds in published.items():
+        counts = made("resnet", (224, 224), 1000, arch=arch).counts
+        assert sum(count.multiply_adds for count in counts) == multiply_adds
+
+
+@small_networks
+def test_counts_and_shapes_are_those_of_the_modules(name, size, config):
+    network = made(name, size, CLASSES, **config)
+    data, stage = image_of(network), stage_of(network)
+    computed = multiply_adds_of(stage)
+    for layer, flow, count in zip(stage, network.flows[1:], network.counts, strict=True):
+        computed.clear()
+        data = layer(data)
+        shapes = [tuple(one.shape) for one in ([data] if torch.is_tensor(data) else data)]
+        expected = [(BATCH, *one.shape) for one in flow]
+        assert shapes == (expected if len(shapes[0]) == 4 else [(BATCH, CLASSES)])
+        assert count.multiply_adds == sum(computed) // BATCH
+        assert count.parameters == sum(value.numel() for value in layer.parameters())
+
+
+def multiply_adds_of(stage):
+    """A list that grows by those of each convolution and linear layer that is called."""
+    computed = []
+
+    def add(module, _, output):
+        computed.append(module.weight[0].numel() * output.numel())
+
+    for module in stage.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            module.register_forward_hook(add)
+    return computed
+
+
+def test_amoebanet_has_the_known_maps():
+    network = made("amoebanet")
+    cells = [(624, 16), (1248, 8), *[(1664, 8)] * 6, (2496, 4), *[(3328, 4)] * 6, (4992, 2)]
+    known = [(3, 64), (104, 32), *cells, *[(6656, 2)] * 6]
+    found = [(flow[0].channels, flow[0].height) for flow in network.flows[:-1]]
+    assert found == known
+    assert [len(flow) for flow in network.flows] == [1, 1, *[2] * 21, 1, 1]
+    for before, flow in zip(network.flows[1:], network.flows[2:-2], strict=False):
+        assert flow[1] == before[0]
+
+
+# Structure
+
+
+def test_version_2_projects_the_first_block_of_each_stack_and_activates_before_each_convolution():
+    network = made("resnet", version=2, depth=20)
+    stage = stage_of(network)
+    blocks = {name: block for name, block in stage.named_children() if "block" in name}
+    projected = [name for name in blocks if not isinstance(blocks[name].shortcut, nn.Identity)]
+    assert projected == ["stack1_block1", "stack2_block1", "stack3_block1"]
+    for name, block in blocks.items():
+        norms = [key for key, _ in block.main.named_children() if "norm" in key]
+        assert len(norms) == (2 if name == "stack1_block1" else 3)
+        strides = [block.main.conv1.stride[0], block.main.conv2.stride[0]]
+        assert strides == ([2, 1] if name in projected[1:] else [1, 1])
+        assert isinstance(block.last, nn.Identity)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_small_resnets_compute_what_was_published(version):
+    network = made("resnet", version=version, depth={1: 8, 2: 11}[version], width=4)
+    stage, image = stage_of(network).eval(), image_of(network)
+    state = stage.state_dict()
+
+    def conv(data, name, stride=1):
+        weight = state[f"{name}.weight"]
+        side = weight.shape[2] // 2
+        return functional.conv2d(data, weight, state[f"{name}.bias"], stride, side)
+
+    def norm(data, name):
+        keys = ("running_mean", "running_var", "weight", "bias")
+        return functional.batch_norm(data, *(state[f"{name}.{key}"] for key in keys))
+
+    data = norm(conv(image, "stem.conv"), "stem.norm").relu()
+    for stack in (1, 2, 3):
+        name, stride = f"stack{stack}_block1", 1 if stack == 1 else 2
+        main = f"{name}.main"
+        if version == 1:
+            way = norm(conv(data, f"{main}.conv1", stride), f"{main}.norm1").relu()
+            way = norm(conv(way, f"{main}.conv2"), f"{main}.norm2")
+            short = data if stack == 1 else conv(data, f"{name}.shortcut", stride)
+            data = (way + short).relu()
+            continue
+        way = data if stack == 1 else norm(data, f"{main}.norm1").relu()
+        way = conv(way, f"{main}.conv1", stride)
+        way = conv(norm(way, f"{main}.norm2").relu(), f"{main}.conv2")
+        way = conv(norm(way, f"{main}.norm3").relu(), f"{main}.conv3")
+        data = way + conv(data, f"{name}.shortcut", stride)
+    if version == 2:
+        data = norm(data, "head.norm").relu()
+    features = functional.avg_pool2d(data, 8).flatten(1)
+    expected = functional.linear(features, state["head.linear.weight"], state["head.linear.bias"])
+    torch.testing.assert_close(stage(image), expected, rtol=0, atol=1e-12)
+
+
+def test_the_cells_add_and_join_what_the_published_cells_do():
+    network = made("amoebanet", num_layers=3, num_filters=8)
+    stage = stage_of(network).eval()
+    stem = stage.stem1(image_of(network))
+    reduced, before = stage.stem2(stem)
+    assert before is stem
+    cell = stage.stem2
+    op, one, two = cell.operations, cell.prepare[0](stem), cell.prepare[1](stem)
+    three = op[0](one) + op[1](one)
+    four = op[2](three) + op[3](two)
+    five = op[4](three) + op[5](three)
+    six = op[6](four) + op[7](two)
+    seven = op[8](three) + op[9](four)
+    assert torch.equal(reduced, torch.cat([five, six, seven], 1))
+    flow = stage.stem3((reduced, before))
+    cell = stage.cell1_normal1
+    op, one, two = cell.operations, cell.prepare[0](flow[0]), cell.prepare[1](flow[1])
+    three = op[0](two) + op[1](two)
+    four = op[2](two) + op[3](one)
+    five = op[4](one) + op[5](one)
+    six = op[6](three) + op[7](three)
+    seven = op[8](two) + op[9](six)
+    assert torch.equal(cell(flow)[0], torch.cat([one, four, five, seven], 1))
+
+
+@pytest.mark.parametrize(("pool3", "maxima", "means"), [("avg", 0, 21), ("max", 14, 7)])
+def test_pool3_says_which_pool_stands_in_the_maximum_s_place(pool3, maxima, means):
+    network = made("amoebanet", num_layers=3, num_filters=8, pool3=pool3)
+    modules = list(stage_of(network).modules())
+    wide = [m for m in modules if isinstance(m, nn.MaxPool2d) and m.kernel_size == 3]
+    assert len(wide) == maxima
+    assert sum(isinstance(m, nn.AvgPool2d) for m in modules) == means
+    assert not any(m.count_include_pad for m in modules if isinstance(m, nn.AvgPool2d))
+
+
+def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
+    torch.manual_seed(0)
+    conv, image = ShiftedConv2d(3, 4), torch.randn(2, 3, 8, 6)
+    shifted = functional.pad(image[:, :, 1:, 1:], (0, 1, 0, 1))
+    assert torch.equal(conv(image), functional.conv2d(shifted, conv.weight, stride=2))
+    with_shift, without = (
+        stage_of(made("amoebanet", num_layers=3, num_filters=8, shift=shift)).eval()
+        for shift in (True, False)
+    )
+    data = image_of(made("amoebanet"))
+    assert list(with_shift.state_dict()) == list(without.state_dict())
+    assert not torch.allclose(with_shift(data), without(data))
+
+
+# Stages
+
+
+@pytest.mark.slow
+@small_networks
+def test_stages_in_a_row_are_the_whole_network(name, size, config):
+    network = made(name, size, CLASSES, **config)
+    count = len(network.layers)
+    cuts = [0, 1, count // 3, count // 2, count - 1, count]
+    whole = stage_of(network)
+    stages = [stage_of(network, *cut) for cut in pairwise(cuts)]
+    merged = {key: value for stage in stages for key, value in stage.state_dict().items()}
+    expected = copy.deepcopy(whole.state_dict())
+    assert list(merged) == list(expected)
+    assert all(torch.equal(merged[key], expected[key]) for key in merged)
+    image = image_of(network)
+    one = image.clone().requires_grad_()
+    logits = whole(one)
+    logits.square().sum().backward()
+    data = other = image.clone().requires_grad_()
+    for stage in stages:
+        data = stage(data)
+    assert torch.equal(data, logits)
+    data.square().sum().backward()
+    assert torch.equal(one.grad, other.grad)
+    gradients = {key: value.grad for stage in stages for key, value in stage.named_parameters()}
+    assert all(torch.equal(value.grad, gradients[key]) for key, value in whole.named_parameters())
+
+
+@small_networks
+def test_states_have_the_same_names_and_values_over_tiles(name, size, config):
+    network = made(name, size, CLASSES, **config)
+    tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), *size)
+    whole, tiled = stage_of(network), stage_of(network, builder=SpatialBuilder(tiling))
+    one, other = whole.state_dict(), tiled.state_dict()
+    assert list(one) == list(other)
+    assert all(torch.equal(one[key], other[key]) for key in one)
+    layers = {layer.name for layer in network.layers}
+    assert {key.split(".")[0] for key in one} == layers
+    assert len(layers) == len(network.layers)
+
+
+def test_parameters_follow_from_seed_and_layer_alone():
+    network = made("resnet", version=2, depth=20)
+    names = [layer.name for layer in network.layers]
+    place = names.index("stack1_block2")
+    whole = stage_of(network).state_dict()
+    torch.manual_seed(99)
+    drawn = torch.get_rng_state()
+    alone = stage_of(network, place, place + 1).state_dict()
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert alone
+    assert all(torch.equal(value, whole[key]) for key, value in alone.items())
+    in_fp32 = stage_of(network, place, place + 1, dtype=torch.float32).state_dict()
+    assert all(torch.equal(in_fp32[key].double(), alone[key].double()) for key in alone)
+    weight = "stack1_block2.main.conv1.weight"
+    assert not torch.equal(alone[weight], stage_of(network, seed=2).state_dict()[weight])
+    # Another layer of the same shape has others, and the same layer at another place has not.
+    deeper = stage_of(made("resnet", version=2, depth=29)).state_dict()
+    assert not torch.equal(alone[weight], deeper["stack1_block3.main.conv1.weight"])
+    moved = "stack2_block1.main.conv1.weight"
+    assert torch.equal(whole[moved], deeper[moved])
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (3, 2), (-1, 2), (4, 6)])
+def test_a_stage_of_layers_that_are_not_there_is_refused(first, last):
+    network = made("resnet", depth=11)
+    assert len(network.layers) == 5
+    with pytest.raises(ValueError, match=r"ResNet-11 v2 has no layers .* it has 5 layers"):
+        stage_of(network, first, last)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "param", "words"),
+    [
+        (
+            "resnet",
+            {"depth": 100},
+            "depth",
+            r"v2 has no depth 100; .* 9n\+2, the nearest 92 and 101",
+        ),
+        ("resnet", {"depth": 2}, "depth", r"9n\+2, the nearest 11$"),
+        ("resnet", {"depth": -7}, "depth", r"9n\+2, the nearest 11$"),
+        ("resnet", {"version": 1, "depth": 21}, "depth", r"6n\+2, the nearest 20 and 26$"),
+        ("resnet", {"version": 3}, "version", "no ResNet version 3; there are 1 and 2"),
+        ("resnet", {"size": (64, 28)}, "image_size", "64x28 pixels is too small: .* 29 pixels or"),
+        ("resnet", {"size": (0, 64)}, "image_size", "0x64 has no pixels"),
+        ("resnet", {"arch": "resnet18"}, "arch", "no arch 'resnet18'; there are resnet50, resnet"),
+        ("resnet", {"arch": "resnet50", "depth": 50}, "depth", "depth of its own; leave depth out"),
+        ("resnet", {"classes": 0}, "num_classes", "at least 1 class, not 0"),
+        ("amoebanet", {"num_layers": 4}, "num_layers", "4; it must be a multiple of 3"),
+        ("amoebanet", {"num_layers": 0}, "num_layers", "0; it must be a multiple of 3"),
+        ("amoebanet", {"num_filters": 7}, "num_filters", "7; it must be 8 or more"),
+        ("amoebanet", {"pool3": "min"}, "pool3", "no pool3 'min'; there are avg and max"),
+        ("amoebanet", {"size": (64, 80)}, "image_size", r"multiples of 32 \(near 80: 64, 96\)"),
+        ("amoebanet", {"size": (16, 32)}, "image_size", r"multiples of 32 \(near 16: 32\)"),
+        ("vgg", {}, "model", "no model is called 'vgg'; there are resnet and amoebanet"),
+    ],
+)
+def test_a_network_that_does_not_exist_is_refused_in_one_sentence(name, config, param, words):
+    with pytest.raises(ModelError, match=words) as caught:
+        made(name, **config)
+    assert caught.value.param == param
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [29, 30, 31])
+def test_the_smallest_image_of_a_resnet_leaves_one_pooled_pixel(size):
+    assert made("resnet", (size, size)).counts[-1].multiply_adds == 10 * 256

@@ -1,0 +1,284 @@
+"""Weights, names, hooks and statistics in use in more ways than one: refused where not right."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import shared_weights_networks
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.build import build_reference, build_stage
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.models.imported.advice import where
+from spbench_parallel.models.imported.layouts import Batching, check_layout
+from spbench_parallel.models.imported.mixing import mixing_operators
+from spbench_parallel.models.imported.model import imported
+from spbench_workers.parallel.network import check
+
+IMAGE = Map(3, 24, 36)
+STAGES, TILES = model_layout(2, []), model_layout(1, [Grid(1, 2)])
+TILES_AND_A_STAGE = model_layout(2, [Grid(2, 2)])
+MEMBERS = model_layout(1, [], members=2)
+MIXING = {
+    "function": "batch_norm",
+    "var": "var_mean",
+    "hidden": "roll",
+    "first_image": "getitem",
+    "index": "getitem",
+    "alike": "t",
+    "maximum": "max",
+    "counted": "truediv",
+    "attention_of_images": "attention",
+    "lstm_of_images": "lstm",
+    "view": "reshape",
+    "quantile": "flatten",
+    "clipped": "linalg_vector_norm",
+    "centred": "mean",
+} | {name: name for name in ("mean", "std", "cumsum", "flip", "sort", "softmax")}
+APART = [
+    *("nothing", "groups", "windows", "attention_of_pixels", "attention_batch_first"),
+    *("lstm_of_rows", "dynamic", "roll", "top"),
+]
+BY_HOOK = "weight_norm", "spectral_norm", "pruned"
+BY_PARAMETRIZATION = "parametrize", "new_weight_norm", "new_spectral_norm", "new_orthogonal"
+
+
+def network_of(name, weights=None, image=IMAGE, **arguments):
+    return imported(f"shared_weights_networks:{name}", arguments, image, 0, weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Halved", "c.weight of its state_dict is no parameter or buffer of it"),
+        ("Extra", "_extra_state of its state_dict is no parameter or buffer of it"),
+        ("OneMemory", r"d.weight and e.weight are two tensors in one memory"),
+        ("OneMemoryBuffer", r"mean and d.weight|d.weight and mean are two tensors in one memory"),
+        ("OneStatistics", "bn.running_mean and again.running_mean are the running statistics of"),
+    ],
+)
+def test_states_that_cannot_be_trained_in_parts_are_refused(name, says):
+    with pytest.raises(CannotRunError, match=says):
+        network_of(name)
+
+
+def test_one_memory_without_parameters_is_no_concern():
+    assert network_of("NotSaved").classes == 5
+
+
+@pytest.mark.parametrize("name", ["TiedConvs", "TiedNorms", "TiedUnused", "TiedFunctionOfOther"])
+def test_a_tied_parameter_counts_once_and_is_one_in_its_stage(name):
+    model = network_of(name)
+    used = build_reference(model, seed=0, device="cpu")
+    assert model.parameters == sum(parameter.numel() for parameter in used.parameters())
+    pieces = [layer.piece.module() for layer in model.layers]
+    built = sum(one.numel() for piece in pieces for one in piece.parameters())
+    assert built == model.parameters
+
+
+def test_a_file_with_other_values_under_another_name_is_refused(tmp_path):
+    state = shared_weights_networks.TwoNames().state_dict()
+    torch.save(state, tmp_path / "right.pt")
+    assert network_of("TwoNames", str(tmp_path / "right.pt")).classes == 5
+    state["skip.a.bias"] = state["skip.a.bias"] + 1
+    torch.save(state, tmp_path / "stale.pt")
+    says = r"other values for c.bias than for skip.a.bias, which are one tensor"
+    with pytest.raises(CannotRunError, match=says):
+        network_of("TwoNames", str(tmp_path / "stale.pt"))
+
+
+@pytest.mark.parametrize(
+    ("on", "says"),
+    [
+        ("backward", r"shared_weights_networks.py:\d+: d has a backward hook"),
+        ("backward of a block", r"shared_weights_networks.py:\d+: block has a backward pre-hook"),
+        ("parameter", r"shared_weights_networks.py:\d+: d.weight has a hook on its gradient"),
+        ("accumulated", r"shared_weights_networks.py:\d+: d.weight has a hook on its gradient"),
+        ("whole", r"shared_weights_networks.py:\d+: the network has a forward hook"),
+        ("within", r"shared_weights_networks.py:\d+: layer.linear1 has a forward hook"),
+        ("weights too", r"shared_weights_networks.py:\d+: d has a forward hook"),
+        ("closure", r"shared_weights_networks.py:\d+: a function set on c keeps other \(Conv2d\)"),
+        ("forward in a closure", r"networks.py:\d+: a function set on c keeps plain \(method\)"),
+        ("lazy", "c.weight has no shape yet; call the network with an image once"),
+    ],
+)
+def test_hooks_that_copies_lose_are_refused(on, says):
+    with pytest.raises(CannotRunError, match=says):
+        network_of("Lost", on=on)
+
+
+def test_a_forward_that_the_network_alone_has_is_refused():
+    with pytest.raises(CannotRunError, match="the network has a forward of its own"):
+        network_of("PatchedWhole")
+
+
+def test_tracing_leaves_hooks_where_they_are():
+    model = network_of("Hooked")
+    module = model.network.module
+    assert [len(part._forward_hooks) for part in (module.c, module.bn, module.block)] == [1, 1, 1]
+    assert "forward" not in vars(module.c)
+    pieces = [layer.piece.module() for layer in model.layers]
+    assert not any(part._forward_hooks for piece in pieces for part in piece.modules())
+
+
+@pytest.mark.parametrize(("by", "target"), MIXING.items())
+def test_operators_that_mix_images_are_found(by, target):
+    found = mixing_operators(network_of("Mixed", by=by).network)
+    assert [where(mixing.node).split(": ")[-1] for mixing in found] == [target]
+    assert [mixing.normalises for mixing in found] == [by == "function"]
+
+
+@pytest.mark.parametrize("by", APART)
+def test_operators_that_keep_images_apart_are_not(by):
+    assert mixing_operators(network_of("Mixed", by=by).network) == []
+
+
+def test_functional_batch_normalisation_mixes_in_training_alone():
+    network = network_of("Mixed", by="function").network
+    assert mixing_operators(network, training=False) == []
+
+
+def test_the_search_for_mixing_changes_nothing_of_the_network():
+    module = (network := network_of("Mixed", by="function").network).module
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    mixing_operators(network)
+    assert torch.equal(torch.rand(1), wanted)
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, state[name]), name
+
+
+@pytest.mark.parametrize(
+    ("layout", "batching", "by", "says"),
+    [
+        (MEMBERS, Batching(), "function", r"py:\d+: batch_norm mixes .* and ranks that share them"),
+        (MEMBERS, Batching(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
+        (STAGES, Batching(2), "hidden", r"py:\d+: roll mixes .* and micro-batches .*; take parts"),
+        (STAGES, Batching(2), "function", None),
+        (STAGES, Batching(), "hidden", None),
+        (TILES, Batching(), "function", None),
+        (MEMBERS, Batching(training=False), "function", None),
+        (model_layout(1, [], replicas=2), Batching(), "hidden", None),
+        (model_layout(1, [], replicas=2), Batching(together=True), "hidden", "roll mixes"),
+    ],
+)
+def test_mixing_is_refused_where_a_batch_is_parted(layout, batching, by, says):
+    check = (network_of("Mixed", by=by), layout, None, batching)
+    if says is None:
+        check_layout(*check)
+        return
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(*check)
+
+
+def test_an_instance_normalisation_that_tracks_its_images_is_refused_over_members():
+    model = network_of("Mixed", by="each")
+    check_layout(model, STAGES, None, Batching(2))
+    with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
+        check_layout(model, MEMBERS, None, Batching())
+
+
+def test_a_batch_normalisation_of_vectors_is_refused_over_members_before_the_launch():
+    with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
+        check_layout(network_of("Mixed", by="last"), MEMBERS, None, Batching())
+
+
+@pytest.mark.parametrize("by", [*BY_HOOK, *BY_PARAMETRIZATION])
+def test_computed_weights_are_refused_over_tiles(by):
+    model = network_of("Computed", by=by, of="d")
+    layers = len(model.layers)
+    check_layout(model, STAGES, None, Batching())
+    check_layout(model, MEMBERS, None, Batching())
+    # Before the layer with the module tiles may be.
+    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), Batching())
+    says = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(model, TILES, None, Batching())
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), Batching())
+    check_layout(network_of("Computed", by=by, of="head"), TILES, None, Batching())
+
+
+@pytest.mark.parametrize("by", ["pruned", "new_weight_norm"])
+def test_a_batch_normalisation_of_computed_weights_is_refused_over_members(by):
+    model = network_of("Computed", by=by, of="bn")
+    with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
+        check_layout(model, MEMBERS, None, Batching())
+
+
+def test_a_module_that_is_used_twice_is_refused_over_tiles_before_the_launch():
+    model = network_of("UsedTwice")
+    check_layout(model, MEMBERS, None, Batching())
+    with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
+        check_layout(model, TILES, None, Batching())
+
+
+SIZED = [
+    *("remainder", "integer", "length", "loop", "unpacked", "coordinates", "same_shape"),
+    *("expanded", "scaled"),
+]
+
+
+@pytest.mark.parametrize("by", SIZED)
+def test_sizes_of_images_are_known_and_the_number_of_images_is_not(by):
+    model = network_of("Asks", by=by)
+    whole = build_reference(model, seed=0, device="cpu")
+    stage = build_stage(model, 0, len(model.layers), DenseBuilder(), seed=0, dtype=torch.float64)
+    for count in (2, 7):
+        images = torch.randn(count, *IMAGE.shape, dtype=torch.float64)
+        torch.testing.assert_close(stage(images), whole(images), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("by", ["value", "number", "count"])
+def test_values_and_the_number_of_images_are_not_known(by):
+    with pytest.raises(CannotRunError, match="asks for numbers that are not known before"):
+        network_of("Asks", by=by)
+
+
+def test_other_operators_at_another_size_are_refused():
+    model = network_of("Asks", by="remainder")
+    assert model.resized(12, 18).network.image == Map(3, 12, 18)
+    with pytest.raises(CannotRunError, match="it has other operators for images of 24x40"):
+        model.resized(24, 40)
+
+
+def test_a_case_is_refused_before_its_launch():
+    case: dict[str, Any] = {"network": "shared_weights_networks:Mixed", "image_size": "24x36"}
+    case |= {"task": None, "loss": "cross_entropy", "app": "synthetic", "scheme": "lp"}
+    case |= {"weights": None}
+    case |= {"split_size": 2, "replicas": 1, "rounds": None, "strict": False}
+    mixing = case | {"network_args": {"by": "function"}}
+    check(mixing | {"local_DP": "1", "parts": 2})
+    # Which stage has the operator is not known where the balance is measured.
+    check(mixing | {"local_DP": "1,2", "balance": None})
+    for members in ({"local_DP": "2"}, {"local_DP": "1,2", "balance": "1,3"}):
+        with pytest.raises(CannotRunError, match=r"py:\d+: batch_norm mixes"):
+            check(mixing | {"scheme": "lp"} | members)
+    hidden = case | {"network_args": {"by": "hidden"}, "local_DP": "1"}
+    check(hidden | {"parts": 1})
+    with pytest.raises(CannotRunError, match=r"py:\d+: roll mixes .*; take parts"):
+        check(hidden | {"parts": 2})
+
+
+@pytest.mark.parametrize("by", ["spectral_norm", "new_spectral_norm"])
+def test_spectral_norm_is_refused_where_it_is_called_again(by):
+    model = network_of("Computed", by=by, of="d")
+    check_layout(model, STAGES, None, Batching())
+    check_layout(model, STAGES, None, Batching(recomputes=True, training=False))
+    for layout, batching in (
+        (STAGES, Batching(recomputes=True)),
+        (model_layout(2, [], mirrored=True), Batching(2)),
+    ):
+        with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
+            check_layout(model, layout, None, batching)
+    check_layout(network_of("TwoNames"), STAGES, None, Batching(recomputes=True))
+
+
+def test_a_wrapped_network_is_refused_with_what_is_within():
+    with pytest.raises(CannotRunError, match="it is a DataParallel; give the network itself"):
+        network_of("parallel")

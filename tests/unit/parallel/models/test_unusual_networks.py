@@ -1,0 +1,197 @@
+"""Refusals of networks name the true cause, the user's line and a remedy."""
+
+import sys
+
+import pytest
+
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.layouts import Batching, check_layout
+from spbench_parallel.models.imported.model import imported
+
+IMAGE = Map(3, 24, 36)
+LIBRARY = """
+from torch import nn
+from torch.nn import functional
+
+
+class Checked(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 4, 3, padding=1), Padded())
+
+
+class Padded(nn.Module):
+    def forward(self, maps):
+        if maps.shape[-1] % 8 != 0:
+            maps = functional.pad(maps, (0, 8 - maps.shape[-1] % 8))
+        return maps
+
+
+class Asking(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 4, 3, padding=1), Clipped())
+
+
+class Clipped(nn.Module):
+    def forward(self, maps):
+        if maps.max() > 10:
+            maps = maps.clamp(max=10)
+        return maps
+
+
+class OfSize(nn.Sequential):
+    def forward(self, image):
+        if image.shape[-2] % 32:
+            raise RuntimeError(f"wrong height {image.shape[-2]}, a multiple of 32 is expected")
+        return functional.pad(image, (0, 0, 0, 0, 0, 1))
+
+
+class Normalised(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 4, 3, padding=1), Norm())
+
+
+class Norm(nn.BatchNorm2d):
+    def __init__(self):
+        super().__init__(4)
+
+    def forward(self, maps):
+        return functional.batch_norm(
+            maps, self.running_mean, self.running_var, self.weight, self.bias, self.training
+        )
+"""
+
+
+@pytest.fixture(autouse=True)
+def library(tmp_path, monkeypatch):
+    """A library of networks, as pip installs them."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "library_of_networks.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "library_of_networks", raising=False)
+    yield
+    sys.modules.pop("library_of_networks", None)
+
+
+def network_of(name, image=IMAGE, **arguments):
+    return imported(f"unusual_networks:{name}", arguments, image, 0)
+
+
+LINE = r"unusual_networks.py:\d+: "
+OF_LIBRARY = r"\(.*site-packages/library_of_networks.py:\d+\): "
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        (
+            "Rows",
+            {},
+            LINE + "conv: Conv1d is of sequences or volumes.*take a network of 2-D",
+        ),
+        ("Volumes", {}, LINE + r"stem.1: BatchNorm3d is of sequences or volumes"),
+        (
+            "Channels",
+            {"channels": 1},
+            LINE + "conv: it takes 1 channels, and images have 3",
+        ),
+        (
+            "Channels",
+            {"channels": 4},
+            LINE + "conv: it takes 4 channels, and images have 3",
+        ),
+        ("Channels", {"channels": 1, "in_function": True}, LINE + "conv2d: it takes 1 channels"),
+        (
+            "Sized",
+            {},
+            "it cannot take images of 24x36 .*; take another image_size, such as 64$",
+        ),
+        (
+            "Unlike",
+            {},
+            "it cannot take .*; it took none of 32x32 to 512x512 that were tried",
+        ),
+        ("Needs", {}, "it takes mask beside images; give mask a default"),
+        (
+            "Cached",
+            {},
+            LINE + "mul: .* in training than in evaluation, .* self.training$",
+        ),
+        ("Cached", {"by": "auxiliary"}, "in training than in .*; leave out auxiliary outputs"),
+        (
+            "Wrapped",
+            {"inner": "Asking"},
+            LINE + "encoder.1 " + OF_LIBRARY + r"the forward pass cannot be traced, as "
+            r"`if maps.max\(\) > 10:` asks for .*give encoder.1 a forward of your own without it",
+        ),
+        (
+            "Wrapped",
+            {"inner": "OfSize"},
+            LINE + "encoder " + OF_LIBRARY + r"it cannot take images of 24x36 \(RuntimeError: "
+            "wrong height 24, a multiple of 32 is expected.*; take another image_size, such as 32$",
+        ),
+        (
+            "missing",
+            {},
+            r"Could not import .* \(caused by RuntimeError: operator torchvision",
+        ),
+        ("missing", {}, "compiled part of torchvision does not load over torch"),
+        (
+            "missing_within",
+            {},
+            r"is not there \(caused by ImportError: libcudart.so.12: cannot",
+        ),
+    ],
+)
+def test_the_cause_the_line_and_a_remedy_are_named(name, arguments, says):
+    with pytest.raises(CannotRunError, match=says) as told:
+        network_of(name, **arguments)
+    assert "\n" not in str(told.value)
+
+
+def test_a_replaced_forward_lets_a_network_be_imported():
+    with pytest.raises(CannotRunError, match=r"give encoder\.1 a forward of your own"):
+        network_of("Wrapped", inner="Asking")
+    assert network_of("Replaced", inner="Asking").classes == 5
+
+
+def test_arguments_with_a_default_have_it():
+    model = network_of("Optional")
+    assert [node.op for node in model.network.graph.nodes].count("placeholder") == 1
+    assert "2.0" in str(model.network.graph)
+
+
+def test_sizes_that_a_library_asks_for_are_known():
+    assert network_of("Wrapped", inner="Checked").classes == 5
+
+
+def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
+    model = network_of("Wrapped", inner="Normalised")
+    says = LINE + "encoder.1 " + OF_LIBRARY + "batch_norm mixes the images of a batch"
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(model, model_layout(1, [], members=2), None, Batching())
+
+
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        (Grid(1, 2), "has 24x1 pixels, too few .* at any image_size; .*tiles in rows alone"),
+        (Grid(2, 1), None),
+    ],
+)
+def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, says):
+    check = network_of("Strips"), model_layout(1, [grid]), None, Batching()
+    if says is None:
+        check_layout(*check)
+        return
+    with pytest.raises(CannotRunError, match=says):
+        check_layout(*check)
+
+
+def test_maps_that_larger_images_make_larger_are_told_so():
+    check = network_of("Sized", Map(3, 64, 64)), model_layout(1, [Grid(1, 9)]), None, Batching()
+    with pytest.raises(CannotRunError, match="too few for a grid of 1x9; take a larger image_size"):
+        check_layout(*check)

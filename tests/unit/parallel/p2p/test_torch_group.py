@@ -1,0 +1,180 @@
+"""Calls to NCCL, and to the GPU while others hold receives. Neither is here."""
+
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from spbench_parallel.device import gpus, streams
+from spbench_parallel.p2p import torch_group
+from spbench_parallel.p2p.torch_distributed import NcclP2P
+from spbench_parallel.spatial.transports import Wiring
+from spbench_parallel.spatial.transports.staged import StagedTransport
+from standins.late_device import elem_of, install
+
+LATE = install()
+
+
+class Comm:
+    """A communicator of one rank."""
+
+    rank, size, handle = 0, 1, 7
+
+    def allgather(self, value):
+        return [value]
+
+    def bcast(self, value):
+        return value
+
+    def Dup(self):  # noqa: N802 - MPI's word
+        return self
+
+    def Barrier(self):  # noqa: N802 - MPI's word
+        pass
+
+    Free = Barrier
+
+
+class Nccl:
+    """The part of ``dist.ProcessGroupNCCL`` that is used."""
+
+    supports_coalescing = False
+
+    def __init__(self, store, rank, size, options):
+        self.options = options
+
+    class Options:
+        def __init__(self):
+            self._timeout, self.is_high_priority_stream = None, False
+
+    def allreduce(self, tensors, options):
+        return SimpleNamespace(wait=lambda: None)
+
+    def shutdown(self):
+        pass
+
+
+@pytest.fixture
+def _nccl(monkeypatch):
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch_group, "on_one_host", lambda comm: True)
+    monkeypatch.setattr(torch_group, "_store", lambda *_: SimpleNamespace(port=1))
+
+
+@pytest.mark.usefixtures("_nccl")
+def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
+    made = torch_group._backend(None, Comm(), torch.device("cuda", 0))
+    assert isinstance(made, Nccl)
+    assert made.options.is_high_priority_stream
+    assert made.options._timeout == torch_group._TIMEOUT
+
+
+@pytest.mark.usefixtures("_nccl")
+def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
+    """Another group may hold a receive, and its stream then waits for another rank."""
+    monkeypatch.setattr(torch_group, "_backend", lambda store, comm, device: Nccl(*[None] * 4))
+    LATE.reset()
+    summed = torch.ones(1, device="late") * 2
+    p2p = NcclP2P(Comm(), torch.device("late"), (0, 1))
+    assert elem_of(summed).item() == 2, "nobody waited for the current stream"
+    p2p.free()
+    assert LATE.device_wide == 0
+    assert not torch_group._groups
+
+
+class StreamPools:
+    """Torch's pools of streams (c10/cuda/CUDAStream.cpp): 32 for each priority, used in turn.
+
+    A priority outside of torch's range counts as the nearest in it. `torch.cuda.Stream` takes a
+    stream of its priority's pool, and a group of NCCL one of the highest priority's.
+    """
+
+    SIZE, PRIORITIES = 32, 4
+
+    def __init__(self):
+        self._next = [count() for _ in range(self.PRIORITIES)]
+
+    def priority_range(self):
+        return 0, 1 - self.PRIORITIES
+
+    def __call__(self, device, priority=0):
+        return self._take(min(max(-priority, 0), self.PRIORITIES - 1))
+
+    def nccl_stream(self):
+        return self._take(self.PRIORITIES - 1)
+
+    def _take(self, priority):
+        return next(self._next[priority]) % self.SIZE
+
+
+def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
+    """A group's messages would wait behind a receive of another on the same stream."""
+    pools, living = StreamPools(), {}
+    monkeypatch.setattr(torch.cuda, "Stream", pools)
+    monkeypatch.setattr(torch_group, "_dealt", count())
+    monkeypatch.setattr(torch_group, "_groups", living)
+
+    def open_group():
+        expected = torch_group._own_stream(torch.device("cuda", 0))
+        assert pools.nccl_stream() == expected
+        return torch_group.TorchGroup(None, None, stream=expected)
+
+    living |= {0: open_group(), 1: open_group()}
+    # The next group after these would get the stream of one that still lives.
+    for _ in range(30):
+        open_group()
+    living |= {number: open_group() for number in range(2, 32)}
+    assert sorted(group.stream for group in living.values()) == list(range(32))
+    with pytest.raises(torch_group.GroupError, match="at most 32 groups at once; take fewer"):
+        open_group()
+
+
+def gpu(uuid, bus):
+    return SimpleNamespace(uuid=uuid, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
+
+
+@pytest.mark.usefixtures("_nccl")
+@pytest.mark.parametrize("told", [True, False], ids=["by the driver", "by torch"])
+def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
+    """Instances of MIG have uuids of their own, and the PCI address of one GPU."""
+    properties = {0: gpu("MIG-a", 0x41), 1: gpu("MIG-b", 0x41), 2: gpu("GPU-c", 0x81)}
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: properties[device.index]
+    )
+    addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
+    driver = SimpleNamespace(address=lambda index: addresses[index] if told else None)
+    monkeypatch.setattr(gpus, "driver", lambda: driver)
+    names = [torch_group._gpu(torch.device("cuda", index)) for index in range(3)]
+    assert names[0] == names[1]
+    assert names[2].endswith(" 0000:81:00.0")
+    assert names[2] != names[0]
+
+
+def test_the_sharing_of_a_gpu_is_counted_by_the_same_name(monkeypatch):
+    monkeypatch.setattr(gpus, "driver", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu("x", 0x81))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert gpus.Gpu.of(torch.device("cuda", 0)).address == "0000:81:00.0"
+
+
+def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
+    """torch has 32 streams a priority: a 33rd of ours would come to be another's."""
+    made = []
+
+    class Stream:
+        def __init__(self, device):
+            made.append(device)
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
+    device = torch.device("cuda", 3)
+    streams.streams_of.cache_clear()
+    wiring = Wiring(Comm(), 1, [], [], [], [], None, torch.float32, device)
+    transports = [StagedTransport(wiring, direct=index % 2 == 0) for index in range(40)]
+    streams.streams_of.cache_clear()
+    assert len(transports) == 40
+    assert made == [device]

@@ -1,0 +1,271 @@
+"""Inner outputs and strips, against pixel-by-pixel brute force."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.layout.window import Window, Window2d
+from spbench_parallel.spatial.interior_split import (
+    LEAST_BAND,
+    LEAST_INNER_SHARE,
+    MOST_BANDS,
+    halo_of,
+    interior_split_of,
+    read_alone,
+    whole_split_of,
+)
+
+brute_force = settings(max_examples=80)
+
+
+@st.composite
+def axes(draw):
+    """A window and the length of an axis that it fits on."""
+    window = Window(
+        kernel=draw(st.integers(1, 5)),
+        stride=draw(st.integers(1, 3)),
+        padding=draw(st.integers(0, 3)),
+        dilation=draw(st.integers(1, 2)),
+    )
+    least = max(1, window.span - 2 * window.padding)
+    return window, least + draw(st.integers(0, 12))
+
+
+@st.composite
+def layers(draw):
+    """A window, who owns its inputs and who makes its outputs."""
+    (rows, height), (cols, width) = draw(axes()), draw(axes())
+    grid = Grid(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    size = grid.size + draw(st.integers(0, 1))
+    ranks = draw(st.permutations(range(size)))[: grid.size]
+    owned = Partition.of_grid(grid, height, width, ranks=ranks, size=size)
+    window = Window2d(rows, cols)
+    return window, owned, owned.resized(*window.outputs(height, width))
+
+
+def contains(outer, inner):
+    return inner.empty or inner.intersect(outer) == inner
+
+
+def mask(image, box):
+    pixels = np.zeros((image.height, image.width), dtype=int)
+    if not box.empty:
+        pixels[slice(*box.rows), slice(*box.cols)] = 1
+    return pixels
+
+
+def splits_of(layer):
+    """Return the split of each rank."""
+    window, owned, produced = layer
+    return [interior_split_of(window, owned, produced, rank) for rank in range(owned.size)]
+
+
+def inner_splits_of(layer):
+    """Return the ranks whose split has an inner part, each with it."""
+    return [(rank, one) for rank, one in enumerate(splits_of(layer)) if not one.inner.empty]
+
+
+def taps(axis, outputs):
+    """The inputs that these outputs read, padding among them."""
+    return sorted(
+        output * axis.stride - axis.padding + axis.dilation * tap
+        for output in range(*outputs)
+        for tap in range(axis.kernel)
+    )
+
+
+def inside(places, length):
+    return sorted({place for place in places if 0 <= place < length})
+
+
+@brute_force
+@given(layers())
+def test_inner_and_strips_cover_the_outputs_once(layer):
+    _, _, produced = layer
+    for rank, frame in enumerate(splits_of(layer)):
+        assert frame.outputs == produced.tile(rank)
+        total = sum(mask(produced, box) for box in (frame.inner, *frame.strips))
+        assert (total == mask(produced, frame.outputs)).all()
+
+
+@brute_force
+@given(layers())
+def test_inner_outputs_read_the_tile_alone(layer):
+    """All that they read is the rank's own; where an axis is whole, the operator pads it."""
+    window, owned, _ = layer
+    for rank, frame in inner_splits_of(layer):
+        tile, read = owned.tile(rank), window.need(frame.inner)
+        assert contains(tile, frame.crop)
+        for parts, axis, padding, crop, needed, own in zip(
+            (owned.grid.rows, owned.grid.cols),
+            (window.rows, window.cols),
+            frame.padding,
+            (frame.crop.rows, frame.crop.cols),
+            (read.rows, read.cols),
+            (tile.rows, tile.cols),
+            strict=True,
+        ):
+            if parts > 1:
+                assert padding == 0
+                assert crop == needed
+            else:
+                assert padding == axis.padding
+                assert crop == own
+
+
+@brute_force
+@given(layers())
+def test_the_crop_makes_exactly_the_inner_outputs(layer):
+    window, _, _ = layer
+    for _, frame in inner_splits_of(layer):
+        rows, cols = (
+            Window(axis.kernel, axis.stride, padding, axis.dilation)
+            for axis, padding in zip((window.rows, window.cols), frame.padding, strict=True)
+        )
+        made = Window2d(rows, cols).outputs(frame.crop.height, frame.crop.width)
+        assert made == (frame.inner.height, frame.inner.width)
+
+
+@brute_force
+@given(layers())
+def test_strips_find_what_they_read_in_the_halo(layer):
+    window, owned, produced = layer
+    halo = halo_of(window, owned, produced)
+    for rank, frame in enumerate(splits_of(layer)):
+        for strip in frame.strips:
+            assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
+
+
+@brute_force
+@given(layers())
+def test_at_once_the_outputs_are_made_of_what_is_read(layer):
+    window, owned, produced = layer
+    for rank in range(owned.size):
+        whole = whole_split_of(window, owned, produced, rank)
+        (read,) = whole.reads
+        assert whole.inner.empty
+        assert whole.strips == (produced.tile(rank),)
+        if whole.outputs.empty:
+            assert read.empty
+            continue
+        for axis, padding, (first, last), outputs in zip(
+            (window.rows, window.cols),
+            whole.strip_padding,
+            (read.rows, read.cols),
+            (whole.outputs.rows, whole.outputs.cols),
+            strict=True,
+        ):
+            assert first - padding == axis.need(outputs)[0]
+            made = Window(axis.kernel, axis.stride, padding, axis.dilation).outputs(last - first)
+            assert made == outputs[1] - outputs[0]
+        if owned.tile(rank).intersect(read) == read:
+            alone = read_alone(window, whole, owned.tile(rank))
+            rows, cols = (
+                Window(axis.kernel, axis.stride, padding, axis.dilation)
+                for axis, padding in zip(
+                    (window.rows, window.cols), whole.strip_padding, strict=True
+                )
+            )
+            sizes = Window2d(rows, cols).outputs(alone.height, alone.width)
+            assert sizes == whole.outputs.shape
+
+
+@brute_force
+@given(layers())
+def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
+    window, owned, produced = layer
+    halo = halo_of(window, owned, produced)
+    for rank in range(owned.size):
+        outputs, pixels = produced.tile(rank), mask(owned, halo.needed[rank])
+        if outputs.empty:
+            assert not pixels.any()
+            continue
+        rows, cols = taps(window.rows, outputs.rows), taps(window.cols, outputs.cols)
+        read = np.zeros_like(pixels)
+        read[np.ix_(*(inside(*axis) for axis in ((rows, owned.height), (cols, owned.width))))] = 1
+        assert (read <= pixels).all()
+        assert contains(Box((rows[0], rows[-1] + 1), (cols[0], cols[-1] + 1)), halo.needed[rank])
+
+
+@brute_force
+@given(layers())
+def test_an_inner_part_is_worth_it_or_not_there(layer):
+    for frame in splits_of(layer):
+        everything = frame.outputs.height * frame.outputs.width
+        inner = frame.inner.height * frame.inner.width
+        if inner:
+            assert inner >= LEAST_INNER_SHARE * everything
+        else:
+            assert frame.strips == (frame.outputs,)
+
+
+@brute_force
+@given(*[st.integers(1, 4)] * 4)
+def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high, wide):
+    """The reference sends both sides: twice the bytes that are read."""
+    owned = Partition.of_grid(Grid(rows, cols), 2 * high * rows, 2 * wide * cols)
+    axis = Window(kernel=3, stride=2, padding=1)
+    halo = halo_of(Window2d(axis, axis), owned, owned.resized(high * rows, wide * cols))
+    for rank in range(owned.size):
+        row, col = divmod(rank, cols)
+        tile = owned.tile(rank)
+        above = Box((tile.rows[0] - 1, tile.rows[0]), tile.cols)
+        left = Box(tile.rows, (tile.cols[0] - 1, tile.cols[0]))
+        corner = Box(above.rows, left.cols)
+        wanted = set()
+        if row:
+            wanted.add((rank - cols, above))
+        if col:
+            wanted.add((rank - 1, left))
+        if row and col:
+            wanted.add((rank - cols - 1, corner))
+        assert {(piece.peer, piece.box) for piece in halo.received_by(rank)} == wanted
+
+
+def test_a_whole_axis_is_padded_by_the_operator():
+    axis = Window(kernel=3, padding=1)
+    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 2), 8, 16)
+    frame = interior_split_of(window, owned, owned, rank=0)
+    assert frame.inner == Box((0, 8), (1, 7))
+    assert frame.crop == Box((0, 8), (0, 8))
+    assert frame.padding == (1, 0)
+    assert frame.strips == (Box((0, 8), (0, 1)), Box((0, 8), (7, 8)))
+
+
+def test_a_small_tile_computes_all_at_once():
+    axis = Window(kernel=5, padding=2)
+    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(2, 2), 8, 8)
+    frame = interior_split_of(window, owned, owned, rank=3)
+    assert frame.inner.empty
+    assert frame.strips == (Box((4, 8), (4, 8)),)
+
+
+def test_a_single_tile_needs_no_strip():
+    axis = Window(kernel=3, stride=2, padding=1)
+    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 1), 9, 9)
+    frame = interior_split_of(window, owned, owned.resized(5, 5), rank=0)
+    assert frame.inner == frame.outputs
+    assert frame.strips == ()
+
+
+@settings(max_examples=60)
+@given(st.integers(20, 300), st.integers(20, 300), st.integers(1, 3), st.integers(1, 3))
+def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, width, rows, cols):
+    window = Window2d(Window(3, padding=1), Window(5, stride=2, padding=2))
+    owned = Partition.of_grid(Grid(rows, cols), height, width)
+    produced = owned.resized(*window.outputs(height, width))
+    for rank in range(rows * cols):
+        frame = interior_split_of(window, owned, produced, rank)
+        bands = frame.bands(window)
+        total = sum((mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
+        assert (total == mask(produced, frame.inner)).all()
+        assert len(bands) <= MOST_BANDS
+        for band in bands:
+            need = window.need(band.outputs)
+            assert contains(frame.crop, band.crop)
+            assert contains(band.crop, need.intersect(owned.image))
+            if len(bands) > 1:
+                sides = band.outputs.height if frame.padding[0] == 0 else band.outputs.width
+                assert sides >= LEAST_BAND

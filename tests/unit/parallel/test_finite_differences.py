@@ -1,0 +1,117 @@
+"""Slopes of the loss: differences in small networks, forward-mode differentiation in large ones."""
+
+import pytest
+import torch
+
+from own_networks import UNet
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.parts import Map
+from spbench_core.models.registry import model
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.models.build import build_reference
+from spbench_parallel.models.imported.model import as_model
+from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.plan import ModelPlan
+from spbench_parallel.precision.formats import FP64
+from spbench_parallel.validation import finite_differences
+
+pytestmark = pytest.mark.slow
+BATCHES = micro_batches(2, 1, mirrored=False, times=1)
+
+
+def users_network():
+    torch.manual_seed(0)
+    return as_model(traced("net", UNet(), Map(3, 32, 32)))
+
+
+def resnet():
+    return model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=20)
+
+
+LONG_STEPS = {resnet: (1e-6, 3e-7), users_network: (1e-4, 3e-5)}
+"""Steps in which ReLUs change over, as they do in short steps of a large network."""
+
+
+@pytest.fixture(scope="module", params=LONG_STEPS, ids=lambda one: one.__name__)
+def make_network(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def network(make_network):
+    return make_network()
+
+
+@pytest.fixture
+def take_long_steps(make_network, monkeypatch):
+    return lambda: monkeypatch.setattr(finite_differences, "STEPS", LONG_STEPS[make_network])
+
+
+@pytest.fixture(scope="module")
+def plan(network):
+    return ModelPlan(network, model_layout(1), (len(network.layers),), BATCHES, precision=FP64)
+
+
+@pytest.fixture(scope="module")
+def images(network):
+    return SyntheticImages(network.image, 5, seed=3, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def gradients(plan, images):
+    module = build_reference(plan.model, seed=plan.seed, device=plan.device)
+    parameters = dict(module.named_parameters())
+    loss = finite_differences._loss(plan, images, module)
+    return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+
+
+@pytest.fixture
+def slope_error(plan, images):
+    return lambda gradients: finite_differences.worst_slope(plan, images, gradients)[0]
+
+
+def test_differences_agree_with_right_gradients(gradients, slope_error, monkeypatch):
+    monkeypatch.setattr(finite_differences, "_forward_slope", None)  # is not called
+    assert slope_error(gradients) < finite_differences.TOLERANCE
+
+
+def test_forward_mode_decides_where_relus_change_over(
+    gradients, slope_error, take_long_steps, monkeypatch
+):
+    take_long_steps()
+    assert slope_error(gradients) < finite_differences.TOLERANCE
+    monkeypatch.setattr(finite_differences, "DIFFERENCE_TOLERANCE", 0.0)
+    assert slope_error(gradients) > finite_differences.TOLERANCE
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("factor", [1.002, 1.1, -1.0])
+def test_wrong_gradients_are_found(gradients, slope_error, factor, long, take_long_steps):
+    if long:
+        take_long_steps()
+    wrong = {name: factor * one for name, one in gradients.items()}
+    assert slope_error(wrong) > finite_differences.TOLERANCE
+
+
+def test_differences_count_without_forward_mode(
+    gradients, slope_error, take_long_steps, monkeypatch
+):
+    def relu(_, values):
+        return WithoutForwardMode.apply(values)
+
+    monkeypatch.setattr(torch.nn.ReLU, "forward", relu)
+    take_long_steps()
+    assert slope_error(gradients) > finite_differences.TOLERANCE
+
+
+class WithoutForwardMode(torch.autograd.Function):
+    """A ReLU that lacks forward-mode differentiation."""
+
+    @staticmethod
+    def forward(_, values):
+        return values.clamp(min=0)
+
+    @staticmethod
+    def backward(_, gradient):
+        raise NotImplementedError

@@ -1,0 +1,224 @@
+"""The times of layers: on a GPU those of its work, which add up to the pass."""
+
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.models.registry import model
+from spbench_parallel import layer_times
+from spbench_parallel.device import streams
+from spbench_parallel.layer_times import Laps
+from spbench_parallel.precision.formats import BF16, FP32
+from spbench_workers.profile import benchmark
+from spbench_workers.profile.row import LayerRow, PassMemory
+from spbench_workers.profile.subject import ProfiledModel, subject_of
+from standins.late_device import install
+from standins.tf32 import Tf32Products
+
+LATE = install()
+GPU = torch.device("late")
+LAUNCH = 0.001
+"""Seconds that the host takes for a layer before it has asked for the layer's work."""
+
+
+@pytest.fixture(autouse=True)
+def _late_clock(late, monkeypatch):
+    monkeypatch.setattr(streams, "perf_counter", late.clock)
+
+
+class Work(torch.autograd.Function):
+    """Work of some seconds forward, and of twice as many back."""
+
+    @staticmethod
+    def forward(ctx, data, seconds):
+        ctx.seconds = seconds
+        LATE.host(LAUNCH)
+        LATE.work(seconds)
+        return data * 1.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        LATE.host(LAUNCH)
+        LATE.work(2 * ctx.seconds)
+        return gradient, None
+
+
+class Layer(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, data):
+        return Work.apply(data, self.seconds)
+
+
+SECONDS = (0.02, 0.05, 0.01)
+
+
+def row_of(layers):
+    whole = nn.Sequential(*layers)
+    names = tuple(map(str, range(len(layers))))
+    return LayerRow(
+        ProfiledModel(names, tuple(layers), whole, 0, Mock(), lambda made: made[0].sum())
+    )
+
+
+def test_a_layer_s_time_is_that_of_its_work():
+    images = torch.ones(2, 3, device=GPU, requires_grad=True)
+    begun = LATE.clock()
+    times = row_of([Layer(seconds) for seconds in SECONDS]).take(images)
+    # The first waits for the host, who asks for the others while it works.
+    assert times.forward == pytest.approx([0.02 + LAUNCH, 0.05, 0.01])
+    assert times.backward == pytest.approx([2 * seconds for seconds in SECONDS])
+    # The other pass, whose gradients of weights come later, has none of them.
+    assert times.data == pytest.approx(times.backward)
+    assert times.weights == [0.0] * 3
+    taken = sum(times.forward + times.backward) + sum(times.forward + times.data)
+    assert taken == pytest.approx(LATE.clock() - begun)
+    assert LATE.device_wide == 0
+
+
+class ConvolutionTimes(TorchDispatchMode):
+    """Convolutions backward that take a second for data, four for weights and bias."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.convolution_backward.default:
+            data, *weights = args[-1]
+            LATE.host(1.0 * data + 4.0 * any(weights))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_layer_s_data_and_weights_are_timed_apart():
+    row = row_of([nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3)])
+    with ConvolutionTimes():
+        times = row.take(torch.ones(2, 3, 8, 8))
+    # The images get no gradient, so the first convolution has that of weights alone.
+    assert (times.forward, times.backward) == ([0.0] * 3, [4.0, 0.0, 5.0])
+    assert (times.data, times.weights) == ([0.0, 0.0, 1.0], [4.0, 0.0, 4.0])
+
+
+def test_layers_add_up_to_a_pass_that_waits_for_the_host():
+    images = torch.ones(2, 3, device=GPU, requires_grad=True)
+    begun = LATE.clock()
+    times = row_of([Layer(0.0) for _ in SECONDS]).take(images)
+    assert times.forward + times.backward == pytest.approx([LAUNCH] * 6)
+    assert LATE.clock() - begun == pytest.approx(2 * 6 * LAUNCH)
+
+
+def test_work_from_before_does_not_count():
+    LATE.work(1.0)
+    laps = Laps(GPU)
+    laps.take(lambda: LATE.work(0.25))
+    laps.skip()
+    laps.take(lambda: LATE.work(0.5))
+    assert laps.seconds() == pytest.approx([0.25, 0.0, 0.5])
+
+
+def test_on_the_host_each_piece_is_timed_by_itself():
+    laps = Laps(torch.device("cpu"))
+    laps.take(lambda: LATE.host(0.25))
+    LATE.host(7.0)
+    laps.skip()
+    laps.take(lambda: LATE.host(0.5))
+    assert laps.seconds() == [0.25, 0.0, 0.5]
+
+
+def test_a_balance_is_by_the_layers_work(monkeypatch):
+    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    count = len(network.layers)
+    made = [nn.Sequential(Layer(0.01 * (index + 1))) for index in range(count)]
+    monkeypatch.setattr(layer_times, "build_stage", lambda _, first, *__, **___: made[first])
+    found = layer_times.layer_times(network, 1, GPU, FP32, seed=0)
+    for index, time in enumerate(found):
+        # The host asks for a round while the one before works: no launch is in its time.
+        assert time.forward_ms == pytest.approx(10.0 * (index + 1))
+        assert time.backward_ms == pytest.approx(20.0 * (index + 1))
+
+
+class Formats(TorchDispatchMode):
+    """Notes what is convolved."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolved = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function._schema.name == "aten::convolution":
+            self.convolved.update(one.dtype for one in args[:2])
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("device", "format_"), [("cpu", torch.float32), ("late", torch.bfloat16)], ids=str
+)
+def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
+    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    with Formats() as formats:
+        layer_times.layer_times(network, 1, torch.device(device), BF16, seed=0)
+    assert formats.convolved == {format_}
+
+
+class Context:
+    """A case of one rank, and what it gives."""
+
+    def __init__(self, **params):
+        from mpi4py import MPI
+
+        self.entry = BENCHMARKS["model.profile"]
+        self.params = self.entry.complete(params)
+        self.world = SimpleNamespace(comm=MPI.COMM_SELF, rank=0, size=1)
+        self.seed, self.checks, self.metrics = 0, {}, []
+
+    def planted(self, fault):
+        return False
+
+    def progress(self, *words):
+        pass
+
+    def check(self, name, error, tolerance=0.0, detail=""):
+        self.checks[name] = error <= tolerance
+
+    def metric(self, name, value, **labels):
+        self.metrics.append((name, value))
+
+
+def profiled(monkeypatch, tf32):
+    context = Context(depth=11, batch_sizes=[2], warmup=0, iterations=1)
+    monkeypatch.setattr(benchmark, "device_of", lambda *_, **__: GPU)
+    monkeypatch.setattr(benchmark, "measure", lambda _, body: body())
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
+    # The stand-in's memory cannot be counted.
+    nothing = PassMemory([0] * 5, [0] * 5, [0] * 5)
+    monkeypatch.setattr(LayerRow, "weigh", lambda *_: nothing)
+    with Tf32Products():
+        benchmark.run(context)
+    return context
+
+
+@pytest.mark.slow
+def test_a_profile_on_a_device(monkeypatch):
+    context = profiled(monkeypatch, tf32=False)
+    assert context.checks == {"parameters": True, "output": True, "products": True}
+    names = [name for name, _ in context.metrics]
+    assert names.count("forward_ms") == names.count("backward_ms") == 5
+
+
+@pytest.mark.slow
+def test_a_profile_in_tf32_is_none_of_fp32(monkeypatch):
+    context = profiled(monkeypatch, tf32=True)
+    assert context.checks == {"parameters": True, "output": True, "products": False}
+
+
+def test_a_profile_s_row_gives_what_it_gives_on_the_host():
+    params = Context(depth=11).params
+    found = []
+    for device in (torch.device("cpu"), GPU):
+        subject = subject_of(params, device, seed=3)
+        found.append([one.cpu() for one in LayerRow(subject).output(subject.pixels(2))])
+    torch.testing.assert_close(*found)

@@ -1,0 +1,107 @@
+"""Who sends gradients to whom in mirrored pipelines, and what sums send."""
+
+import pytest
+import torch
+from torch.distributed import ReduceOp
+
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_parallel.training import gradients
+from spbench_parallel.training.gradients import BUCKET, WeightSharing
+from spbench_parallel.training.master_comm import MasterComm, pairs
+from standins.twin import Twin
+
+LAYOUTS = [
+    model_layout(2, mirrored=True),
+    model_layout(3, mirrored=True),
+    model_layout(1, [Grid(2, 2)], mirrored=True),
+    model_layout(2, [Grid(2, 2)], mirrored=True, replicas=2),
+    model_layout(3, [Grid(2, 2), Grid(2, 1)], mirrored=True),
+    model_layout(3, [Grid(1, 2)], members=3, mirrored=True, replicas=2),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_rank_owns_one_stage_and_sends_the_gradients_of_one(layout):
+    found = [
+        pair
+        for replica in range(layout.replicas)
+        for stage in range(len(layout.stages))
+        for pair in pairs(layout, stage, replica)
+    ]
+    senders, owners = zip(*found, strict=True)
+    assert sorted(senders) == sorted(owners) == list(range(layout.ranks))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_go_to_the_same_stage_of_the_same_replica(layout):
+    for replica in range(layout.replicas):
+        for stage in range(len(layout.stages)):
+            for sender, owner in pairs(layout, stage, replica):
+                assert layout.place(sender, 0).stage == layout.place(owner, 1).stage == stage
+                assert {layout.place(rank).replica for rank in (sender, owner)} == {replica}
+
+
+def test_what_a_rank_has_in_both_directions_stays_on_it():
+    layout = model_layout(2, [Grid(2, 2)], mirrored=True)
+    assert pairs(layout, 0, 0) == ((1, 1), (2, 2), (3, 3), (0, 4))
+    assert pairs(layout, 1, 0) == ((4, 0),)
+    assert pairs(model_layout(3, mirrored=True), 1, 0) == ((1, 1),)
+
+
+class Ranks:
+    def __init__(self, size):
+        self.size = size
+
+
+class Copy:
+    def __init__(self, numbers, dtype=torch.float32):
+        self.flat = torch.empty(numbers, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "numbers", "dtype", "sent", "messages"),
+    [
+        (1, 100, torch.float32, 0, 0),
+        (2, 100, torch.float32, 400, 1),
+        (4, 100, torch.float32, 600, 1),
+        (4, 100, torch.float64, 1200, 1),
+        (4, 100, torch.bfloat16, 600, 1),
+        (2, BUCKET + 1, torch.float32, 4 * (BUCKET + 1), 2),
+    ],
+)
+def test_what_a_sum_sends(ranks, numbers, dtype, sent, messages):
+    sharing = WeightSharing(Ranks(ranks), (Copy(numbers, dtype),), 1)
+    assert (sharing.bytes, sharing.messages) == (sent, messages)
+
+
+def test_one_way_needs_two_directions():
+    with pytest.raises(ValueError, match="mirrored"):
+        MasterComm(None, model_layout(2), [], [])
+
+
+class Group:
+    """In NCCL's place: keeps what it is to sum, and says that all ranks have the same."""
+
+    def __init__(self):
+        self.summed = []
+
+    def allreduce(self, vector, op):
+        self.summed.append((len(vector), vector.dtype, op))
+        vector.mul_(2)
+        return self
+
+    def wait(self):
+        pass
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_group_sums_in_place_all_but_numbers_of_16_bits(dtype, monkeypatch):
+    """Those are added in fp32, on all ranks in the same order, as MPI's way has it."""
+    monkeypatch.setattr(gradients, "BUCKET", 4)
+    copy, group = Copy(0), Group()
+    copy.flat = torch.arange(10, dtype=dtype)
+    WeightSharing(Twin(), (copy,), 2, group).sum()
+    assert copy.flat.tolist() == list(range(10))
+    buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
+    assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]

@@ -1,0 +1,1 @@
+"""Training over many ranks: tiles, stages, pipelines, precision, checkpoints, imported networks."""

@@ -1,0 +1,255 @@
+"""Saving and loading of checkpoints, whatever the layout of ranks.
+
+The file holds the whole model's parameters and running statistics, and the optimizer's state, by
+the names that they have on one process. One copy of each stage goes into it: that of the first
+replica, of the direction that has the optimizer's state, of the first tile or member. The others
+have the same weights. Running statistics of further replicas, whose images are others, are not
+kept: all replicas go on from the first one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from mpi4py import MPI
+
+from spbench_core.models.layers import Model
+from spbench_parallel.checkpoints.file import (
+    SCHEMA,
+    Checkpoint,
+    check_model,
+    check_states,
+    check_tensors,
+    check_writable,
+    digests,
+    read,
+    write,
+)
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.training.trainer import Trainer
+
+_TAG = 0x434B
+T = TypeVar("T")
+Key = tuple[str, str]
+"""The name of a parameter or buffer, and that of an optimizer's state; "" for the value itself."""
+Tensors = dict[Key, torch.Tensor]
+
+
+def save(path: Path, engine: Engine, step: int) -> None:
+    """Write a checkpoint. All ranks must call it, between steps; rank 0 writes.
+
+    Args:
+        path: The file; one that is there is replaced, once the new one is whole.
+        engine: The model.
+        step: Number of training steps so far.
+
+    Raises:
+        CannotRunError: On all ranks, if the file cannot be written.
+    """
+    tensors = _gathered(engine)
+
+    def written() -> None:
+        if engine.world.rank == 0:
+            write(path, _checkpoint(engine, step, tensors))
+
+    agreed(engine.world, written)
+
+
+def check(path: Path, world: MPI.Intracomm, model: Model, *, learns: bool) -> None:
+    """Refuse a checkpoint that cannot be read, or written, before any work. All ranks must call it.
+
+    Args:
+        path: The file; where a model learns, it may be missing, and rank 0 is to write it.
+        world: The ranks.
+        model: The model that it is to be of.
+        learns: Whether the model is trained.
+
+    Raises:
+        CannotRunError: There is no such file or it is of another model, or it cannot be written; on
+            all ranks.
+    """
+    there: bool = world.bcast(path.exists())
+
+    def checked() -> None:
+        if there or not learns:
+            check_model(path, read(path), model)
+        if learns and world.rank == 0:
+            check_writable(path)
+
+    agreed(world, checked)
+
+
+def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
+    """Load a checkpoint of any layout. All ranks must call it, between steps.
+
+    Each rank reads the tensors of its own layers. No rank changes anything where one finds fault.
+    Numbers of another format are converted. The learning rate is that of the checkpoint.
+
+    Args:
+        path: The file.
+        engine: The model.
+        weights_only: Leave the optimizer and its learning rate as they are: to infer, or to train
+            anew from these weights.
+
+    Returns:
+        The number of training steps of the checkpoint.
+
+    Raises:
+        CannotRunError: There is no such file, it cannot be read, or is of another model or
+            optimizer; on all ranks.
+        ValueError: The engine was made for inference, and more than weights is asked for.
+    """
+    trainer = None if weights_only else engine.trainer
+    if trainer is None and not weights_only:
+        raise ValueError("this engine learns nothing: load its weights only")
+
+    def checked() -> Checkpoint:
+        checkpoint = read(path)
+        check_model(path, checkpoint, engine.plan.model)
+        for stage in engine.stages:
+            check_tensors(path, checkpoint.weights, stage.state_dict())
+            if trainer is not None:
+                parameters = dict(stage.named_parameters())
+                check_states(path, checkpoint, trainer.optimizer, parameters)
+        return checkpoint
+
+    checkpoint = agreed(engine.world, checked)
+    steps = engine.world.allgather(checkpoint.step)
+    if len(set(steps)) > 1:
+        raise CannotRunError(
+            f"{path} is another file on other hosts (of steps {min(steps)} and {max(steps)}): "
+            "put it where all hosts see the same"
+        )
+    _take_up(engine, checkpoint, trainer)
+    return checkpoint.step
+
+
+def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
+    for stage in engine.stages:
+        for name, tensor in stage.state_dict().items():
+            tensor.copy_(checkpoint.weights[name])
+        if trainer is not None:
+            for name, parameter in stage.named_parameters():
+                trainer.set_state(parameter, checkpoint.states.get(name, {}))
+    if trainer is not None and checkpoint.learning_rate is not None:
+        trainer.learning_rate = checkpoint.learning_rate
+    scale = engine.arithmetic.loss_scale
+    if trainer is not None and scale is not None and checkpoint.loss_scale is not None:
+        scale.value, scale.good_steps = checkpoint.loss_scale
+
+
+def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
+    trainer, model, scale = engine.trainer, engine.plan.model, engine.arithmetic.loss_scale
+    weights: dict[str, torch.Tensor] = {}
+    states: dict[str, dict[str, torch.Tensor]] = {}
+    for (name, word), tensor in tensors.items():
+        if word:
+            states.setdefault(name, {})[word] = tensor
+        else:
+            weights[name] = tensor
+    return Checkpoint(
+        schema=SCHEMA,
+        model=model.name,
+        layers=digests(model),
+        step=step,
+        optimizer=None if trainer is None else trainer.optimizer,
+        learning_rate=None if trainer is None else trainer.learning_rate,
+        loss_scale=None if scale is None else (scale.value, scale.good_steps),
+        weights=weights,
+        states=states,
+    )
+
+
+def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield weights and running statistics of all stages on rank 0, with their names.
+
+    All ranks must exhaust it, between steps; on other ranks it yields nothing. Tensors are on the
+    CPU. Those of rank 0's own stages may share the model's memory.
+    """
+    for stage, holder in _holders(engine):
+        if holder == engine.world.rank:
+            state = engine.stage(stage, engine.plan.owner).state_dict()
+            if holder == 0:
+                yield from ((name, tensor.detach().cpu()) for name, tensor in state.items())
+            else:
+                _send(engine.world, {(name, ""): tensor for name, tensor in state.items()})
+        elif engine.world.rank == 0:
+            yield from ((name, tensor) for (name, _), tensor in _received(engine.world, holder))
+
+
+def _gathered(engine: Engine) -> Tensors:
+    """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
+    gathered: Tensors = {}
+    for stage, holder in _holders(engine):
+        if holder == engine.world.rank:
+            held = _held(engine, stage)
+            if holder == 0:
+                gathered |= held
+            else:
+                _send(engine.world, held)
+        elif engine.world.rank == 0:
+            gathered |= dict(_received(engine.world, holder))
+    return gathered
+
+
+def _holders(engine: Engine) -> list[tuple[int, int]]:
+    """Return the stages, each with the rank of which rank 0 gets its tensors."""
+    layout, owner = engine.plan.layout, engine.plan.owner
+    stages = range(len(layout.stages))
+    return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
+
+
+def _held(engine: Engine, stage: int) -> Tensors:
+    """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
+    module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
+    held = {(name, ""): tensor for name, tensor in module.state_dict().items()}
+    if trainer is not None:
+        for name, parameter in module.named_parameters():
+            held |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
+    return {
+        key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())
+        for key, one in held.items()
+    }
+
+
+def _send(world: MPI.Intracomm, tensors: Tensors) -> None:
+    world.send({key: (one.shape, one.dtype) for key, one in tensors.items()}, 0, _TAG)
+    for one in tensors.values():
+        world.Send(_bytes(one.detach().cpu().contiguous()), 0, _TAG)
+
+
+def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[Key, torch.Tensor]]:
+    for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
+        tensor = torch.empty(shape, dtype=dtype)
+        world.Recv(_bytes(tensor), holder, _TAG)
+        yield key, tensor
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    """Return the memory of a contiguous tensor: MPI does not know all of its formats."""
+    return tensor.reshape(-1).view(torch.uint8).numpy()
+
+
+def agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
+    """Do something on each rank, and fail on all of them where it fails on one.
+
+    Raises:
+        CannotRunError: The action failed on a rank; the text is that rank's.
+    """
+    said = ""
+    cause: Exception | None = None
+    try:
+        result = action()
+    except Exception as error:  # Whatever it is, the other ranks must not wait for this one.
+        cause = error
+        said = str(error) if isinstance(error, CannotRunError) else repr(error)
+    texts = comm.allgather(said)
+    failed = [rank for rank, text in enumerate(texts) if text]
+    if failed:
+        where = "" if len(failed) == len(texts) else f" (on rank {failed[0]})"
+        raise CannotRunError(texts[failed[0]] + where) from cause
+    return result

@@ -1,0 +1,219 @@
+"""Checkpoint files: written whole or not at all, and checked when they are read."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from spbench_core.models.layers import Model
+from spbench_parallel.errors import CannotRunError
+
+SCHEMA = "spbench.checkpoint/1"
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The content of a checkpoint file, a dictionary with these keys.
+
+    Attributes:
+        schema: `SCHEMA`.
+        model: The name of the model.
+        layers: A digest of each layer's operators, by its name.
+        step: Number of training steps so far.
+        optimizer: The name of the optimizer; None where nothing was trained.
+        learning_rate: The learning rate of the next step; None likewise.
+        loss_scale: The scale of the next loss, and the steps since it changed; None except in fp16.
+        weights: Parameters and buffers by name.
+        states: The optimizer's tensors, by the parameter's name and their own; none before the
+            first step.
+    """
+
+    schema: str
+    model: str
+    layers: dict[str, str]
+    step: int
+    optimizer: str | None
+    learning_rate: float | None
+    loss_scale: tuple[float, int] | None
+    weights: dict[str, torch.Tensor]
+    states: dict[str, dict[str, torch.Tensor]]
+
+
+_FIELDS = tuple(field.name for field in fields(Checkpoint))
+
+
+def digests(model: Model) -> dict[str, str]:
+    """Return a digest of each layer: of its operators and their sizes, not of its weights."""
+    return {
+        layer.name: hashlib.blake2b(repr(layer).encode(), digest_size=8).hexdigest()
+        for layer in model.layers
+    }
+
+
+def write(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint under another name in its folder, and rename it when it is on the disk.
+
+    Raises:
+        CannotRunError: The file cannot be written; one that was there before is left as it was.
+    """
+    content = {name: getattr(checkpoint, name) for name in _FIELDS}
+    write_whole(path, lambda file: torch.save(content, file))
+
+
+def write_whole(path: Path, save: Callable[[BinaryIO], object]) -> None:
+    """Write a file under another name in its folder, and rename it once it is on disk.
+
+    Args:
+        path: The file.
+        save: Writes its content.
+
+    Raises:
+        CannotRunError: The file cannot be written; one that was there before is left as it was.
+    """
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with written.open("wb") as file:
+            save(file)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+        _sync(path.parent)
+    except (OSError, RuntimeError) as error:
+        raise _unwritable(path, error) from None
+    finally:
+        if written.exists():
+            written.unlink()
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path where no checkpoint can be written: a file is made beside it, and removed.
+
+    Raises:
+        CannotRunError: There is no such folder, or nothing can be written there.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError | RuntimeError) -> CannotRunError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return CannotRunError(
+        f"{path} cannot be written ({why}): is there a folder {path.parent} with room in it?"
+    )
+
+
+def _sync(folder: Path) -> None:
+    """Wait until the folder's names are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> Checkpoint:
+    """Return the checkpoint of a file. Its tensors are mapped, and read where they are used.
+
+    Raises:
+        CannotRunError: There is no such file, or the file is no checkpoint.
+    """
+    if not path.is_file():
+        raise CannotRunError(
+            f"there is no checkpoint {path}: all hosts must see it under this name"
+        )
+    try:
+        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        # What torch says here is several lines long, of its own readers and their options.
+        raise CannotRunError(
+            f"{path} cannot be read as a checkpoint: it is cut off, damaged or another kind of "
+            "file; take an earlier one"
+        ) from None
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if not isinstance(schema, str):
+        raise CannotRunError(f"{path} is no checkpoint of spbench: it names no schema")
+    if schema != SCHEMA or found.keys() != set(_FIELDS):
+        raise CannotRunError(
+            f"{path} is a checkpoint of another version: its schema is {schema}, not {SCHEMA}"
+        )
+    return Checkpoint(**found)
+
+
+def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
+    """Refuse a checkpoint of another model.
+
+    Raises:
+        CannotRunError: The model, or a layer of it, differs.
+    """
+    own = digests(model)
+    if checkpoint.layers == own:
+        return
+    if checkpoint.model != model.name:
+        raise CannotRunError(f"{path} holds {checkpoint.model}, and this is {model.name}")
+    other = next(
+        name for name in (*own, *checkpoint.layers) if own.get(name) != checkpoint.layers.get(name)
+    )
+    raise CannotRunError(
+        f"{path} holds {model.name} with other settings (its layer {other} differs): take those "
+        "that it was learnt with"
+    )
+
+
+def check_tensors(path: Path, found: Tensors, wanted: Tensors) -> None:
+    """Refuse a checkpoint that lacks tensors of some names and shapes.
+
+    Raises:
+        CannotRunError: A tensor is missing or of another shape; the text names the first one.
+    """
+    for name, tensor in wanted.items():
+        if name not in found:
+            raise CannotRunError(f"{path} has no {name}: it is not whole; take another one")
+        if found[name].shape != tensor.shape:
+            raise CannotRunError(
+                f"{path} has {name} of shape {tuple(found[name].shape)}, and this model's is "
+                f"{tuple(tensor.shape)}: is image_size that of the checkpoint?"
+            )
+
+
+def check_states(
+    path: Path, checkpoint: Checkpoint, optimizer: str, parameters: Mapping[str, Any]
+) -> None:
+    """Refuse a checkpoint that an optimizer cannot go on from.
+
+    Raises:
+        CannotRunError: The checkpoint is of another optimizer, or lacks the state of a parameter.
+    """
+    if checkpoint.optimizer is None:
+        raise CannotRunError(f"{path} was not written while learning: it has weights alone")
+    if checkpoint.optimizer != optimizer:
+        raise CannotRunError(
+            f"{path} was learnt by {checkpoint.optimizer}, not by {optimizer}: "
+            f"set optimizer to {checkpoint.optimizer}"
+        )
+    if not checkpoint.states:
+        return
+    for name, parameter in parameters.items():
+        state = checkpoint.states.get(name)
+        if state is None:
+            raise CannotRunError(f"{path} has no state of {optimizer} for {name}: take another one")
+        for word, tensor in state.items():
+            if tensor.ndim and tensor.shape != parameter.shape:
+                raise CannotRunError(
+                    f"{path} has {word} of {name} in shape {tuple(tensor.shape)}, not "
+                    f"{tuple(parameter.shape)}: take another one"
+                )

@@ -1,0 +1,105 @@
+"""The balance of a plan's stages by the measured times of its layers, or by estimated cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from spbench_core.layout.balance import Balance, balanced, layer_ranges
+from spbench_core.models.layers import ModelError
+from spbench_core.models.stage_balance import check_tiles, estimated_balance
+from spbench_parallel.device.memory import give_back
+from spbench_parallel.layer_times import layer_times
+from spbench_parallel.models.imported.layouts import has_pixels
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.plan import ModelPlan, check_fused
+from spbench_parallel.progress import NO_PROGRESS, Progress
+
+LEAST_GAIN = 0.97
+"""The most that the slowest stage of a balance by times may take of that by estimated cost."""
+
+
+def balance_by_cost(plan: ModelPlan) -> Balance:
+    """Return the balance by estimated cost."""
+    return in_maps(plan, estimated_balance(plan.model, plan.layout))
+
+
+def measured_costs(
+    plan: ModelPlan, progress: Progress = NO_PROGRESS, *, learns: bool
+) -> list[float]:
+    """Measure the ms of a micro-batch in each layer, on this process.
+
+    Args:
+        plan: The model.
+        progress: The progress over the layers.
+        learns: Whether backward passes count, too.
+    """
+    images = max(batch.size for batch in plan.batches)
+    times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed, progress)
+    give_back()
+    return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
+
+
+def faster_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
+    """Return the balance by measured costs if it is faster and possible, and the reason.
+
+    Otherwise it is the balance by estimated cost, which is the same in each launch.
+
+    Args:
+        plan: The model over its ranks; its own balance is not read.
+        costs: The cost of each layer.
+
+    Raises:
+        ModelError: Stages of the latter have fewer layers than are to be fused.
+    """
+    ranks = [stage.ranks for stage in plan.layout.stages]
+    measured = in_maps(plan, balanced(costs, ranks))
+    estimated = balance_by_cost(plan)
+    gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
+    if gain > LEAST_GAIN:
+        check_balance(plan, estimated)
+        return estimated, "by estimated cost; by the layers' times on rank 0 none is faster"
+    try:
+        check_balance(plan, measured)
+    except ModelError as error:
+        check_balance(plan, estimated)
+        told = ",".join(map(str, measured))
+        return estimated, f"by estimated cost; by times it would be {told}, but {error}"
+    return measured, "by the layers' times on rank 0"
+
+
+def in_maps(plan: ModelPlan, balance: Balance) -> Balance:
+    """Return the balance of an imported network with stages of tiles that end in maps, or earlier.
+
+    Behind maps are vectors, which every rank has whole: no other stage could take them from one.
+    """
+    if not isinstance(plan.model, ImportedModel):
+        return balance
+    ends = [last for _, last in layer_ranges(balance)]
+    for index, stage in enumerate(plan.layout.stages[:-1]):
+        least = ends[index - 1] + 1 if index else 1
+        while ends[index] > least and not has_pixels(plan.model.flows[ends[index]], stage.grid):
+            ends[index] -= 1
+    return tuple(end - before for before, end in pairwise((0, *ends)))
+
+
+def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
+    """Return the cost of the slowest stage."""
+    pairs = zip(layer_ranges(balance), ranks, strict=True)
+    return max(sum(costs[first:last]) / shared for (first, last), shared in pairs)
+
+
+def check_balance(plan: ModelPlan, balance: Balance) -> None:
+    """Check that stages of tiles begin and end in maps with a pixel for each.
+
+    Raises:
+        ModelError: One has fewer pixels than tiles, or fewer layers than are to be fused.
+    """
+    layers = len(plan.model.layers)
+    for index, (first, last) in enumerate(layer_ranges(balance)):
+        grid = plan.layout.stages[index].grid
+        check_tiles(index, grid, plan.model, first)
+        if isinstance(plan.model, ImportedModel) and last < layers:
+            # What it gives has to be in tiles too: other models have no end of a stage but in maps.
+            check_tiles(index + 1, grid, plan.model, last)
+    check_fused(replace(plan, balance=balance))

@@ -1,0 +1,78 @@
+"""The GPUs that this process sees: their facts, and why there is none."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from spbench_parallel.device.driver import driver
+from spbench_parallel.errors import CannotRunError
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class NoDeviceError(CannotRunError):
+    """A device was asked for that is not there."""
+
+    missing = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The GPU of a rank, with its facts.
+
+    Attributes:
+        index: Its number in this process.
+        name: The name of its model.
+        address: Its address on the PCI bus of the host.
+        capability: Its compute capability.
+    """
+
+    index: int
+    name: str
+    address: str
+    capability: tuple[int, int]
+
+    @classmethod
+    def of(cls, device: torch.device) -> Gpu:
+        """Return the facts about a GPU from torch and the driver."""
+        return cls(
+            device.index or 0,
+            torch.cuda.get_device_name(device),
+            address_of(device),
+            torch.cuda.get_device_capability(device),
+        )
+
+
+def refusal() -> str:
+    """Return why torch sees no GPU, as a clause; empty where it sees one."""
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    shown = os.environ.get(VISIBLE)
+    if shown is not None and shown.strip() in ("", "-1", "NoDevFiles"):
+        return f"{VISIBLE} is {shown!r}, which hides every GPU"
+    if torch.cuda.is_available() and torch.cuda.device_count():
+        return ""
+    count = torch.cuda.device_count()
+    hidden = f" with {VISIBLE}={shown}" if shown is not None else ""
+    return (
+        f"torch {torch.__version__} for CUDA {torch.version.cuda} counts {count} usable GPUs"
+        f"{hidden}: no driver, one too old for it, or no GPU"
+    )
+
+
+def address_of(device: torch.device) -> str:
+    """Return the address of a GPU on the PCI bus of its host, ``0000:81:00.0``, unique there.
+
+    A launcher may show each rank another GPU under the same number. Instances of MIG have uuids of
+    their own and one address, as NCCL sees them. The driver tells it; otherwise torch does.
+    """
+    known = driver()
+    address = known.address(device.index or 0) if known is not None else None
+    if address is not None:
+        return address
+    told: Any = torch.cuda.get_device_properties(device)
+    return f"{told.pci_domain_id:04x}:{told.pci_bus_id:02x}:{told.pci_device_id:02x}.0"

@@ -1,0 +1,108 @@
+"""Images with masks: ``datapath/images/NAME.png`` and ``datapath/masks/NAME.png``, pixel by pixel.
+
+A mask has one channel, whose values are the classes of the pixels: 0, 1, ... It is read as it is,
+from whole numbers of 8 or 16 bits or of a palette, and resized by its nearest pixels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from spbench_core.layout.tiles import Box, Interval
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.images.folder import images_of, opened, read_crop
+from spbench_parallel.images.resizing import Pixels
+
+IMAGES, MASKS = "images", "masks"
+_MODES = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L", "I;16N")
+"""Pillow's modes of one whole number a pixel."""
+
+
+class MaskedFolder:
+    """The images of a folder with the class of each pixel, in the size that a model takes.
+
+    Args:
+        path: The folder of both folders. Of an image and its mask the paths there are the same, but
+            for the suffix.
+        num_classes: The number of classes of the model.
+        size: Height and width of the model's images.
+
+    Raises:
+        CannotRunError: A folder or a mask is missing, or there is no image.
+    """
+
+    def __init__(self, path: Path, num_classes: int, size: tuple[int, int]) -> None:
+        for name in (IMAGES, MASKS):
+            if not (path / name).is_dir():
+                raise CannotRunError(
+                    f"there is no folder {path / name}: set datapath to the folder that has "
+                    f"{IMAGES} and {MASKS}, an image and its mask of the same name"
+                )
+        images, masks = (_by_name(path / name) for name in (IMAGES, MASKS))
+        if not images:
+            raise CannotRunError(f"{path / IMAGES} holds no images")
+        if bare := [name for name in images if name not in masks]:
+            raise CannotRunError(
+                f"{images[bare[0]]} has no mask {path / MASKS / bare[0]}.png: add it, or remove "
+                "the image"
+            )
+        self._pairs = [(file, masks[name]) for name, file in images.items()]
+        self._num_classes, self._size = num_classes, size
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def crop(self, number: int, box: Box) -> Pixels:
+        """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1.
+
+        Raises:
+            CannotRunError: The image cannot be read.
+        """
+        return read_crop(self._pairs[number][0], self._size, box)
+
+    def target(self, number: int, box: Box) -> Pixels:
+        """Return the class of each pixel of a box, ``rows x cols``.
+
+        Raises:
+            CannotRunError: The mask cannot be read, or has a class that the model has not.
+        """
+        file = self._pairs[number][1]
+        with opened(file) as image:
+            if image.mode not in _MODES:
+                raise ValueError(f"a mask has a number a pixel, and this one is {image.mode}")
+            classes = _nearest(image, self._size, box)
+        ends = int(classes.min(initial=0)), int(classes.max(initial=0))
+        for one in ends:
+            if not 0 <= one < self._num_classes:
+                raise CannotRunError(
+                    f"{file} has the class {one}, and the network has {self._num_classes}, from 0: "
+                    "change the mask, or give the network more"
+                )
+        return classes
+
+
+def _by_name(folder: Path) -> dict[str, Path]:
+    """Return the images of a folder by their paths in it, without suffix."""
+    return {str(file.relative_to(folder).with_suffix("")): file for file in images_of(folder)}
+
+
+def _nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixels:
+    """Return a box of a mask in another size, of the nearest pixels, as torch's ``nearest-exact``.
+
+    Of the file no more is kept than the box needs.
+    """
+    rows, cols = _sources(box.rows, image.height, size[0]), _sources(box.cols, image.width, size[1])
+    if box.empty:
+        return np.empty(box.shape, np.int64)
+    part = image.crop((int(cols[0]), int(rows[0]), int(cols[-1]) + 1, int(rows[-1]) + 1))
+    values = np.asarray(part).astype(np.int64)
+    found: Pixels = values[rows - rows[0]][:, cols - cols[0]]
+    return found
+
+
+def _sources(interval: Interval, source: int, target: int) -> Pixels:
+    """Return the pixel of the file in whose middle's place each pixel has its own."""
+    return (2 * np.arange(*interval) + 1) * source // (2 * target)

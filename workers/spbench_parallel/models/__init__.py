@@ -1,0 +1,1 @@
+"""Torch modules for the layers of the model benchmarks, dense and spatial."""

@@ -1,0 +1,169 @@
+"""Builders that make torch modules of parts: dense for whole images, spatial for tiles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import nn
+
+from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
+from spbench_parallel.models.imported.over_tiles import over_tiles
+from spbench_parallel.models.imported.pieces import ImportedPiece
+from spbench_parallel.models.modules import CellModule, ConcatModule, ResidualModule, sequential
+from spbench_parallel.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
+from spbench_parallel.spatial.all_gather import AllGather
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_parallel.spatial.norm import SpatialBatchNorm2d
+from spbench_parallel.spatial.operator import TiledWindow
+from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_parallel.spatial.tiling import Tiling
+
+
+class ModuleBuilder(ABC):
+    """The base of builders: modules that work value by value, and modules that hold others."""
+
+    @abstractmethod
+    def conv(self, conv: Conv, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def norm(self, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def pool(self, pool: Pool, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def mean(self, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def flatten(self, data: Map) -> nn.Module: ...
+
+    def relu(self) -> nn.Module:
+        return nn.ReLU()
+
+    def identity(self) -> nn.Module:
+        return nn.Identity()
+
+    def linear(self, outputs: int, data: Map) -> nn.Module:
+        return nn.Linear(data.values, outputs)
+
+    def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
+        return sequential(steps)
+
+    def residual(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> nn.Module:
+        return ResidualModule(main, shortcut, relu)
+
+    def concat(self, branches: Mapping[str, nn.Module]) -> nn.Module:
+        return ConcatModule(branches)
+
+    def cell(
+        self,
+        prepare: Sequence[nn.Module],
+        operations: Sequence[tuple[int, nn.Module]],
+        places: CellPlaces,
+    ) -> nn.Module:
+        return CellModule(prepare, operations, places)
+
+    def piece(self, piece: NetworkPiece) -> nn.Module:
+        made: nn.Module = piece.module()
+        return made
+
+
+class DenseBuilder(ModuleBuilder):
+    """The dense builder: it makes torch's own modules, for whole images."""
+
+    def conv(self, conv: Conv, data: Map) -> nn.Module:
+        if conv.shifted:
+            return ShiftedConv2d(data.channels, conv.filters)
+        return nn.Conv2d(
+            data.channels, conv.filters, conv.kernel, conv.stride, conv.padding, bias=conv.bias
+        )
+
+    def norm(self, data: Map) -> nn.Module:
+        return nn.BatchNorm2d(data.channels)
+
+    def pool(self, pool: Pool, data: Map) -> nn.Module:
+        sizes = pool.kernel, pool.stride, pool.padding
+        if pool.kind == "max":
+            return nn.MaxPool2d(*sizes)
+        return nn.AvgPool2d(*sizes, count_include_pad=False)
+
+    def mean(self, data: Map) -> nn.Module:
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def flatten(self, data: Map) -> nn.Module:
+        return nn.Flatten()
+
+
+@dataclass(frozen=True)
+class SpatialBuilder(ModuleBuilder):
+    """The spatial builder: it makes operators over tiles, one tile a rank.
+
+    Operators that make a vector of a map give the whole vector to every rank; the layers that
+    follow are computed on each of them alike. All parameters have the gradients of the whole image
+    on every rank.
+
+    Attributes:
+        tiling: The tiles of the image. Each map is cut as the image is: into the same grid, for the
+            same ranks.
+    """
+
+    tiling: Tiling
+
+    def conv(self, conv: Conv, data: Map) -> nn.Module:
+        tiling = self._tiling(data)
+        if conv.shifted:
+            return SpatialShiftedConv2d(data.channels, conv.filters, tiling=tiling)
+        return SpatialConv2d(
+            data.channels,
+            conv.filters,
+            conv.kernel,
+            conv.stride,
+            conv.padding,
+            bias=conv.bias,
+            tiling=tiling,
+        )
+
+    def norm(self, data: Map) -> nn.Module:
+        return SpatialBatchNorm2d(data.channels, tiling=self._tiling(data))
+
+    def pool(self, pool: Pool, data: Map) -> nn.Module:
+        sizes, tiling = (pool.kernel, pool.stride, pool.padding), self._tiling(data)
+        if pool.kind == "max":
+            return SpatialMaxPool2d(*sizes, tiling=tiling)
+        return SpatialAvgPool2d(*sizes, count_include_pad=False, tiling=tiling)
+
+    def mean(self, data: Map) -> nn.Module:
+        return nn.Sequential(SpatialGlobalAvgPool2d(tiling=self._tiling(data)), nn.Flatten())
+
+    def flatten(self, data: Map) -> nn.Module:
+        return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
+
+    def piece(self, piece: NetworkPiece) -> nn.Module:
+        assert isinstance(piece, ImportedPiece), "there is no other kind"
+        return over_tiles(piece, self.tiling, self.norm_like)
+
+    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+        """Return a batch normalisation of tiles in the place of one of whole images."""
+        return SpatialBatchNorm2d(
+            module.num_features,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+            tiling=tiling,
+        )
+
+    def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
+        made = dict(steps)
+        for name, after in pairwise(steps):
+            reader = getattr(steps[after], "tiled", None)
+            if type(steps[name]) is nn.ReLU and isinstance(reader, TiledWindow):
+                made[name] = reader.relu_before()
+        return sequential(made)
+
+    def _tiling(self, data: Map) -> Tiling:
+        return self.tiling.resized(data.height, data.width)

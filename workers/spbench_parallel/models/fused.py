@@ -1,0 +1,80 @@
+"""Fused stages: groups of layers that share a halo exchange (halo_D2 of MPI4DL)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from spbench_core.models.halo_groups import groups_of
+from spbench_core.models.layers import Model
+from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.tiling import Tiling
+
+Tensors = torch.Tensor | tuple[torch.Tensor, ...]
+
+
+class FusedStage(nn.Sequential):
+    """A stage whose first layers run in fused groups; layers keep their names.
+
+    Args:
+        layers: By name.
+        groups: The fused groups of the first layers.
+        fused: The number of these layers; those after them run one by one.
+
+    Attributes:
+        groups: The fused groups.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, nn.Module], groups: Sequence[FusedGraph], fused: int
+    ) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.groups = tuple(groups)
+        # A tuple, so that torch registers each layer only once.
+        self._others = tuple(layers.values())[fused:]
+
+    def forward(self, data: Tensors) -> Tensors:
+        """Return the stage's output: this rank's tile, or a tuple of two."""
+        for group in self.groups:
+            tiles = group(*data) if isinstance(data, tuple) else group(data)
+            data = tiles if len(tiles) > 1 else tiles[0]
+        for layer in self._others:
+            data = layer(data)
+        return data
+
+    @property
+    def gathers(self) -> list[Gather]:
+        """The gathers of halos of the groups made so far."""
+        return [gather for group in self.groups for gather in group.gathers]
+
+    def free(self) -> None:
+        """Free the groups' buffers and requests. All ranks must call it."""
+        for group in self.groups:
+            group.free()
+
+
+def fused_stage(
+    stage: nn.Sequential, model: Model, first: int, tiling: Tiling, fused_layers: int
+) -> FusedStage:
+    """Return a fused stage, equal to the given one.
+
+    Args:
+        stage: Layers of the model, made by a `SpatialBuilder`.
+        model: The model.
+        first: The index of the first of them.
+        tiling: The tiles of the model's image.
+        fused_layers: Layers that share an exchange: 1 or more.
+    """
+    layers = dict(stage.named_children())
+    named = list(layers.items())
+    ranges = groups_of(model, first, first + len(named), fused_layers)
+    groups = []
+    for indices in ranges:
+        tilings = [tiling.resized(data.height, data.width) for data in model.flows[indices.start]]
+        groups.append(FusedGraph(dict(named[index - first] for index in indices), tilings))
+    return FusedStage(layers, groups, sum(map(len, ranges)))

@@ -1,0 +1,1 @@
+"""Networks of the user's own, imported by torch.fx: traced, cut into layers."""

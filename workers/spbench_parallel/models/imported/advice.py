@@ -1,0 +1,224 @@
+"""Messages about networks that cannot be imported: the true cause, the user's line, a remedy."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx, nn
+
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.loading import (
+    in_words,
+    is_installed,
+    is_users,
+    place_of,
+    short,
+)
+
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_SIZES = 32, 64, 96, 128, 224, 256, 299, 384, 512
+"""Sizes of images that networks are often made for."""
+_SECONDS = 20.0
+"""The time in which other sizes are tried."""
+_CHANNELS = re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels")
+_OF_OTHER_DATA = (
+    *(nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose3d, nn.BatchNorm3d),
+    *(nn.InstanceNorm1d, nn.InstanceNorm3d, nn.MaxPool1d, nn.MaxPool3d, nn.AvgPool1d),
+    *(nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool3d),
+)
+"""Modules of sequences or volumes."""
+
+
+class ImageSizeError(CannotRunError):
+    """A network's own code refuses images of a size."""
+
+
+def where(node: fx.Node) -> str:
+    """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
+
+    Of a library's operator it is the line that calls it, with the path of its module.
+    """
+    lines = [match for match in _LINE.finditer(node.stack_trace or "") if is_users(match["file"])]
+    what = str(node.target) if node.op != "call_function" else _function_name(node.target)
+    if not lines:
+        return what
+    places = [f"{short(match['file'])}:{match['line']}" for match in lines]
+    if not is_installed(lines[-1]["file"]):
+        return f"{places[-1]}: {what}"
+    own = [at for match, at in zip(lines, places, strict=True) if not is_installed(match["file"])]
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    return ": ".join([*own[-1:], f"{paths[-1] if paths else 'it'} ({places[-1]})", what])
+
+
+def _function_name(target: Any) -> str:
+    return str(getattr(target, "__name__", target))
+
+
+def tracing_error(
+    network: str, error: Exception, calling: Sequence[str], image: Map
+) -> CannotRunError:
+    """Return the error of a forward pass that cannot be traced.
+
+    Args:
+        network: The network's name.
+        error: The error that its code raised.
+        calling: The paths of the submodules that were being called.
+        image: The shape of an image.
+    """
+    place = f"network {network}: {_line_of(error, calling)}"
+    if not _asks_for_numbers(error):
+        here = f"it cannot take images of {image.height}x{image.width} ({in_words(error)})"
+        return ImageSizeError(f"{place}{here}")
+    code = _code_of(error)
+    remedy = "write it without that: sizes of images are known, their number and values are not"
+    if calling and _is_of_library(error):
+        remedy = (
+            f"take network_args that leave it out, or give {calling[-1]} a forward of your own "
+            "without it: sizes of images are known, their number and values are not"
+        )
+    return CannotRunError(
+        f"{place}the forward pass cannot be traced, as {code}asks for numbers that are not known "
+        f"before ({in_words(error)}); {remedy}"
+    )
+
+
+def _asks_for_numbers(error: Exception) -> bool:
+    """Return whether an error says that a symbol was used like a number."""
+    text = str(error)
+    return isinstance(error, fx.proxy.TraceError) or any(
+        word in text for word in ("Proxy", "Symbol", "symbolic")
+    )
+
+
+def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)
+    ]
+
+
+def _is_of_library(error: BaseException) -> bool:
+    frames = _users_frames(error)
+    return bool(frames) and is_installed(frames[-1].filename)
+
+
+def _line_of(error: BaseException, calling: Sequence[str]) -> str:
+    """Return the line of an error, and if it is in a library's code, the user's own before it."""
+    if not _is_of_library(error):
+        return place_of(error)
+    frames = _users_frames(error)
+    own = [frame for frame in frames if not is_installed(frame.filename)]
+    lines = [f"{short(frame.filename)}:{frame.lineno}" for frame in (*own[-1:], frames[-1])]
+    path = f"{calling[-1]} " if calling and calling[-1] else ""
+    return f"{lines[0]}: {path}" + (f"({lines[1]}): " if own else ": ")
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the code of the line that raised an error, and a space."""
+    frames = _users_frames(error)
+    line = (frames[-1].line or "").strip() if frames else ""
+    return f"`{line}` " if line else "it "
+
+
+def called_module(root: nn.Module, node: fx.Node | None) -> nn.Module | None:
+    """Return the module that a node calls, if it calls one."""
+    if node is None or node.op != "call_module":
+        return None
+    return root.get_submodule(str(node.target))
+
+
+def size_error(
+    network: str, place: str, error: BaseException, image: Map, module: nn.Module | None
+) -> CannotRunError:
+    """Return the error of a network whose operators do not take an image.
+
+    Args:
+        network: The network's name.
+        place: The line and the name of the operator that failed; empty if it is not known.
+        error: Its error.
+        image: The shape of the image.
+        module: The module that failed, if one did.
+
+    Returns:
+        An `ImageSizeError` if images of another size may help.
+    """
+    cause = in_words(error.__cause__ or error)
+    if isinstance(module, _OF_OTHER_DATA):
+        return CannotRunError(
+            f"network {network}: {place}{type(module).__name__} is of sequences or volumes, and "
+            f"images have two sides and {image.channels} channels; take a network of 2-D images"
+        )
+    channels = _CHANNELS.search(cause)
+    if channels is not None and int(channels["given"]) == image.channels:
+        return CannotRunError(
+            f"network {network}: {place}it takes {channels['wanted']} channels, and images have "
+            f"{image.channels}; let it take {image.channels}, by network_args"
+        )
+    here = f"it cannot take images of {image.height}x{image.width} ({cause})"
+    return ImageSizeError(f"network {network}: {place}{here}")
+
+
+def size_remedy(image: Map, takes: Callable[[Map], bool]) -> str:
+    """Return the remedy if a network does not take images of a size.
+
+    Args:
+        image: The shape of the image.
+        takes: Returns whether the network takes images of another shape.
+    """
+    other = _other_size(image, takes)
+    if other is not None:
+        return f"take another image_size, such as {other}"
+    return (
+        f"it took none of {_SIZES[0]}x{_SIZES[0]} to {_SIZES[-1]}x{_SIZES[-1]} that were tried; "
+        "take the image_size that it is made for, or other network_args"
+    )
+
+
+def _other_size(image: Map, takes: Callable[[Map], bool]) -> str | None:
+    """Return the nearest size of images that a network takes, as ``image_size`` names it."""
+    rounded = {
+        tuple(max(step, (side + step // 2) // step * step) for side in image.shape[1:])
+        for step in (8, 32)
+    }
+    until = time.monotonic() + _SECONDS
+    sizes = [*sorted(rounded), *((side, side) for side in sorted(_SIZES, key=_distance(image)))]
+    for height, width in sizes:
+        if time.monotonic() > until:
+            break
+        if takes(Map(image.channels, height, width)):
+            return str(height) if height == width else f"{height}x{width}"
+    return None
+
+
+def _distance(image: Map) -> Callable[[int], int]:
+    return lambda side: abs(side - max(image.height, image.width))
+
+
+def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ: bool) -> str:
+    """Return the message of a network that computes other operators in training.
+
+    Args:
+        network: The network's name.
+        evaluated: The line and the name of the first operator that differs in evaluation.
+        trained: The same in training.
+        outputs_differ: Whether it gives several outputs in one mode.
+    """
+    remedy = "compute the same in both modes: the code asks self.training"
+    if outputs_differ:
+        remedy = "leave out auxiliary outputs, by network_args"
+    return (
+        f"network {network}: {trained}: the forward pass has other operators in training than in "
+        f"evaluation, which has {evaluated} there; {remedy}"
+    )
+
+
+def refuse_extra(network: str, argument: str) -> CannotRunError:
+    """Return the error of an argument of the forward pass that is no image."""
+    return CannotRunError(
+        f"network {network}: it takes {argument} beside images; give {argument} a default of None, "
+        "a number or a bool, which is then taken"
+    )

@@ -1,0 +1,111 @@
+"""Rules of dropout modules and functions, proven by their results and not by their names.
+
+torch's own dropouts are known by their types. Anything else is called on a small tensor, with the
+random numbers of `DrawnByPosition`: its result must be what a rank's operator of chance computes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from spbench_parallel.models.imported.chance import Chance, DrawnByPosition, DrawnImages, dropped
+
+_UNITS = "image", "channel", "value"
+_SHAPE = 3, 2, 2
+_IMAGES = 64
+_SEEDS = 64
+"""Seeds to try: enough that a share of 0.001 drops an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropRule:
+    """What a module drops in training.
+
+    Attributes:
+        unit: Single values, channels or images; see `Chance`.
+        share: The share that it drops; 0 if it returns its input.
+    """
+
+    unit: str
+    share: float
+
+
+_KNOWN: WeakKeyDictionary[nn.Module, DropRule | None] = WeakKeyDictionary()
+
+
+def drop_rule(module: nn.Module) -> DropRule | None:
+    """Return what a module drops; None if it does anything else."""
+    if module not in _KNOWN:
+        _KNOWN[module] = _find_rule(module)
+    return _KNOWN[module]
+
+
+def _find_rule(module: nn.Module) -> DropRule | None:
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        units: dict[object, str] = {nn.Dropout.forward: "value", nn.Dropout2d.forward: "channel"}
+        unit = units.get(type(module).forward)
+        return DropRule(unit, float(module.p)) if unit and "forward" not in vars(module) else None
+    share = getattr(module, "drop_prob", getattr(module, "p", None))
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
+        return None
+    if any(True for _ in (*module.children(), *module.parameters(), *module.buffers())):
+        return None
+    try:
+        probe = copy.deepcopy(module)
+    except Exception:  # whatever an attribute says
+        return None
+    unit = dropped_unit(lambda values: probe.train()(values), float(share))
+    if unit is None or not _returns_input(lambda values: probe.eval()(values)):
+        return None
+    return DropRule(unit, float(share))
+
+
+def dropped_unit(
+    call: Callable[[torch.Tensor], torch.Tensor], share: float, *, images: int = _IMAGES
+) -> str | None:
+    """Return the unit of which a callable drops a share in training; None if it does not."""
+    if share == 0:
+        return _UNITS[0] if _returns_input(call) else None
+    units = set(_UNITS)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for seed in range(_SEEDS):
+                units &= _equal_units(call, share, seed, images)
+                if len(units) < 2:
+                    break
+    except Exception:  # it takes no maps
+        return None
+    return units.pop() if len(units) == 1 else None
+
+
+def _equal_units(
+    call: Callable[[torch.Tensor], torch.Tensor], share: float, seed: int, images: int
+) -> set[str]:
+    """Return the units for which a callable returns what is expected."""
+    values = 1.0 + torch.arange(images * 12, dtype=torch.float64).reshape(images, *_SHAPE)
+    drawn = DrawnImages(seed, 0, tuple((0, image) for image in range(images)))
+    with torch.no_grad(), DrawnByPosition(drawn):
+        result = call(values.clone())
+    return {
+        unit
+        for unit in _UNITS
+        if torch.allclose(result, dropped(values, Chance(0, share, unit), drawn, _SHAPE))
+    }
+
+
+def _returns_input(call: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    values = 1.0 + torch.arange(24, dtype=torch.float64).reshape(2, *_SHAPE)
+    state = torch.get_rng_state()
+    try:
+        result = call(values.clone())
+        return torch.equal(result, values) and torch.equal(torch.get_rng_state(), state)
+    except Exception:  # it takes no maps
+        return False
+    finally:
+        torch.set_rng_state(state)

@@ -1,0 +1,156 @@
+"""A run of a graph without memory, which shows the effects of each operator.
+
+It shows which operators write into their inputs, which draw random numbers, which tensors share
+memory, and which parameters get gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.advice import called_module, size_error, where
+from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
+from spbench_parallel.models.imported.loading import in_words
+
+_IMAGES = 3
+
+
+@dataclass
+class Observation:
+    """The values of a run without memory.
+
+    Attributes:
+        values: What each node gives.
+        written: By node, the inputs that it writes into.
+        draws: The nodes that draw random numbers.
+        learns: The names of the parameters that get gradients, in training.
+        owned: The names of parameters and buffers, by their memory.
+    """
+
+    values: dict[fx.Node, Any] = field(default_factory=dict)
+    written: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
+    draws: set[fx.Node] = field(default_factory=set)
+    learns: set[str] = field(default_factory=set)
+    owned: dict[int, str] = field(default_factory=dict)
+
+
+class _Draws(TorchDispatchMode):
+    """A mode that notes whether an operator has drawn random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+class _Observing(fx.Interpreter):
+    """A run that records the effects of each operator."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph, mode: FakeTensorMode) -> None:
+        super().__init__(module, garbage_collect_values=False, graph=graph)
+        self.found = Observation()
+        self.at: fx.Node | None = None
+        self._mode = mode
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run an operator, and record its effects."""
+        self.at = n
+        versions = {
+            node: [tensor._version for tensor in tensors_in(self.found.values.get(node))]
+            for node in n.all_input_nodes
+        }
+        draws = _Draws()
+        with draws:
+            value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and not self._mode.is_our_fake(value):
+            value = self._mode.from_tensor(value)
+        self.found.values[n] = value
+        written = [
+            node
+            for node, before in versions.items()
+            if [tensor._version for tensor in tensors_in(self.found.values[node])] != before
+        ]
+        if written:
+            self.found.written[n] = written
+        if draws.drawn:
+            self.found.draws.add(n)
+        return value
+
+
+def observe(
+    name: str,
+    module: nn.Module,
+    graph: fx.Graph,
+    image: Map,
+    *,
+    training: bool,
+) -> Observation:
+    """Return what the operators of a graph do, in training with gradients.
+
+    Raises:
+        CannotRunError: An operator cannot take such images.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    without_memory = copy_without_memory(name, module, mode).train(training)
+    run = _Observing(without_memory, graph, mode)
+    try:
+        with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
+            output = run.run(torch.empty(_IMAGES, *image.shape))
+    except Exception as error:  # whatever an operator says of such shapes
+        at = "" if run.at is None else f"{where(run.at)}: "
+        if training:
+            raise CannotRunError(
+                f"network {name}: {at}it fails in training ({in_words(error)}); let it train on "
+                "one process first"
+            ) from error
+        raise size_error(name, at, error, image, called_module(module, run.at)) from error
+    run.found.learns = _learning(without_memory, output)
+    run.found.owned = {
+        storage_of(tensor): path
+        for path, tensor in (
+            *without_memory.named_parameters(),
+            *without_memory.named_buffers(),
+        )
+    }
+    return run.found
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return a number that tensors in the same memory share."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of a value, which may be nested."""
+    return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+
+
+def _learning(module: nn.Module, output: Any) -> set[str]:
+    """Return the names of the parameters that get gradients from an output."""
+    aliases: dict[int, set[str]] = {}
+    for name, tensor in module.named_parameters(remove_duplicate=False):
+        aliases.setdefault(id(tensor), set()).add(name)
+    open_nodes = [tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None]
+    seen, learns = set(open_nodes), set[str]()
+    while open_nodes:
+        function = open_nodes.pop()
+        variable = getattr(function, "variable", None)
+        learns |= aliases.get(id(variable), set())
+        following = [one for one, _ in function.next_functions if one is not None]
+        open_nodes += [one for one in following if one not in seen]
+        seen.update(following)
+    return learns

@@ -1,0 +1,379 @@
+"""Recording of a forward pass as a graph, by torch.fx.
+
+A construct that a graph cannot hold is refused with the user's line. Random numbers must not be
+drawn while symbols are recorded: they would be constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+from unittest import mock
+
+import torch
+from torch import fx, nn
+from torch.autograd import Function
+from torch.fx.proxy import TraceError
+from torch.utils.checkpoint import CheckpointFunction
+
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.advice import tracing_error
+from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
+from spbench_parallel.models.imported.forward.drops import drop_rule
+from spbench_parallel.models.imported.forward.in_place import writes_by_name
+from spbench_parallel.models.imported.forward.random_states import RandomStates
+from spbench_parallel.models.imported.forward.sizes import SizedTracer, defaults_of, erase_defaults
+from spbench_parallel.models.imported.forward.symbols import Symbol
+from spbench_parallel.models.imported.forward.torch_operators import BY_MODE, is_torch_operator
+from spbench_parallel.models.imported.hooks import has_own_forward
+from spbench_parallel.models.imported.loading import current_line, is_users, short
+
+NO_GRADIENTS = "spbench_no_gradients"
+"""Of a node's ``meta``: it was recorded under torch.no_grad."""
+NUMBER = "spbench_number"
+"""Of a node's ``meta``: the forward pass has read the buffer as a number."""
+
+
+class GraphRecorder(SizedTracer):
+    """A tracer that keeps the lines of the user's code, and modules of chance whole.
+
+    Args:
+        name: The network's name in errors.
+        image: The shape of an image.
+        training: Whether the module is in training.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, name: str, image: Map, *, training: bool) -> None:
+        super().__init__(image)
+        self.record_stack_traces = True
+        self.refusal: CannotRunError | None = None
+        self.failure: TraceError | None = None
+        self.numbers: set[str] = set()
+        self._name, self._training = name, training
+        self._without_memory: nn.Module | None = None
+        self._autocast = _autocast_state()
+
+    def record(self, module: nn.Module) -> fx.Graph:
+        """Return the graph of a module, in its present mode.
+
+        Raises:
+            CannotRunError: The forward pass does something that a graph cannot hold.
+            Exception: Whatever its code does with symbols.
+        """
+        module.train(self._training)
+        for child in module.modules():
+            drop_rule(child)  # it calls the module, which would be recorded later
+        try:
+            with torch.enable_grad(), self._patched():
+                graph = super().trace(module, defaults_of(module))
+        except Exception:
+            if self.refusal is not None:
+                raise self.refusal from None
+            raise
+        caught = self.refusal or self.failure
+        if caught is not None:
+            raise caught  # the user's code has caught it
+        erase_defaults(graph)
+        for node in graph.nodes:
+            if node.op == "get_attr" and node.target in self.numbers:
+                node.meta[NUMBER] = True
+        return graph
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Refuse the network because of the user's line that runs now."""
+        line = current_line()
+        self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
+        raise self.refusal
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """Return a symbol of a node."""
+        return Symbol(node, self)
+
+    def number_of(self, symbol: fx.Proxy) -> Any:
+        """Return the number that a symbol of buffers and constants only represents.
+
+        Raises:
+            TraceError: It depends on the image or a parameter, or on what is written.
+        """
+        try:
+            return self._constant_of(symbol.node)
+        except ValueError:
+            self.failure = TraceError(
+                "symbolically traced variables cannot be used as numbers or in control flow"
+            )
+            raise self.failure from None
+
+    def _constant_of(self, node: fx.Node) -> Any:
+        buffers = dict(self.root.named_buffers(remove_duplicate=False))
+        if node.op == "get_attr" and not isinstance(node.target, str):
+            raise ValueError(node)
+        if node.op == "get_attr":
+            path = str(node.target)
+            if path in dict(self.root.named_parameters(remove_duplicate=False)):
+                raise ValueError(node)
+            if any(writes_by_name(user) for user in node.users):
+                raise ValueError(node)
+            if path in buffers:
+                self.numbers.add(path)
+                return buffers[path]
+            return getattr(self.root, path)
+        if not node.op.startswith("call_") or node.op == "call_module" or writes_by_name(node):
+            raise ValueError(node)
+        target: Any = node.target
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), self._constant_of)
+        if node.op == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
+
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        """Return a symbol of buffers and constants only as a boolean."""
+        return bool(self.number_of(obj))
+
+    def iter(self, obj: fx.Proxy) -> Iterator[fx.Proxy]:
+        """Refuse an iteration, also where the user's code catches the error."""
+        try:
+            return super().iter(obj)
+        except TraceError as error:
+            self.failure = error
+            raise
+
+    def create_arg(self, a: Any) -> Any:
+        """Return an argument as a graph has it; a symbol must be of this call."""
+        if issubclass(type(a), fx.Proxy):
+            if a.tracer is not self:
+                self.refuse(
+                    "the forward pass reads a tensor of an earlier call; let each call depend on "
+                    "its input only"
+                )
+            return a.node
+        return super().create_arg(a)
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+        proxy_factory_fn: Any = None,
+    ) -> Any:
+        """Record an operator, detached under torch.no_grad."""
+        options = name, type_expr, proxy_factory_fn
+        proxy = super().create_proxy(kind, target, args, kwargs, *options)
+        if self.measures or not kind.startswith("call"):
+            return proxy
+        if torch.is_inference_mode_enabled():
+            self.refuse("torch.inference_mode is on within the forward pass; take torch.no_grad")
+        if _autocast_state() != self._autocast:
+            self.refuse(
+                "torch.autocast is on within the forward pass; leave it out, and choose the "
+                "number format by precision"
+            )
+        if torch.is_grad_enabled():
+            return proxy
+        proxy.node.meta[NO_GRADIENTS] = True
+        return self._detached(proxy)
+
+    def _detached(self, proxy: Any) -> Any:
+        """Return the detached output of an operator."""
+        value = self.value_of(proxy.node)
+        if isinstance(value, torch.Tensor):
+            if proxy.node.target == "detach" or writes_by_name(proxy.node):
+                return proxy
+            with torch.enable_grad():
+                detached = proxy.detach()
+            detached.node.meta[NO_GRADIENTS] = True
+            return detached
+        if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+            if any(isinstance(one, torch.Tensor) for one in value):
+                return type(value)(proxy[index] for index in range(len(value)))
+            return proxy
+        if value is None or isinstance(value, int | float | str | torch.dtype | torch.device):
+            return proxy
+        return self.refuse(
+            "an operator under torch.no_grad returns something else than tensors; call detach on "
+            "the tensors instead"
+        )
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether a module is an operator: torch's, its plain subclasses, and dropouts."""
+        return not has_own_forward(m) and (is_torch_operator(m) or drop_rule(m) is not None)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Record the call of a module; refuse modules of which a graph would lose something."""
+        if self.measures:
+            return forward(*args, **kwargs)
+        path = self.path_of_module(m)
+        if is_compiled(m):
+            self.refuse(
+                f"{path} is compiled (torch.jit or torch.compile); take the module as it was before"
+            )
+        if self.is_leaf_module(m, path):
+            self._check_mode(m, path)
+        return super().call_module(m, forward, args, kwargs)
+
+    def _check_mode(self, module: nn.Module, path: str) -> None:
+        for child in module.modules():
+            by_mode = isinstance(child, BY_MODE) or drop_rule(child) is not None
+            if by_mode and child.training != self._training:
+                modes = ("training", "evaluation") if self._training else ("evaluation", "training")
+                self.refuse(
+                    f"{path} ({type(child).__name__}) is in {modes[1]} while the network is in "
+                    f"{modes[0]}; let it follow the network, or write what it computes as functions"
+                )
+
+    def type_of(self, symbol: fx.Proxy) -> type | None:
+        """Return the type of what a symbol represents; None if it is not known."""
+        value = self.value_of(symbol.node)
+        if isinstance(value, torch.Tensor):
+            return nn.Parameter if isinstance(value, nn.Parameter) else torch.Tensor
+        return None if value is None else type(value)
+
+    def measured_root(self, path: str) -> nn.Module:
+        """Return the module for a constant, which only it has; else a copy without memory."""
+        if "_tensor_constant" in path:
+            return self.root
+        if self._without_memory is None:
+            self._without_memory = copy_without_memory(self._name, self.root, self.fake_mode)
+        return self._without_memory
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        """Patch functions of torch that have effects which a graph would lose silently."""
+        apply: Any = vars(Function)["apply"].__func__
+        is_grad_enabled = torch.is_grad_enabled
+        set_attribute, training = nn.Module.__setattr__, self._training
+
+        def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.measures or not any(_is_symbol(one) for one in (*args, *kwargs.values())):
+                return apply(cls, *args, **kwargs)
+            if cls is CheckpointFunction:
+                return args[0](*args[2:])
+            return self.create_proxy("call_function", _applied(cls), args, kwargs)
+
+        def ask_gradients() -> bool:
+            asks = is_users(sys._getframe(1).f_code.co_filename) and not self.measures
+            return is_grad_enabled() and (training or not asks)
+
+        def set_module_attribute(module: nn.Module, name: str, value: Any) -> None:
+            if self.measures or name not in module._buffers.keys() | module._parameters.keys():
+                set_attribute(module, name, value)
+            elif not self._counts(module, name, value):
+                self.refuse_change(self._tensor_path(module, name))
+
+        with (
+            mock.patch.object(Function, "apply", classmethod(apply_function)),
+            mock.patch.object(torch, "is_grad_enabled", ask_gradients),
+            mock.patch.object(nn.Module, "__setattr__", set_module_attribute),
+        ):
+            yield
+
+    def refuse_change(self, path: str) -> NoReturn:
+        """Refuse a forward pass that changes a buffer or a parameter."""
+        self.refuse(
+            f"the forward pass changes {path}, which ranks cannot have alike; leave it out, or "
+            "change it in the training script"
+        )
+
+    def _counts(self, module: nn.Module, name: str, value: Any) -> bool:
+        """Return whether an assignment adds a number to a buffer; record it as an operator."""
+        if not _is_symbol(value) or name in module._parameters:
+            return False
+        node, path = value.node, self._tensor_path(module, name)
+        source, *others = node.args or (None,)
+        if not isinstance(source, fx.Node) or (source.op, source.target) != ("get_attr", path):
+            return False
+        if len(others) != 1 or not isinstance(others[0], int | float):
+            return False
+        if node.target in (operator.add, torch.add, "add"):
+            self.create_proxy("call_method", "add_", (self.proxy(source), others[0]), {})
+            return True
+        return node.target in (operator.iadd, "add_")
+
+    def _tensor_path(self, module: nn.Module, name: str) -> str:
+        path = self.path_of_module(module) if module is not self.root else ""
+        return f"{path}.{name}" if path else name
+
+
+def record(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Graph:
+    """Return the graph of a module's forward pass.
+
+    Raises:
+        CannotRunError: It does something that a graph cannot hold, such as draw random numbers that
+            do not depend on a tensor. Its cause is the error that the code raised, if it did.
+    """
+    states = RandomStates.capture()
+    recorder = GraphRecorder(name, image, training=training)
+    try:
+        graph = recorder.record(module)
+        if not states.changed():
+            return graph
+        states.restore()
+        line = _line_that_draws(name, module, image, states, training=training)
+    except CannotRunError:
+        raise
+    except Exception as error:  # whatever its code does with symbols
+        raise tracing_error(name, error, recorder.calling, image) from error
+    finally:
+        states.restore()
+    raise CannotRunError(
+        f"network {name}: {line}the forward pass draws random numbers that a graph holds as "
+        "constants; take nn.Dropout, or draw them in the training script"
+    )
+
+
+def _is_symbol(value: Any) -> bool:
+    return issubclass(type(value), Symbol)
+
+
+@functools.cache
+def _applied(cls: Any) -> Callable[..., Any]:
+    """Return a function that applies a custom autograd function, with its name."""
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return cls.apply(*args, **kwargs)
+
+    apply.__name__ = apply.__qualname__ = f"apply_{cls.__name__}"
+    return apply
+
+
+def _autocast_state() -> tuple[bool, ...]:
+    return tuple(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+def _line_that_draws(
+    name: str, module: nn.Module, image: Map, states: RandomStates, *, training: bool
+) -> str:
+    """Return the user's line after which the state of a generator is another one."""
+    lines: list[str] = []
+    before: list[str] = [""]
+
+    def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
+        if not is_users(frame.f_code.co_filename):
+            return None
+        if not lines and states.changed():
+            lines.append(before[0])
+        if event == "line":
+            before[0] = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+        return trace_lines
+
+    previous = sys.gettrace()
+    sys.settrace(trace_lines)
+    try:
+        GraphRecorder(name, image, training=training).record(module)
+    except Exception:  # the line is what is wanted
+        return lines[0] if lines else ""
+    finally:
+        sys.settrace(previous)
+    return lines[0] if lines else ""

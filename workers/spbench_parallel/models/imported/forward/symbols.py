@@ -1,0 +1,94 @@
+"""Symbols of a recorded forward pass: they represent tensors, and record each operation on them.
+
+The user's code sees a symbol as an instance of the class that it represents, such as Tensor.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import fx, nn
+from torch.fx.proxy import Attribute
+
+from spbench_parallel.models.imported.forward.in_place import IN_PLACE
+from spbench_parallel.models.imported.forward.sizes import SizedProxy
+from spbench_parallel.models.imported.loading import is_users
+
+if TYPE_CHECKING:
+    from spbench_parallel.models.imported.forward.recording import GraphRecorder
+
+_ASKING = tuple(
+    os.path.abspath(module.__file__)
+    for module in (torch, torch.jit, torch._jit_internal, torch.nn.parameter, typing)
+    if module.__file__
+)
+"""Modules that ask for a type on behalf of their caller, such as `torch.is_tensor`."""
+
+
+class Symbol(SizedProxy):
+    """A symbol that records operators that write, and has the type of what it represents."""
+
+    def __getattr__(self, k: str) -> Attribute:
+        return _SymbolAttribute(self, k)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("tracer", "node", "_node", "root", "attr"):
+            _recorder(self).refuse(
+                f"the forward pass sets {name} of a tensor, which a graph cannot; make a new tensor"
+            )
+        object.__setattr__(self, name, value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _recorder(self).refuse(
+            "the forward pass writes into a part of a tensor; make a new one, by torch.where, "
+            "torch.cat or torch.nn.functional.pad"
+        )
+
+    def __float__(self) -> float:
+        return float(_recorder(self).number_of(self))
+
+    def __int__(self) -> int:
+        return int(_recorder(self).number_of(self))
+
+    @property
+    def _is_param(self) -> bool:
+        """Whether it represents a parameter, which `isinstance(symbol, nn.Parameter)` asks."""
+        return _recorder(self).type_of(self) is nn.Parameter
+
+    @property
+    def __class__(self) -> type:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.endswith(_ASKING):
+            frame = frame.f_back
+        if frame is None or not is_users(frame.f_code.co_filename):
+            return type(self)
+        return _recorder(self).type_of(self) or type(self)
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise TypeError("the class of a symbol is that of what it represents")
+
+
+def _recorder(symbol: fx.Proxy) -> GraphRecorder:
+    return cast("GraphRecorder", symbol.tracer)  # only a recorder makes symbols
+
+
+def _writing(function: Callable[..., Any]) -> Callable[[fx.Proxy, Any], fx.Proxy]:
+    def write(self: fx.Proxy, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return write
+
+
+for _function in IN_PLACE:
+    setattr(Symbol, f"__{_function.__name__}__", _writing(_function))
+
+
+class _SymbolAttribute(Symbol, Attribute):
+    """An attribute of a symbol, which has a node from the first read on."""

@@ -1,0 +1,242 @@
+"""Operators that mix the images of a batch, found by numbers.
+
+Ranks that share a batch, and micro-batches, each compute some of its images. An operator that reads
+other images gives other results there. Batch normalisation does so too, and is not counted.
+
+The network runs once on a few random images, and once on each of two parts of them. Each operator
+of a part reads what the whole batch's operators gave for its images, so that only the first
+operator that mixes differs. Weights are random, so that none of them hides one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from spbench_core.models.parts import Map
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.hooks import is_hooked
+from spbench_parallel.models.imported.pointwise import argument, works_by_value
+from spbench_parallel.models.imported.tracing import Traced, targets_of, traced
+
+_PARTS = (0, 2), (2, 5)
+"""The images of both parts; batch normalisation of vectors needs two at least."""
+_LEAST_SIDE = 16
+_TOLERANCE = 1e-4
+"""The largest difference, over the largest value, that rounding in fp32 explains."""
+_APART = (
+    *(nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.GroupNorm, nn.LayerNorm, nn.PReLU),
+    *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Upsample),
+    *(nn.PixelShuffle, nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d),
+    nn.modules.batchnorm._BatchNorm,
+)
+"""Modules that keep the images of a batch apart, or are batch normalisation."""
+_FUNCTIONS_APART: frozenset[Callable[..., Any]] = frozenset(
+    (
+        *(functional.interpolate, functional.max_pool2d, torch.max_pool2d),
+        *(functional.avg_pool2d, functional.adaptive_avg_pool2d),
+    )
+)
+Values = list[Any]
+"""A value of the whole batch, and those of both parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """An operator that mixes the images of a batch.
+
+    Attributes:
+        node: The operator.
+        normalises: Whether it is torch's functional batch normalisation.
+    """
+
+    node: fx.Node
+    normalises: bool
+
+
+def mixing_operators(network: Traced, *, training: bool = True) -> list[Mixing]:
+    """Return the operators of a network that mix the images of a batch, in their order.
+
+    Args:
+        network: The network.
+        training: Whether it is in training mode.
+    """
+    if all(_keeps_apart(network, each.node) for each in network.operators):
+        return []
+    small = _smaller(network)
+    nodes = dict(zip(small.graph.nodes, network.graph.nodes, strict=True))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.default_generator.manual_seed(0)
+        mixing = list(_Comparison(small, training=training).mixing())
+    return [Mixing(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
+
+
+def _normalises(node: fx.Node) -> bool:
+    return node.target in (functional.batch_norm, torch.batch_norm)
+
+
+def _smaller(network: Traced) -> Traced:
+    """Return the same operators for the smallest images that are halves of halves."""
+    channels, *sides = network.image.shape
+    sizes = [sides]
+    while min(sizes[-1]) >= 2 * _LEAST_SIDE and not any(side % 2 for side in sizes[-1]):
+        sizes.append([side // 2 for side in sizes[-1]])
+    for height, width in reversed(sizes[1:]):
+        try:
+            small = _traced(network, Map(channels, height, width))
+        except CannotRunError:
+            continue
+        if targets_of(small) == targets_of(network):
+            return small
+    return network
+
+
+def _traced(network: Traced, image: Map) -> Traced:
+    return traced(network.name, network.module, image, advises=False)
+
+
+class _Comparison:
+    """The runs on the whole batch and its parts, operator by operator."""
+
+    def __init__(self, network: Traced, *, training: bool) -> None:
+        self._network = network
+        self._module = _perturbed(network.module).train(training)
+        self._values: dict[fx.Node, Values] = {}
+        self._readers = {node: len(node.users) for node in network.graph.nodes}
+
+    def mixing(self) -> Iterator[fx.Node]:
+        runner = fx.Interpreter(self._module, graph=self._network.graph)
+        for node in self._network.graph.nodes:
+            if node.op == "output":
+                return
+            try:
+                values = self._compute(runner, node)
+            except _UnknownError:
+                return
+            except Exception:  # a part is no batch for it
+                yield node
+                return
+            if node in self._network.shapes and not _is_exempt(self._network, node):
+                if not _is_same(*values):
+                    yield self._origin(node)
+                values = _in_parts(values[0])
+            self._values[node] = values
+            for source in node.all_input_nodes:
+                self._readers[source] -= 1
+                if not self._readers[source] and source in self._network.shapes:
+                    self._values[source] = []
+
+    def _compute(self, runner: fx.Interpreter, node: fx.Node) -> Values:
+        if node.op == "placeholder":
+            dtype = next((one.dtype for one in self._module.parameters()), torch.float32)
+            images = torch.randn(_PARTS[-1][1], *self._network.image.shape, dtype=dtype)
+            return _in_parts(images)
+        if node in self._network.chance:
+            return self._values[node.all_input_nodes[0]]
+        values: Values = []
+        exempt = _is_exempt(self._network, node)
+        for index in range(1 if exempt else 1 + len(_PARTS)):
+            try:
+                values.append(self._run(runner, node, index))
+            except Exception as error:
+                if index == 0:
+                    raise _UnknownError from error
+                raise
+        return _in_parts(values[0]) if exempt else values
+
+    def _run(self, runner: fx.Interpreter, node: fx.Node, index: int) -> Any:
+        def value_of(source: fx.Node) -> Any:
+            return self._values[source][index]
+
+        args: Any = fx.map_arg(node.args, value_of)
+        kwargs: Any = fx.map_arg(node.kwargs, value_of)
+        called = self._network.called(node)
+        if isinstance(called, nn.SyncBatchNorm):
+            return functional.batch_norm(args[0], None, None, called.weight, called.bias, True)
+        return getattr(runner, node.op)(node.target, args, kwargs)
+
+    def _origin(self, node: fx.Node) -> fx.Node:
+        """Return the first operator on the way to one that mixed: it may have lost the images."""
+        behind, reached = [node], {node}
+        while behind:
+            for source in behind.pop().all_input_nodes:
+                if source in self._network.shapes or source in reached:
+                    continue
+                if source.op.startswith("call") and not self._is_number(source):
+                    reached.add(source)
+                    behind.append(source)
+        return min(reached, key=self._network.places.__getitem__)
+
+    def _is_number(self, node: fx.Node) -> bool:
+        return self._network.operators[self._network.places[node]].number
+
+
+class _UnknownError(Exception):
+    """The whole batch cannot be computed, so that nothing is known."""
+
+
+def _is_exempt(network: Traced, node: fx.Node) -> bool:
+    return isinstance(network.called(node), nn.modules.batchnorm._BatchNorm)
+
+
+def _in_parts(values: torch.Tensor) -> Values:
+    return [values, *(values[first:last] for first, last in _PARTS)]
+
+
+def _is_same(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
+    """Return whether the parts of a tensor are the rows of the whole one, but for rounding."""
+    joined = torch.cat(parts)
+    if joined.shape != whole.shape:
+        return False
+    finite = whole[whole.isfinite()].abs()
+    atol = _TOLERANCE * float(finite.max()) if finite.numel() else 0.0
+    return torch.allclose(joined, whole, rtol=0.0, atol=atol, equal_nan=True)
+
+
+def _perturbed(module: nn.Module) -> nn.Module:
+    """Return a copy of a network with other weights, without the hooks that are in its graph."""
+    perturbed = copy.deepcopy(module)
+    for part in perturbed.modules():
+        if is_hooked(part):
+            part._forward_hooks.clear()
+            part._forward_pre_hooks.clear()
+    for parameter in perturbed.parameters():
+        if parameter.is_floating_point():
+            noise = torch.randn_like(parameter)
+            parameter.copy_(parameter * (1 + 0.1 * noise) + 0.1 * torch.randn_like(parameter))
+    return perturbed
+
+
+def _keeps_apart(network: Traced, node: fx.Node) -> bool:
+    """Return whether an operator is known to keep images apart, without a run."""
+    places = network.places
+    if network.operators[places[node]].number or node in network.chance:
+        return True
+    sources = [one for one in node.all_input_nodes if one.op != "get_attr"]
+    if node not in network.shapes or any(one not in network.shapes for one in sources):
+        return False
+    sides = {len(network.shapes[one]) for one in sources}
+    module = network.called(node)
+    if isinstance(module, nn.Flatten):
+        return module.start_dim == 1
+    if isinstance(module, nn.InstanceNorm2d):
+        return not module.track_running_stats
+    if isinstance(module, _APART) or works_by_value(node, module):
+        return len(sides) == 1
+    if node.target in _FUNCTIONS_APART:
+        return True
+    if node.target in (torch.flatten, "flatten"):
+        return bool(argument(node, 1, "start_dim", default=0) == 1)
+    if node.target in (torch.cat, torch.mean, "mean"):
+        axes = argument(node, 1, "dim", default=0)
+        several = axes if isinstance(axes, tuple | list) else (axes,)
+        return len(sides) == 1 and all(
+            isinstance(axis, int) and axis % (1 + min(sides)) for axis in several
+        )
+    return False

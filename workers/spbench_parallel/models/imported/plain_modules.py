@@ -1,0 +1,80 @@
+"""The modules of an imported network that compute the same as torch's, once per pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torch import fx, nn
+
+from spbench_parallel.spatial.conv import SpatialConv2d
+
+_TORCHS = frozenset(
+    {
+        nn.Conv2d,
+        nn.Linear,
+        nn.BatchNorm2d,
+        nn.AvgPool2d,
+        nn.AdaptiveAvgPool2d,
+        nn.MaxPool2d,
+        nn.ReLU,
+    }
+)
+"""Torch's own operators, of which there are references; subclasses may do anything."""
+
+
+def comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
+    """Return the convolutions of a stage that are compared at full size.
+
+    Of a network of the user's own these are torch's and their counterparts over tiles, used once.
+    """
+    convs = [module for module in stage.modules() if isinstance(module, nn.Conv2d)]
+    if not any(isinstance(module, fx.GraphModule) for module in stage.modules()):
+        return convs
+    alone = used_once(stage)
+    return [
+        conv
+        for conv in convs
+        if conv in alone and (isinstance(conv, SpatialConv2d) or is_torchs(conv))
+    ]
+
+
+def is_torchs(module: nn.Module) -> bool:
+    """Return whether a user's module computes exactly the same as torch's module."""
+    if type(module) not in _TORCHS or module._forward_hooks or module._forward_pre_hooks:
+        return False
+    if module._backward_hooks or module._backward_pre_hooks:
+        return False
+    match module:
+        case nn.Conv2d():
+            return module.padding_mode == "zeros"
+        case nn.BatchNorm2d():
+            return module.affine and module.track_running_stats and module.momentum is not None
+        case nn.AdaptiveAvgPool2d():
+            return module.output_size in (1, (1, 1))
+        case nn.MaxPool2d():
+            return not module.return_indices
+    return True
+
+
+def used_once(stage: nn.Module) -> set[nn.Module]:
+    """Return the modules that run once a pass, with parameters that no other operator has."""
+    runs: Counter[nn.Module] = Counter()
+    holders: Counter[nn.Parameter] = Counter()
+    for piece in stage.modules():
+        if not isinstance(piece, fx.GraphModule):
+            continue
+        for node in piece.graph.nodes:
+            if node.op == "call_module":
+                module = piece.get_submodule(str(node.target))
+                runs[module] += 1
+                holders.update(set(module.parameters()))
+            elif node.op == "get_attr":
+                holder, _, name = str(node.target).rpartition(".")
+                value = getattr(piece.get_submodule(holder), name, None)
+                if isinstance(value, nn.Parameter):
+                    holders[value] += 1
+    return {
+        module
+        for module, count in runs.items()
+        if count == 1 and all(holders[one] == 1 for one in module.parameters())
+    }

@@ -1,0 +1,151 @@
+"""Operators that work pixel by pixel: each pixel of the result is made of that of the inputs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from spbench_parallel.models.imported.forward.drops import drop_rule
+
+Axes = tuple[int, int]
+"""The axes of rows and columns in the shape of one image's tensor."""
+
+_MODULES = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish),
+    *(nn.Sigmoid, nn.Tanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardtanh, nn.Softplus, nn.Softsign),
+    *(nn.Identity, nn.Dropout, nn.Dropout2d, nn.LogSigmoid, nn.Softmax2d, nn.Hardshrink),
+)
+_FUNCTIONS: frozenset[Callable[..., Any]] = frozenset(
+    (
+        *(operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.pow),
+        *(torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.pow, torch.abs, torch.exp),
+        *(torch.relu, torch.sigmoid, torch.tanh, torch.sqrt, torch.clamp, torch.square),
+        *(torch.log, torch.rsqrt, torch.maximum, torch.minimum, torch.sin, torch.cos),
+        *(functional.relu, functional.relu6, functional.leaky_relu, functional.elu),
+        *(functional.gelu, functional.silu, functional.mish, functional.softplus),
+        *(functional.hardswish, functional.hardsigmoid, functional.sigmoid, functional.tanh),
+        *(functional.dropout, functional.dropout2d, functional.logsigmoid),
+    )
+)
+_METHODS = frozenset(
+    (
+        *("add", "sub", "mul", "div", "neg", "pow", "abs", "exp", "sqrt", "square", "log"),
+        *("relu", "sigmoid", "tanh", "clamp", "contiguous", "clone", "rsqrt", "float"),
+    )
+)
+_SOFTMAX = functional.softmax, functional.log_softmax, torch.softmax, torch.log_softmax
+_OVER_CHANNELS = torch.mean, torch.sum, torch.amax, torch.amin, torch.cumsum, torch.std
+_KEEPDIM_PLACE = {torch.std: 3, "std": 3}
+"""The position of ``keepdim`` if it is not 2."""
+_ALONG_LAST = functional.layer_norm, functional.linear
+_CUTS = torch.chunk, torch.split, "chunk", "split"
+
+
+def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int) -> bool:
+    """Return whether a node works pixel by pixel on a tensor.
+
+    Args:
+        node: The node.
+        module: The module that it calls, if it does.
+        axes: The axes of the tensor's rows and columns.
+        sides: The number of its axes. None of them is the batch's.
+    """
+    if isinstance(module, nn.Softmax | nn.LogSoftmax):
+        return _is_other(module.dim, axes, sides)
+    if module is not None:
+        # What is of chance, and draws, is asked about before: this drops nothing.
+        return isinstance(module, _MODULES) or drop_rule(module) is not None
+    if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
+        return True
+    if node.target in _ALONG_LAST:
+        return works_along_last(node) and axes[1] < sides - 1
+    if node.target in (*_SOFTMAX, "softmax", "log_softmax"):
+        return _is_other(argument(node, 1, "dim"), axes, sides)
+    if node.target in (*_OVER_CHANNELS, *(one.__name__ for one in _OVER_CHANNELS)):
+        place = _KEEPDIM_PLACE.get(node.target, 2)
+        keeps = argument(node, place, "keepdim", default=False) is True
+        keeps |= node.target in (torch.cumsum, "cumsum")
+        return keeps and _is_other(argument(node, 1, "dim"), axes, sides)
+    return joins_channels(node, axes, sides)
+
+
+def works_by_value(node: fx.Node, module: nn.Module | None) -> bool:
+    """Return whether a node works value by value on tensors of one shape, or of one side's length.
+
+    Args:
+        node: The node.
+        module: The module that it calls, if it does.
+    """
+    if module is not None:
+        return isinstance(module, _MODULES) and not isinstance(module, nn.Softmax2d)
+    return node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS)
+
+
+def is_along_last(module: nn.Module | None) -> bool:
+    """Return whether a module with parameters works along the last axis alone."""
+    if isinstance(module, nn.LayerNorm):
+        return len(module.normalized_shape) == 1
+    return type(module) is nn.Linear
+
+
+def works_along_last(node: fx.Node) -> bool:
+    """Return whether a function of `_ALONG_LAST` works along the last axis alone."""
+    if node.target is not functional.layer_norm:
+        return True
+    shape = argument(node, 1, "normalized_shape")
+    return isinstance(shape, tuple | list) and len(shape) == 1
+
+
+def joins_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
+    """Return whether a node puts channels of several tensors together."""
+    axis = argument(node, 1, "dim", default=node.kwargs.get("axis", 0))
+    return node.target in (torch.cat, torch.concat) and _is_other(axis, axes, sides)
+
+
+def cuts_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
+    """Return whether a node cuts channels into several parts."""
+    return node.target in _CUTS and _is_other(argument(node, 2, "dim", default=0), axes, sides)
+
+
+def takes_channels(node: fx.Node, axes: Axes) -> bool:
+    """Return whether a node takes some channels of a tensor, by slices."""
+    slices = slices_of(node)
+    if slices is None:
+        return False
+    cut = [at for at, one in enumerate(slices) if one != slice(None)]
+    return 0 not in cut and not any(at - 1 in axes for at in cut)
+
+
+def slices_of(node: fx.Node) -> tuple[slice, ...] | None:
+    """Return the slices of a tensor that a node takes, one an axis; None where it takes others."""
+    if node.target is not operator.getitem or len(node.args) != 2:
+        return None
+    found = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    if not all(isinstance(one, slice) for one in found):
+        return None
+    return tuple(one for one in found if isinstance(one, slice))
+
+
+def argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
+    """Return an argument of a node, by its place or its name."""
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def words_of(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the arguments of a node after the first, by these names."""
+    return dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
+
+
+def _is_other(axis: Any, axes: Axes, sides: int) -> bool:
+    """Return whether an axis of a batch's tensor is neither the batch's, nor rows or columns."""
+    if isinstance(axis, list | tuple) and len(axis) == 1:
+        (axis,) = axis
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        return False
+    place = axis % (sides + 1) - 1
+    return place >= 0 and place not in axes

@@ -1,0 +1,241 @@
+"""Process groups of torch.distributed over the ranks of a communicator, made once and shared.
+
+They do not use torch's default group: a communicator of any ranks gets a group of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Any, Protocol, cast
+
+import torch
+import torch.distributed as dist
+from mpi4py import MPI
+
+from spbench_parallel.device.gpus import address_of
+from spbench_parallel.device.streams import finish
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import made_on_all, on_one_host
+from spbench_parallel.p2p import Message, Pending
+
+_TIMEOUT = timedelta(minutes=5)
+"""The time for ranks to find each other, and for one exchange."""
+_LOOPBACK = "127.0.0.1"
+
+
+class GroupError(CannotRunError):
+    """The ranks cannot make a process group."""
+
+
+class TorchWork(Pending, Protocol):
+    """A call of torch.distributed under way."""
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+
+
+class _Backend(Protocol):
+    """The interface that is used of torch's process groups of NCCL and gloo."""
+
+    @property
+    def supports_coalescing(self) -> bool: ...
+    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> TorchWork: ...
+    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> TorchWork: ...
+    def allreduce(self, tensors: list[torch.Tensor], options: Any, /) -> TorchWork: ...
+    def _start_coalescing(self) -> None: ...
+    def _end_coalescing(self) -> TorchWork: ...
+    def shutdown(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+@dataclass(slots=True)
+class TorchGroup:
+    """A process group of torch.distributed with the ranks and numbers of a communicator.
+
+    Attributes:
+        backend: Torch's process group of NCCL or gloo.
+        store: The store by which ranks found each other; rank 0 serves it while the group lives.
+        users: The number of users of the group.
+        stream: The stream of torch's pool that NCCL took for it; -1 on the host.
+    """
+
+    backend: _Backend
+    store: object
+    users: int = 0
+    stream: int = -1
+
+    def exchange(
+        self, receives: Sequence[Message], sends: Sequence[Message], tag: int
+    ) -> list[TorchWork]:
+        """Start to send and receive. All ranks start their exchanges in the same order."""
+        if not (receives or sends):
+            return []
+        if self.backend.supports_coalescing:
+            self.backend._start_coalescing()
+            self._post(receives, sends, tag)
+            return [self.backend._end_coalescing()]
+        return self._post(receives, sends, tag)
+
+    def allreduce(self, vector: torch.Tensor, op: Any) -> TorchWork:
+        """Start to reduce a vector of each rank, in place, by a ``torch.distributed.ReduceOp``."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        return self.backend.allreduce([vector], options)
+
+    def drop(self) -> None:
+        """Drop the backend, so that its threads end before the interpreter does."""
+        del self.backend, self.store
+
+    def _post(
+        self, receives: Sequence[Message], sends: Sequence[Message], tag: int
+    ) -> list[TorchWork]:
+        posted = [self.backend.recv([vector], rank, tag) for vector, rank in receives]
+        return posted + [self.backend.send([vector], rank, tag) for vector, rank in sends]
+
+
+_groups: dict[tuple[int, str], TorchGroup] = {}
+_POOL = 32
+"""Streams of one priority in torch's pool, which are used in turn: one for each group of NCCL."""
+_dealt = count()
+
+
+def acquire(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
+    """Return the group of a communicator: NCCL for GPUs, gloo for the host.
+
+    All ranks must call it, and call `release` as often.
+
+    Raises:
+        GroupError: A rank could not join; all of them raise it.
+    """
+    key = (comm.handle, str(device))
+    if key not in _groups:
+        _groups[key] = _connect(comm, device)
+    _groups[key].users += 1
+    return _groups[key]
+
+
+def release(comm: MPI.Intracomm, device: torch.device) -> None:
+    """Release a group once; the last release ends it. All ranks must call it."""
+    group = _groups[comm.handle, str(device)]
+    group.users -= 1
+    if not group.users:
+        del _groups[comm.handle, str(device)]
+        finish(device)
+        group.backend.shutdown()
+        # Rank 0 serves the store until no rank needs it.
+        comm.Barrier()
+        group.drop()
+
+
+@atexit.register
+def _abort_all() -> None:
+    """Abort groups that were not released, without waiting for ranks that may be gone."""
+    for group in _groups.values():
+        group.backend.abort()
+        group.drop()
+
+
+def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
+    """Return why NCCL cannot serve these ranks, as a predicate of it; empty where it can.
+
+    All ranks must call it, and all get the same answer.
+    """
+    kinds: list[str] = comm.allgather(device.type)
+    if without := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
+        return f"needs a GPU for each rank, and rank {without[0]} has none"
+    gpus: list[str] = comm.allgather(_gpu(device))
+    if "" in gpus:
+        return f"is not part of the torch of rank {gpus.index('')}"
+    for rank, gpu in enumerate(gpus):
+        if gpu in gpus[:rank]:
+            return f"needs a GPU for each rank, and ranks {gpus.index(gpu)} and {rank} share one"
+    return ""
+
+
+def _gpu(device: torch.device) -> str:
+    """Return a name that no other GPU on any host has; empty where torch has no NCCL."""
+    if not (dist.is_available() and dist.is_nccl_available()):
+        return ""
+    # Not its uuid: instances of MIG have their own, and NCCL takes them for one GPU, as they are.
+    return f"{socket.gethostname()} {address_of(device)}"
+
+
+def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
+    host = _LOOPBACK if on_one_host(comm) else _address()
+    server = made_on_all(comm, lambda: _store(host) if comm.rank == 0 else None, _cannot_join)
+    host, port = comm.bcast((host, server.port) if server is not None else None)
+
+    def join() -> TorchGroup:
+        store = _store(host, port) if server is None else server
+        stream = _own_stream(device)
+        backend = _backend(store, comm, device)
+        # Only a group whose ranks have all met lets some of them exchange without the others.
+        group = TorchGroup(backend, store, stream=stream)
+        group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
+        # The current stream only: other groups may have receives posted.
+        finish(device)
+        return group
+
+    return made_on_all(comm, join, _cannot_join)
+
+
+def _store(host: str, port: int = 0) -> Any:
+    """Return a store: served on a free port, or that of rank 0 on its port."""
+    return dist.TCPStore(  # type: ignore[attr-defined]
+        host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
+    )
+
+
+def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
+    if device.type == "cuda":
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = _TIMEOUT
+        # Its streams come out of torch's pool, 32 of a priority, which are used in turn: out of
+        # the other pool, so that no stream of ours waits behind a posted receive.
+        options.is_high_priority_stream = True
+        nccl = dist.ProcessGroupNCCL(store, comm.rank, comm.size, options)
+        return cast(_Backend, nccl)
+    gloo = dist.ProcessGroupGloo(store, comm.rank, comm.size, timeout=_TIMEOUT)
+    return cast(_Backend, gloo)
+
+
+def _own_stream(device: torch.device) -> int:
+    """Return the stream of torch's pool that the next group of NCCL takes, a free one.
+
+    Two groups on one stream would hold up the messages of one behind a receive of the other.
+
+    Raises:
+        GroupError: All streams of the pool are taken.
+    """
+    if device.type != "cuda":
+        return -1
+    taken = {group.stream for group in _groups.values()}
+    for _ in range(_POOL):
+        stream = next(_dealt) % _POOL
+        if stream not in taken:
+            return stream
+        # An unused stream takes the turn. NCCL's have the highest priority that torch knows, which
+        # differs between GPUs: the pool of priority -1 is another one.
+        _, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
+        torch.cuda.Stream(device, priority=highest)
+    raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
+
+
+def _cannot_join(rank: int, why: str) -> GroupError:
+    return GroupError(f"rank {rank} could not join the others ({why})")
+
+
+def _address() -> str:
+    """Return an address of this host for other hosts; its name, where only loopback is known."""
+    name = socket.gethostname()
+    try:
+        known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return name
+    addresses = [str(entry[4][0]) for entry in known]
+    return next((one for one in addresses if not one.startswith(("127.", "::1", "fe80"))), name)

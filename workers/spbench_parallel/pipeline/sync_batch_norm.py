@@ -1,0 +1,168 @@
+"""Sync batch norm: one batch for the images of all members, or of all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_core.layout.tiles import Box
+from spbench_core.models.parts import Map, NetworkPiece
+from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
+from spbench_parallel.models.imported.layouts import check_usual
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.gradients import shared_by_tiles, summed
+from spbench_parallel.spatial.tiling import Tiling
+
+MOMENTUM = 0.1
+"""The share of a new batch in the running statistics, as in torch."""
+
+
+class SyncBatchNorm2d(nn.BatchNorm2d):
+    """`torch.nn.BatchNorm2d` of a batch whose images are on different ranks.
+
+    Input and output are this rank's images, ``images x channels x rows x cols``; each rank has one
+    or more. In training, mean and variance are those of all images. The gradients of weight and
+    bias are this rank's share, as those of all other layers of the stage are: their sum over the
+    ranks is the whole. All ranks must call forward, and backward, in the same order.
+
+    Args:
+        num_features: Channels.
+        comm: The ranks.
+    """
+
+    def __init__(self, num_features: int, *, comm: MPI.Intracomm) -> None:
+        super().__init__(num_features, momentum=MOMENTUM)
+        self.comm = comm
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return this rank's images, normalised."""
+        if not self.training:
+            return super().forward(images)
+        return self._normalised(images, lambda pixels: pixels, (self.weight, self.bias))
+
+    def _normalised(
+        self,
+        pixels: torch.Tensor,
+        owned: Callable[[torch.Tensor], torch.Tensor],
+        parameters: Sequence[torch.Tensor],
+    ) -> torch.Tensor:
+        """Normalise pixels by the statistics of those among them that ``owned`` gives."""
+        wide = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
+        # The mean first, and then the distances from it: their squares lose no digits.
+        own = owned(wide)
+        values = wide.new_full((1,), own.numel() // own.shape[1])
+        sums = summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
+        count = sums[-1].detach()
+        distances = wide - (sums[:-1] / count)[:, None, None]
+        variance = summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
+        self._track((sums[:-1] / count).detach(), variance.detach(), count)
+        weight, bias = parameters
+        scale = (variance + self.eps).rsqrt() * weight
+        normalised = distances * scale[:, None, None] + bias[:, None, None]
+        return normalised.to(pixels.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
+        # In fp64, and where it is: to read it would be to wait for the device.
+        values, share = count.double(), self.momentum
+        assert share is not None, "others are refused"
+        found = (self.running_mean, mean), (self.running_var, variance * (values / (values - 1)))
+        for running, new in found:
+            assert running is not None, "no argument turns running statistics off"
+            running.lerp_(new.to(running.dtype), share)
+        assert self.num_batches_tracked is not None, "it comes with them"
+        self.num_batches_tracked.add_(1)
+
+
+class SyncTileBatchNorm2d(SyncBatchNorm2d):
+    """Sync batch norm of tiles: one batch for the tiles of all images of several groups of ranks.
+
+    Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
+    weight and bias are summed over the tiles, as those of all operators over tiles are.
+
+    Args:
+        num_features: Channels.
+        comm: The ranks of all groups.
+        tiling: The tiles of this rank's group.
+    """
+
+    def __init__(self, num_features: int, *, comm: MPI.Intracomm, tiling: Tiling) -> None:
+        super().__init__(num_features, comm=comm)
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile, normalised."""
+        return self.normalise(tile, self.tiling.tile)
+
+    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
+        """Return pixels, normalised, of which this rank may own only some.
+
+        Args:
+            pixels: ``images x channels x held.height x held.width``.
+            held: The pixels' box in the image; it holds this rank's tile.
+        """
+        if not self.training:
+            return nn.BatchNorm2d.forward(self, pixels)
+        shared = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
+        return self._normalised(pixels, lambda one: view(one, held, self.tiling.tile), shared)
+
+
+@dataclass(frozen=True)
+class SyncDenseBuilder(DenseBuilder):
+    """A builder of torch's own modules, with sync batch norm over the members' images.
+
+    Attributes:
+        comm: The ranks that share the images of each micro-batch.
+    """
+
+    comm: MPI.Intracomm
+
+    def norm(self, data: Map) -> nn.Module:
+        return SyncBatchNorm2d(data.channels, comm=self.comm)
+
+    def piece(self, piece: NetworkPiece) -> nn.Module:
+        made = super().piece(piece)
+        for name, module in list(made.named_modules()):
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                made.set_submodule(name, synchronised(name, module, self.comm))
+        return made
+
+
+def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatchNorm2d:
+    """Return the sync batch norm in the place of a batch norm of a user's own network.
+
+    Raises:
+        CannotRunError: It is not one of images, with weights and running statistics.
+    """
+    check_usual(name, module)
+    assert isinstance(module, nn.BatchNorm2d), "others are refused"
+    made = SyncBatchNorm2d(module.num_features, comm=comm)
+    made.eps, made.momentum = module.eps, module.momentum
+    made.load_state_dict(module.state_dict())
+    # Other operators of the stage may have the same parameters.
+    made.weight, made.bias = module.weight, module.bias
+    return made
+
+
+@dataclass(frozen=True)
+class SyncSpatialBuilder(SpatialBuilder):
+    """A builder of operators over tiles, with sync batch norm over all replicas' images.
+
+    Attributes:
+        comm: The ranks of all tiles of all replicas.
+    """
+
+    comm: MPI.Intracomm
+
+    def norm(self, data: Map) -> nn.Module:
+        return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
+
+    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+        check_usual("a batch normalisation", module)
+        made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
+        made.eps, made.momentum = module.eps, module.momentum
+        return made

@@ -1,0 +1,148 @@
+"""The plan of a model benchmark: model, layout, micro-batches, and the optimizer's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.models.halo_groups import check_fused_layers
+from spbench_core.models.layers import Model
+from spbench_core.models.routes import StageRoutes, stage_routes, tensors_of
+from spbench_parallel.device.memory_format import MemoryFormat
+from spbench_parallel.precision.formats import FP32, Precision
+
+MOMENTUM = 0.9
+"""The momentum of SGD."""
+MIRROR, OWNER = 0, 1
+"""The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
+communication (``master_comm``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """A model over many ranks: the network, its ranks, its micro-batches and its number formats.
+
+    Attributes:
+        model: The model.
+        layout: Its ranks, which are all ranks of the job.
+        balance: The number of layers of each stage.
+        batches: The micro-batches of a replica's step.
+        schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``; of several rounds
+            ``interleaved``.
+        memory_format: How maps lie in memory.
+        seed: The seed of the initial weights.
+        device: The device of this rank.
+        precision: The number formats.
+        transport: The transport of halo exchanges.
+        backend: The transport of messages between stages: ``mpi``, ``gloo`` or ``nccl``.
+        master_comm: Of mirrored pipelines, GEMS-MASTER's communication: gradients go one way and
+            weights the other, in place of an allreduce:
+            `spbench_parallel.training.master_comm`.
+        statistics: The scope of batch normalisation: the whole ``image`` of a micro-batch, those of
+            all ``replicas`` (sync batch norm); or each ``tile`` by itself, which is wrong, and is
+            there to show that it is noticed.
+        fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
+            each operator has its own.
+        straight: The stages, source and target, between which tensors go straight past others.
+        recompute: The activations that are computed again, not kept: of a whole ``stage``, or of
+            each layer (``block``); None: all are kept.
+        recompute_stages: The stages of which they are; None: all.
+        loss: ``cross_entropy``, or of a segmentation ``dice``.
+    """
+
+    model: Model
+    layout: ModelLayout
+    balance: tuple[int, ...]
+    batches: tuple[MicroBatch, ...]
+    schedule: str = "1f1b"
+    memory_format: MemoryFormat = "contiguous"
+    seed: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    precision: Precision = FP32
+    transport: str = "once"
+    backend: str = "mpi"
+    master_comm: bool = False
+    statistics: str = "image"
+    fused_layers: int = 0
+    straight: frozenset[tuple[int, int]] = frozenset()
+    recompute: str | None = None
+    recompute_stages: tuple[int, ...] | None = None
+    loss: str = "cross_entropy"
+
+    def routes(self) -> StageRoutes:
+        """Return the routes of tensors between its stages."""
+        return stage_routes(tensors_of(self.model), layer_ranges(self.balance), self.straight)
+
+    def model_of(self, stage: int) -> Model:
+        """Return the model without the tensors that go past a stage."""
+        first, last = layer_ranges(self.balance)[stage]
+        return self.model.without(first, last, self.routes().left_out(stage))
+
+    def recomputed(self, stage: int) -> str | None:
+        """Return which activations of a stage are computed again; None: all are kept."""
+        chosen = self.recompute_stages is None or stage in self.recompute_stages
+        return self.recompute if chosen else None
+
+    @property
+    def owner(self) -> int:
+        """The direction whose copies have all gradients, and the optimizer's state, of a stage.
+
+        Without `master_comm` the copies of both directions have them.
+        """
+        return OWNER if self.master_comm else 0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of images, and of messages between stages and between tiles."""
+        return self.precision.work
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """Settings of training: the optimizer and its learning rate.
+
+    Attributes:
+        optimizer: ``sgd``, ``adam`` or ``adamw``.
+        learning_rate: The learning rate of the first epoch.
+        weight_decay: As in torch's optimizers.
+        learning_rate_decay: The factor of the learning rate after each epoch.
+        momentum: The momentum of ``sgd``.
+    """
+
+    optimizer: str = "sgd"
+    learning_rate: float = 0.001
+    weight_decay: float = 0.0
+    learning_rate_decay: float = 1.0
+    momentum: float = MOMENTUM
+
+
+def check_fused(plan: ModelPlan) -> None:
+    """Refuse a plan that fuses more layers than its stages of tiles have.
+
+    Raises:
+        ModelError: No stage of tiles has as many layers as are to be fused.
+    """
+    pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
+    ranges = [layers for layers, stage in pairs if stage.spatial]
+    if plan.fused_layers:
+        check_fused_layers(plan.model, ranges, plan.fused_layers)
+
+
+def on_one_process(plan: ModelPlan) -> ModelPlan:
+    """Return the plan of the same micro-batches, of one replica, on one process."""
+    return replace(
+        plan,
+        layout=model_layout(1),
+        balance=(len(plan.model.layers),),
+        batches=tuple(replace(batch, direction=0) for batch in plan.batches),
+        schedule="1f1b",
+        backend="mpi",
+        master_comm=False,
+        fused_layers=0,
+        statistics="image",
+        recompute=None,
+    )

@@ -1,0 +1,42 @@
+"""Check that all ranks have traced the same network.
+
+A forward pass that asks for the rank, the time or the order of a set may be another one on each.
+Ranks would then wait for messages that nobody sends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from mpi4py import MPI
+
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.forward.sizes import attribute
+from spbench_parallel.models.imported.tracing import Traced
+
+
+def check_same_operators(comm: MPI.Comm, network: Traced) -> None:
+    """Refuse a network that is another one on some rank. All ranks must call it.
+
+    Raises:
+        CannotRunError: It is another one; on all ranks.
+    """
+    digests = comm.allgather(_digest(network))
+    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if others:
+        raise CannotRunError(
+            f"network {network.name}: rank {others[0]} has other operators or constants than rank "
+            "0; let its forward depend on its input only, not on the rank, the time or the order "
+            "of a set"
+        )
+
+
+def _digest(network: Traced) -> str:
+    digest = hashlib.blake2b(str(network.graph).encode(), digest_size=8)
+    for node in network.graph.nodes:
+        digest.update(repr(network.called(node)).encode())
+        if node.op == "get_attr" and network.is_constant(node):
+            values: torch.Tensor = attribute(network.module, str(node.target))
+            digest.update(values.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""Spatial convolution: over an image whose tiles are on different ranks, with halo exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from spbench_core.layout.window import Window, Window2d
+from spbench_parallel.device.convolution import convolve
+from spbench_parallel.spatial.gradients import shared_by_tiles
+from spbench_parallel.spatial.operator import TiledWindow
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_parallel.spatial.ways import LocalOperator
+
+Pair = int | tuple[int, int]
+
+
+class SpatialConv2d(nn.Conv2d):
+    """`torch.nn.Conv2d` of an image whose tiles are on different ranks.
+
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
+    are what the convolution of the whole image gives. The gradients of weight and bias are summed
+    over the tiles, so that every rank has those of the whole image. All ranks must call forward,
+    and backward, in the same order.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Rows and columns; even kernels and 1xk too.
+        stride: The strides of rows and columns.
+        padding: Zeros around the whole image.
+        dilation: Pixels from one tap to the next.
+        groups: Groups of channels that do not mix.
+        bias: Whether a bias is added.
+        tiling: The tiles of the input.
+        gradient_dtype: The number format in which the parameters' gradients travel; their own
+            where it is None.
+        device: The device of the parameters.
+        dtype: The number format of the parameters.
+
+    Attributes:
+        fill: The value outside the image.
+        output: The tiles of the output.
+
+    Raises:
+        ValueError: The kernel is larger than the padded image.
+    """
+
+    fill = 0.0
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        tiling: Tiling,
+        gradient_dtype: torch.dtype | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            device=device,
+            dtype=dtype,
+        )
+        self.window = window_of(kernel_size, stride, padding, dilation)
+        self.tiled = TiledWindow(tiling, self.window)
+        self.output = self.tiled.output
+        self.gradient_dtype = gradient_dtype
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        return self.tiled.run(tile, self.operator())
+
+    def operator(self) -> LocalOperator:
+        """Return the convolution of pixels that have their halos."""
+        parameters = self.shared_parameters()
+        return LocalOperator(
+            lambda pixels, padding, _: self.local(pixels, padding, *parameters),
+            self.out_channels,
+            parameters,
+        )
+
+    def free(self) -> None:
+        """Free all buffers and requests. All ranks must call it."""
+        self.tiled.free()
+
+    def shared_parameters(self) -> tuple[torch.Tensor, ...]:
+        """Return weight and bias, whose gradients are summed over the tiles."""
+        parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
+        return shared_by_tiles(self.tiled.tiling.comm, parameters, self.gradient_dtype)
+
+    def local(
+        self,
+        pixels: torch.Tensor,
+        padding: tuple[int, int],
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Convolve pixels that have their halos."""
+        pixels = self.read(pixels)
+        return convolve(pixels, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def read(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the pixels that the kernel goes over: all of them."""
+        return pixels
+
+
+def window_of(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
+    """Return the window that torch's arguments describe: one number for both axes, or two."""
+    axes = zip(_pair(kernel), _pair(stride), _pair(padding), _pair(dilation), strict=True)
+    rows, cols = (Window(*axis) for axis in axes)
+    return Window2d(rows, cols)
+
+
+def _pair(value: Pair) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -1,0 +1,176 @@
+"""Operators over tiles of images padded in any way: convolutions, maximum pools, padding itself."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window, Window2d
+from spbench_parallel.device.convolution import convolve
+from spbench_parallel.spatial.conv import Pair, window_of
+from spbench_parallel.spatial.fetched.box import FetchingOperator, PaddedBox
+from spbench_parallel.spatial.gradients import shared_weights
+from spbench_parallel.spatial.tiling import Tiling
+
+Pads = tuple[int, int, int, int]
+"""Pixels around an image in torch's order: left, right, top, bottom; fewer than 0 are cut off."""
+
+
+class SpatialPad2d(FetchingOperator):
+    """An image with pixels around it, or with fewer, whose tiles are on different ranks.
+
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``. All ranks must call
+    forward, and backward, in the same order.
+
+    Args:
+        pads: The pixels on each side.
+        mode: ``constant``, ``reflect``, ``replicate`` or ``circular``.
+        value: Of constant ones.
+        tiling: The tiles of the input.
+
+    Attributes:
+        output: The tiles of the output.
+    """
+
+    def __init__(
+        self, pads: Pads, mode: str = "constant", value: float = 0.0, *, tiling: Tiling
+    ) -> None:
+        super().__init__()
+        left, right, top, bottom = pads
+        owned = tiling.partition
+        self.output = tiling.resized(owned.height + top + bottom, owned.width + left + right)
+        tile_of = self.output.partition.tile
+        self._padded = PaddedBox(
+            tiling,
+            lambda rank: Box(_less(tile_of(rank).rows, top), _less(tile_of(rank).cols, left)),
+            mode,
+            value,
+        )
+        self.fetches = self._padded.fetches
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        return self._padded.of(tile)
+
+
+class _Windows:
+    """The fetch of what windows over a padded image read, for each rank's outputs.
+
+    Args:
+        window: The window over the padded image, without padding of its own.
+        pads: The pixels around the image.
+        sides: Height and width of the output.
+        mode: As of `SpatialPad2d`.
+        value: Likewise.
+        tiling: The tiles of the input.
+    """
+
+    def __init__(
+        self,
+        window: Window2d,
+        pads: Pads,
+        sides: tuple[int, int],
+        mode: str,
+        value: float,
+        tiling: Tiling,
+    ) -> None:
+        self.output = tiling.resized(*sides)
+        tile_of = self.output.partition.tile
+
+        def reads(rank: int) -> Box:
+            needs = window.need(tile_of(rank))
+            return Box(_less(needs.rows, pads[2]), _less(needs.cols, pads[0]))
+
+        self.box = PaddedBox(tiling, reads, mode, value)
+
+
+class SpatialPaddedConv2d(FetchingOperator):
+    """`torch.nn.Conv2d` over tiles with any padding: reflect, replicate, circular, uneven zeros.
+
+    See `spbench_parallel.spatial.conv.SpatialConv2d`.
+
+    Args:
+        conv: The convolution of whole images, with its weights.
+        tiling: The tiles of the input.
+
+    Attributes:
+        output: The tiles of the output.
+    """
+
+    def __init__(self, conv: nn.Conv2d, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.weight, self.bias = conv.weight, conv.bias
+        self._stride, self._dilation, self._groups = conv.stride, conv.dilation, conv.groups
+        pads = pads_of(conv)
+        rows, cols = (
+            Window(conv.kernel_size[axis], conv.stride[axis], 0, conv.dilation[axis])
+            for axis in (0, 1)
+        )
+        owned = tiling.partition
+        sides = (
+            rows.outputs(owned.height + pads[2] + pads[3]),
+            cols.outputs(owned.width + pads[0] + pads[1]),
+        )
+        mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+        windows = _Windows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)
+        self.output, self._padded = windows.output, windows.box
+        self.fetches, self._comm = self._padded.fetches, tiling.comm
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        weight, bias = shared_weights(self._comm, self.weight, self.bias)
+        words = self._stride, (0, 0), self._dilation, self._groups
+        return convolve(self._padded.of(tile), weight, bias, *words)
+
+
+def pads_of(conv: nn.Conv2d) -> Pads:
+    """Return the pixels that a convolution puts around its image: torch's own, for words too."""
+    left, right, top, bottom = conv._reversed_padding_repeated_twice
+    return left, right, top, bottom
+
+
+class SpatialCeilMaxPool2d(FetchingOperator):
+    """`torch.nn.MaxPool2d` over tiles with ``ceil_mode``: the last windows may reach beyond.
+
+    Args:
+        kernel_size: Rows and columns.
+        stride: The strides of rows and columns.
+        padding: Around the whole image.
+        dilation: Pixels from one tap to the next.
+        sides: Height and width of the output, as torch has them.
+        tiling: The tiles of the input.
+
+    Attributes:
+        output: The tiles of the output.
+    """
+
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        *,
+        sides: tuple[int, int],
+        tiling: Tiling,
+    ) -> None:
+        super().__init__()
+        self._words = kernel_size, stride, 0, dilation
+        around = window_of(kernel_size, stride, padding, dilation)
+        pads = around.cols.padding, 0, around.rows.padding, 0
+        window = window_of(kernel_size, stride, 0, dilation)
+        windows = _Windows(window, pads, sides, "constant", -math.inf, tiling)
+        self.output, self._padded = windows.output, windows.box
+        self.fetches = self._padded.fetches
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        return functional.max_pool2d(self._padded.of(tile), *self._words)
+
+
+def _less(interval: Interval, by: int) -> Interval:
+    return interval[0] - by, interval[1] - by

@@ -1,0 +1,106 @@
+"""Transposed convolution over tiles."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.tiles import Box, Interval
+from spbench_parallel.spatial.fetched.box import FetchedBox, FetchingOperator
+from spbench_parallel.spatial.gradients import shared_weights
+from spbench_parallel.spatial.tiling import Tiling
+
+
+class SpatialConvTranspose2d(FetchingOperator):
+    """`torch.nn.ConvTranspose2d` of an image whose tiles are on different ranks.
+
+    Input ``i`` adds to the outputs ``i * stride - padding + dilation * tap``. A rank fetches the
+    inputs that add to its own outputs, and leaves out what they add to others. The gradients of
+    weight and bias are summed over the tiles. All ranks must call forward, and backward, in the
+    same order.
+
+    Args:
+        conv: The transposed convolution of whole images, with its weights.
+        sides: Height and width of the output.
+        tiling: The tiles of the input.
+
+    Attributes:
+        output: The tiles of the output.
+    """
+
+    def __init__(self, conv: nn.ConvTranspose2d, sides: tuple[int, int], *, tiling: Tiling) -> None:
+        super().__init__()
+        self.weight, self.bias = conv.weight, conv.bias
+        self._stride, self._dilation, self._groups = conv.stride, conv.dilation, conv.groups
+        self.output, self._comm = tiling.resized(*sides), tiling.comm
+        axes = [
+            _Axis(conv.kernel_size[at], conv.stride[at], int(conv.padding[at]), conv.dilation[at])
+            for at in (0, 1)
+        ]
+        image, tile_of = tiling.partition.image, self.output.partition.tile
+
+        def reads(rank: int) -> Box:
+            tile = tile_of(rank)
+            if tile.empty:
+                return Box((0, 0), (0, 0))
+            return Box(
+                axes[0].reads(tile.rows, image.height), axes[1].reads(tile.cols, image.width)
+            )
+
+        self._fetch = FetchedBox(tiling, reads)
+        self.fetches = (self._fetch,)
+        box, tile = self._fetch.box, self.output.tile
+        self._shifts = [
+            (interval[0] - axis.first(inputs[0]), interval[1] - interval[0])
+            for axis, interval, inputs in zip(
+                axes, (tile.rows, tile.cols), (box.rows, box.cols), strict=True
+            )
+        ]
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        weight, bias = shared_weights(self._comm, self.weight, self.bias)
+        made = functional.conv_transpose2d(
+            self._fetch.of(tile),
+            weight,
+            None,
+            self._stride,
+            groups=self._groups,
+            dilation=self._dilation,
+        )
+        for axis, (first, count) in enumerate(self._shifts, start=2):
+            made = _part(made, axis, first, count)
+        return made if bias is None else made + bias.to(made.dtype)[:, None, None]
+
+
+class _Axis:
+    """A transposed convolution along an axis."""
+
+    def __init__(self, kernel: int, stride: int, padding: int, dilation: int) -> None:
+        self._span, self._stride = dilation * (kernel - 1), stride
+        self._padding = padding
+
+    def first(self, inputs: int) -> int:
+        """Return the first output that an input adds to."""
+        return inputs * self._stride - self._padding
+
+    def reads(self, outputs: Interval, length: int) -> Interval:
+        """Return the inputs that add to some outputs; at least one, whose sum is then left out."""
+        first = -(-(outputs[0] + self._padding - self._span) // self._stride)
+        last = (outputs[1] - 1 + self._padding) // self._stride
+        first = min(max(first, 0), length - 1)
+        return first, max(min(last + 1, length), first + 1)
+
+
+def _part(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tensor:
+    """Return some outputs along an axis; those that no input adds to are 0."""
+    length = values.shape[axis]
+    start = min(max(first, 0), length)
+    end = max(min(first + count, length), start)
+    inside = values.narrow(axis, start, end - start)
+    before, after = start - first, first + count - end
+    if not before and not after:
+        return inside
+    pads = (0, 0, before, after) if axis == 2 else (before, after, 0, 0)
+    return functional.pad(inside, pads)

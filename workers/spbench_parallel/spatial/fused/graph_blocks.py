@@ -1,0 +1,173 @@
+"""Fused graphs: layers of any form with one wide halo exchange for each input, and no other.
+
+A rank gathers all pixels that its outputs depend on, and runs every operator on them, as
+`spbench_parallel.spatial.fused.graph` says. A neighbour's pixels are computed by the neighbour too;
+statistics are of the pixels that each rank owns, so that nothing counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+from spbench_core.layout.tiles import Box
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.fused.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
+from spbench_parallel.spatial.fused.tracing import trace
+from spbench_parallel.spatial.gather import Flight, Gather, GatherCache
+from spbench_parallel.spatial.gradients import shared_by_tiles
+from spbench_parallel.spatial.operator import check_tile
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_parallel.spatial.ways import no_outputs
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class FusedGraph:
+    """Fused layers of any form, with one halo exchange; equal to the same layers without fusion.
+
+    Inputs and outputs are this rank's tiles, ``batch x channels x rows x cols``. The layers keep
+    their parameters; the gradients of all their convolutions are summed over the tiles in one
+    message. All ranks must call it, and backward, in the same order.
+
+    Args:
+        layers: By name: spatial convolutions, pools and batch norms, modules of `PIXELWISE`, and
+            modules that combine such with `+` and `torch.cat`. The first takes as many tensors
+            as there are tilings: one, or a tuple of two.
+        tilings: The tiles of each.
+
+    Attributes:
+        graph: Their operators.
+        tables: For each input, the transfers of pixels between ranks.
+
+    Raises:
+        TypeError: The layers have an operator that cannot be fused.
+        ValueError: An operator was made for other tiles than it gets.
+    """
+
+    def __init__(self, layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]) -> None:
+        self.graph, self._operators = trace(layers, tilings)
+        self.tables = graph_transfers(self.graph)
+        self._tilings, self._first = tuple(tilings), len(tilings)
+        self._comm = tilings[0].comm
+        self._exchanged = tuple(
+            any(table.received_by(rank) for rank in range(self._comm.size)) for table in self.tables
+        )
+        self._boxes = self._held(boxes_of(self.graph, self._comm.rank))
+        self._cuts = tuple(self._cut(index) for index in range(len(self._operators)))
+        self._last_uses = last_uses(self.graph)
+        inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
+        self._gathers = [GatherCache(tiling, table, [box]) for tiling, table, box in inputs]
+
+    def __call__(self, *tiles: torch.Tensor) -> Tensors:
+        """Return this rank's tiles of the outputs.
+
+        Raises:
+            ValueError: A tile does not have the shape of this rank's tile in its tiling.
+        """
+        flights = [self._start(number, tile) for number, tile in enumerate(tiles)]
+        # Here, so that backward the sum over the tiles comes while gradients of halos travel.
+        parameters = self._parameters()
+        values = {number: self._finish(number, one) for number, one in enumerate(flights)}
+        for index in range(len(self._operators)):
+            values[self._first + index] = self._made(index, values, parameters.get(index, ()))
+            for value in self._last_uses[index]:
+                del values[value]
+        return tuple(self._result(value, values[value]) for value in self.graph.results)
+
+    def free(self) -> None:
+        """Free all buffers and requests. All ranks must call it."""
+        for cache in self._gathers:
+            cache.free()
+
+    @property
+    def gathers(self) -> list[Gather]:
+        """What has been made to gather halos, by now."""
+        return [gather for cache in self._gathers for gather in cache]
+
+    def _held(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
+        """Return the box of each value; an input of which nothing is exchanged stays as it is."""
+        inputs = zip(needed[: self._first], self._exchanged, self._tilings, strict=True)
+        held = (box if exchanged else tiling.tile for box, exchanged, tiling in inputs)
+        return *held, *needed[self._first :]
+
+    def _cut(self, index: int) -> Cut | None:
+        """Return the cut of a step's input; None where it has no window, or no outputs."""
+        step, outputs = self.graph.steps[index], self._boxes[self._first + index]
+        if step.window is None or outputs.empty:
+            return None
+        return cut_of(step.window, self.graph.values[step.reads[0]], outputs)
+
+    def _start(self, number: int, tile: torch.Tensor) -> torch.Tensor | Flight:
+        check_tile(self._tilings[number], tile)
+        if not self._exchanged[number]:
+            return tile
+        return self._gathers[number].of(tile).start(tile)
+
+    def _finish(self, number: int, flight: torch.Tensor | Flight) -> torch.Tensor:
+        if isinstance(flight, torch.Tensor):
+            return flight
+        (pixels,) = self._gathers[number].of(flight.tile).finish(flight)
+        return pixels
+
+    def _parameters(self) -> dict[int, Tensors]:
+        """Return the convolutions' parameters, by step."""
+        own = {
+            index: (one.weight,) if one.bias is None else (one.weight, one.bias)
+            for index, one in enumerate(self._operators)
+            if isinstance(one, SpatialConv2d)
+        }
+        if not own:
+            return {}
+        flat = [parameter for several in own.values() for parameter in several]
+        shared = iter(shared_by_tiles(self._comm, flat))
+        return {index: tuple(next(shared) for _ in several) for index, several in own.items()}
+
+    def _made(
+        self, index: int, values: Mapping[int, torch.Tensor], parameters: Tensors
+    ) -> torch.Tensor:
+        """Return the output of a step."""
+        operator: Any = self._operators[index]
+        step = self.graph.steps[index]
+        box = self._boxes[self._first + index]
+        if step.window is not None:
+            return self._windowed(index, values[step.reads[0]], parameters)
+        pixels = [_crop(values[value], self._boxes[value], box) for value in step.reads]
+        made: torch.Tensor
+        if step.statistics:
+            made = operator.normalise(pixels[0], box)
+        elif operator is torch.cat:
+            made = torch.cat(pixels, dim=1)
+        else:
+            made = operator(*pixels)
+        return made
+
+    def _windowed(self, index: int, pixels: torch.Tensor, parameters: Tensors) -> torch.Tensor:
+        operator: Any = self._operators[index]
+        cut, outputs = self._cuts[index], self._boxes[self._first + index]
+        if cut is None:
+            channels = operator.out_channels if parameters else pixels.shape[1]
+            return no_outputs((pixels.shape[0], channels, 0, 0), pixels, *parameters)
+        (read,) = self.graph.steps[index].reads
+        pixels = _crop(pixels, self._boxes[read], cut.box)
+        if any(cut.beyond):
+            pixels = pad(pixels, cut.beyond, value=operator.fill)
+        made: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (outputs,)))
+        return made
+
+    def _result(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
+        tile = self.graph.values[value].tile(self._comm.rank)
+        if tile.empty:
+            return no_outputs((*pixels.shape[:2], *tile.shape), pixels)
+        return _crop(pixels, self._boxes[value], tile)
+
+
+def _crop(pixels: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
+    if box == held:
+        return pixels
+    return pixels[:, :, :0, :0] if box.empty else view(pixels, held, box)

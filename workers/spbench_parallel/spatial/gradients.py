@@ -1,0 +1,119 @@
+"""Allreduce of the gradients of parameters that all tiles share.
+
+MPI adds, on the host; a GPU's numbers go there and back through pinned memory, with NCCL for
+messages between stages too. Over tiles there are many sums, in autograd's order, and all but a few
+are small: NCCL would add a stream to wait for, and a group to open, for each group of tiles, and
+save only the time of copying some KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_parallel.device.host_memory import host_memory_of
+from spbench_parallel.device.streams import is_gpu
+from spbench_parallel.spatial.comm_stats import COMM_STATS
+
+_SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
+"""The formats that MPI itself can add; it knows no 16-bit numbers."""
+
+
+def shared_by_tiles(
+    comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Return the parameters, with gradients that are summed over the ranks in backward.
+
+    Args:
+        comm: The ranks, each with a tile. All must use the returned tensors, and call backward.
+        parameters: The parameters, equal on all ranks.
+        wire: The number format in which gradients travel; their own where it is None.
+    """
+    if not torch.is_grad_enabled():
+        return tuple(parameters)
+    shared: tuple[torch.Tensor, ...] = _Shared.apply(comm, wire, *parameters)
+    return shared
+
+
+def shared_weights(
+    comm: MPI.Intracomm, weight: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return weight and bias of an operator as `shared_by_tiles` does."""
+    own = (weight,) if bias is None else (weight, bias)
+    shared = shared_by_tiles(comm, own)
+    return shared[0], None if bias is None else shared[1]
+
+
+def summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of values over the ranks; its gradient is summed too, as every rank uses it.
+
+    All ranks must call it, and backward, in the same order.
+    """
+    total: torch.Tensor = _Sum.apply(comm, values)
+    return total
+
+
+def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None) -> None:
+    """Sum a tensor over the ranks, in place and in one message; all get the same values."""
+    if comm.size == 1 and wire in (None, tensor.dtype):
+        return
+    with COMM_STATS.timed():
+        if is_gpu(tensor.device):
+            memory = host_memory_of(tensor.device)
+            memory.put(_sum(comm, memory.fetch(tensor, wire)), tensor)
+            return
+        values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
+        tensor.copy_(_sum(comm, values))
+
+
+def _sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    if values.dtype in _SUMMED:
+        comm.Allreduce(MPI.IN_PLACE, [_memory(values), _SUMMED[values.dtype]])
+        return values
+    # 16-bit numbers travel as they are and are added in fp32, on all ranks in the same order.
+    everyones = values.new_empty((comm.size, *values.shape))
+    comm.Allgather([_memory(values), MPI.BYTE], [_memory(everyones), MPI.BYTE])
+    return everyones.float().sum(0)
+
+
+def _memory(values: torch.Tensor) -> MPI.buffer:
+    return MPI.buffer.fromaddress(values.data_ptr(), values.numel() * values.element_size())
+
+
+class _Sum(Function):
+    @staticmethod
+    def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+        ctx.comm = comm
+        total = values.clone()
+        sum_over(comm, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.contiguous().clone()
+        sum_over(ctx.comm, total)
+        return None, total
+
+
+class _Shared(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, comm: MPI.Intracomm, wire: torch.dtype | None, *parameters: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.comm, ctx.wire = comm, wire
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        sum_over(ctx.comm, flat, ctx.wire)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        summed = [part.view(one.shape) for part, one in zip(parts, gradients, strict=True)]
+        return None, None, *summed

@@ -1,0 +1,152 @@
+"""Operators with a window over tiles, and those whose output is the same on every rank."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+from torch.autograd import Function
+
+from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import Window2d
+from spbench_parallel.spatial.interior_split import halo_of, interior_split_of, whole_split_of
+from spbench_parallel.spatial.overlap import WITHIN_HOST, OverlapChoice, faster_way, nothing_to_hide
+from spbench_parallel.spatial.padded import PaddedReLU
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_parallel.spatial.ways import LocalOperator, TiledWay
+
+
+class TiledWindow:
+    """An operator with a window, run over tiles with the result of the operator on the whole image.
+
+    There are two ways: to compute the interior while the halo travels, and the rest in strips
+    (overlap), or all outputs at once from the tile with its halo.
+
+    Args:
+        tiling: The tiles of the input; it says which way is taken.
+        window: The operator's window.
+        fill: The value of the pixels outside the image, for this operator.
+
+    Attributes:
+        output: The tiles of the output.
+        ways: The two ways, by whether they overlap.
+        chosen: The choice for the last tile, where it was left open; else None.
+
+    Raises:
+        ValueError: The window is larger than the padded image.
+    """
+
+    def __init__(self, tiling: Tiling, window: Window2d, fill: float = 0.0) -> None:
+        self.tiling, self.window = tiling, window
+        owned = tiling.partition
+        self.output = tiling.resized(*window.outputs(owned.height, owned.width))
+        produced, rank = self.output.partition, tiling.comm.rank
+        halo = halo_of(window, owned, produced)
+        self.ways = {
+            overlap: TiledWay(tiling, window, split(window, owned, produced, rank), halo, fill)
+            for overlap, split in ((True, interior_split_of), (False, whole_split_of))
+        }
+        self.chosen: OverlapChoice | None = None
+        self._exchanges = any(halo.received_by(each) for each in range(owned.size))
+        self._alone = not self._exchanges and all(
+            read.intersect(owned.tile(each)) == read
+            for each in range(owned.size)
+            for read in whole_split_of(window, owned, produced, each).reads
+        )
+
+    def run(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
+        """Return this rank's outputs of the operator on its tile.
+
+        Raises:
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
+        """
+        check_tile(self.tiling, tile)
+        if self._alone:
+            return self.ways[False].run_alone(tile, operator)
+        overlap = self.choice(tile, operator).overlap
+        return self.ways[overlap].run(tile, operator, overlap=overlap)
+
+    def choice(
+        self, tile: torch.Tensor, operator: LocalOperator, *, timed: bool = False
+    ) -> OverlapChoice:
+        """Return whether it overlaps for tiles like this one; all ranks must ask together.
+
+        ``timed``: Both ways are timed even where nothing could be hidden.
+        """
+        overlap, comm = self.tiling.overlap, self.tiling.comm
+        if overlap is not None or not self._exchanges:
+            return OverlapChoice(bool(overlap))
+        if not timed and (self.chosen is WITHIN_HOST or nothing_to_hide(comm, tile.device)):
+            self.chosen = WITHIN_HOST
+            return self.chosen
+        likeness = (
+            self.window,
+            self.tiling.partition,
+            *(tile.shape[0], tile.shape[1], operator.channels),
+            *(tile.dtype, tile.device.type),
+        )
+        self.chosen = faster_way(comm, self.ways, tile, operator, likeness)
+        return self.chosen
+
+    @property
+    def room(self) -> Box | None:
+        """The tile and the halo that all outputs are computed from at once; None if there is none.
+
+        A tile that lies in a buffer of these pixels is not copied.
+        """
+        tile, (read,) = self.tiling.tile, self.ways[False].split.reads
+        roomy = not self._alone and not tile.empty and read.intersect(tile) == tile
+        return read if roomy else None
+
+    def relu_before(self) -> nn.ReLU:
+        """Return a ReLU for its input that leaves room for the halo around the tile."""
+        room = self.room
+        return nn.ReLU() if room is None else PaddedReLU(self.tiling.tile, room)
+
+    def free(self) -> None:
+        """Free all buffers and requests. All ranks must call it."""
+        for way in self.ways.values():
+            way.gathers.free()
+
+
+class WholeImageOperator(nn.Module):
+    """An operator over tiles whose output is the same on every rank.
+
+    Args:
+        tiling: The tiles of the input.
+
+    Attributes:
+        function: What it computes, and its gradient, of a tile and the tiling.
+    """
+
+    function: ClassVar[type[Function]]
+
+    def __init__(self, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the output.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says.
+        """
+        check_tile(self.tiling, tile)
+        output: torch.Tensor = self.function.apply(tile, self.tiling)
+        return output
+
+
+def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:
+    """Refuse a tensor that is no tile of this rank.
+
+    Raises:
+        ValueError: The tensor does not have the shape of this rank's tile in the tiling.
+    """
+    box = tiling.tile
+    if tile.dim() != 4 or tuple(tile.shape[2:]) != (box.height, box.width):
+        partition = tiling.partition
+        raise ValueError(
+            f"rank {tiling.comm.rank} gave a tile of shape {tuple(tile.shape)}; its part "
+            f"of {partition.height}x{partition.width} pixels is {box.height}x{box.width}"
+        )

@@ -1,0 +1,158 @@
+"""The choice of overlap: which way of an operator over tiles is the faster, as measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import torch
+from mpi4py import MPI
+
+from spbench_core.durations import time_text
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.groups import on_one_host
+from spbench_parallel.spatial.padded import in_buffer, padded_of
+from spbench_parallel.spatial.ways import LocalOperator, TiledWay
+
+ROUNDS = 5
+MOST_SECONDS = 0.5
+"""Seconds after which no further round begins."""
+_CHOSEN: dict[Hashable, OverlapChoice] = {}
+_ON_ONE_HOST: dict[tuple[int, ...], bool] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapChoice:
+    """Whether the interior is computed while halos travel.
+
+    Attributes:
+        overlap: Whether it is.
+        tried_ms: The ms of a pass with overlap and without; None where neither was timed.
+        why: The reason, where neither was timed.
+    """
+
+    overlap: bool
+    tried_ms: tuple[float, float] | None = None
+    why: str = "asked for"
+
+    @property
+    def reason(self) -> str:
+        """The reason, as a report gives it."""
+        if self.tried_ms is None:
+            return self.why
+        on, off = (time_text(ms / 1e3) for ms in self.tried_ms)
+        return f"the faster of on {on}, off {off} in a few passes, any gradients included"
+
+
+WITHIN_HOST = OverlapChoice(
+    False, why="within a host the ranks' own cores move all data: nothing could be hidden"
+)
+
+
+def nothing_to_hide(comm: MPI.Intracomm, device: torch.device) -> bool:
+    """Whether no halo travels by itself: all ranks are on one host, and so are the data.
+
+    All ranks must ask together; what they are told is kept.
+    """
+    if is_gpu(device):
+        return False
+    names = _names(comm)
+    if names not in _ON_ONE_HOST:
+        _ON_ONE_HOST[names] = on_one_host(comm)
+    return _ON_ONE_HOST[names]
+
+
+def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
+    """Return the choice of several operators in a word, and its reason; None where there is none.
+
+    Those that are alike were timed once and share their choice.
+    """
+    if not choices:
+        return None
+    if all(choice is WITHIN_HOST for choice in choices):
+        return "off", WITHIN_HOST.why
+    timed = list({id(choice): choice for choice in choices}.values())
+    faster = sum(choice.overlap for choice in timed)
+    word = "on" if faster == len(timed) else "off" if not faster else "on and off"
+    shapes = "1 shape" if len(timed) == 1 else f"{len(timed)} shapes"
+    return word, f"timed for {shapes} of {len(choices)} operators; {faster} faster with overlap"
+
+
+def faster_way(
+    comm: MPI.Intracomm,
+    ways: dict[bool, TiledWay],
+    tile: torch.Tensor,
+    operator: LocalOperator,
+    likeness: Hashable,
+) -> OverlapChoice:
+    """Return the faster way for tiles like this one; all ranks must ask together.
+
+    It is timed once for all operators that are alike: forward, and backward where gradients are
+    asked for. Each round is as long as its slowest rank.
+
+    Args:
+        comm: The ranks that share the image.
+        ways: The two ways, by whether they overlap.
+        tile: This rank's tile.
+        operator: The operator.
+        likeness: What operators have in common that take as long; the same on all ranks.
+    """
+    key = (_names(comm), torch.is_grad_enabled(), tile.requires_grad, likeness)
+    if key not in _CHOSEN:
+        on, off = _times(comm, ways, tile, operator)
+        _CHOSEN[key] = OverlapChoice(on < off, (on * 1000.0, off * 1000.0))
+    return _CHOSEN[key]
+
+
+def _times(
+    comm: MPI.Intracomm, ways: dict[bool, TiledWay], tile: torch.Tensor, operator: LocalOperator
+) -> tuple[float, float]:
+    """Return the seconds of a pass with overlap and without, medians of rounds by turns."""
+    rounds: list[list[float]] = []
+    spent = 0.0
+    for overlap, way in ways.items():
+        _pass(way, tile, operator, overlap=overlap)
+    while len(rounds) < ROUNDS and spent < MOST_SECONDS:
+        seconds = [
+            _seconds(comm, ways[each], tile, operator, overlap=each) for each in (True, False)
+        ]
+        rounds.append([comm.allreduce(value, op=MPI.MAX) for value in seconds])
+        spent += sum(rounds[-1])
+    on, off = (median(column) for column in zip(*rounds, strict=True))
+    return on, off
+
+
+def _seconds(
+    comm: MPI.Intracomm,
+    way: TiledWay,
+    tile: torch.Tensor,
+    operator: LocalOperator,
+    *,
+    overlap: bool,
+) -> float:
+    finish(tile.device)
+    comm.Barrier()
+    start = perf_counter()
+    _pass(way, tile, operator, overlap=overlap)
+    finish(tile.device)
+    return perf_counter() - start
+
+
+def _pass(way: TiledWay, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> None:
+    """Run the operator once, and its backward where gradients are asked for."""
+    leaf = in_buffer(tile.detach().requires_grad_(tile.requires_grad), padded_of(tile))
+    made = way.run(leaf, operator, overlap=overlap)
+    if torch.is_grad_enabled() and made.requires_grad:
+        wanted = [one for one in (leaf, *operator.parameters) if one.requires_grad]
+        torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True)
+
+
+def _names(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """Return the ranks of a communicator by their numbers in the job."""
+    ours, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks = tuple(ours.Translate_ranks(None, everyone))
+    ours.Free()
+    everyone.Free()
+    return ranks

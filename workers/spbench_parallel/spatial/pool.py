@@ -1,0 +1,206 @@
+"""Spatial max and average pooling: over an image whose tiles are on different ranks."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window, Window2d
+from spbench_parallel.spatial.conv import Pair, window_of
+from spbench_parallel.spatial.operator import TiledWindow
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_parallel.spatial.ways import LocalOperator
+
+
+class TiledPool(nn.Module, ABC):
+    """A pooling over tiles.
+
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
+    are what the pooling of the whole image gives. All ranks must call forward, and backward, in the
+    same order.
+
+    Attributes:
+        tiled: What gathers the halos.
+    """
+
+    tiled: TiledWindow
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        return self.tiled.run(tile, LocalOperator(self.local, tile.shape[1], ()))
+
+    @abstractmethod
+    def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
+        """Pool pixels that are all there."""
+
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        self.tiled.free()
+
+
+class SpatialMaxPool2d(TiledPool, nn.MaxPool2d):
+    """`torch.nn.MaxPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
+
+    Args:
+        kernel_size: Rows and columns.
+        stride: The strides of rows and columns; None: those of the kernel.
+        padding: Around the whole image; half the kernel at most.
+        dilation: Pixels from one tap to the next.
+        tiling: The tiles of the input.
+
+    Attributes:
+        fill: The value outside the image, which is never the largest.
+        output: The tiles of the output.
+
+    Raises:
+        ValueError: The kernel is larger than the padded image, or the padding than half the kernel,
+            or a window has no pixel of the image.
+    """
+
+    fill = -math.inf
+
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        *,
+        tiling: Tiling,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, dilation)
+        self.window = _window_of(kernel_size, stride, padding, dilation)
+        self.tiled = TiledWindow(tiling, self.window, self.fill)
+        _refuse_empty_windows(self.window, tiling)
+        self.output = self.tiled.output
+
+    def local(
+        self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
+    ) -> torch.Tensor:
+        """Pool pixels that have their halos; the place of the outputs makes no difference."""
+        return functional.max_pool2d(pixels, self.kernel_size, self.stride, padding, self.dilation)
+
+
+class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
+    """`torch.nn.AvgPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
+
+    Args:
+        kernel_size: Rows and columns.
+        stride: The strides of rows and columns; None: those of the kernel.
+        padding: Zeros around the whole image; half the kernel at most.
+        count_include_pad: Whether the padding counts in the mean.
+        tiling: The tiles of the input.
+
+    Attributes:
+        fill: The value outside the image.
+        output: The tiles of the output.
+
+    Raises:
+        ValueError: The kernel is larger than the padded image, or the padding than half the kernel.
+    """
+
+    fill = 0.0
+
+    def __init__(
+        self,
+        kernel_size: Pair,
+        stride: Pair | None = None,
+        padding: Pair = 0,
+        count_include_pad: bool = True,
+        *,
+        tiling: Tiling,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, count_include_pad=count_include_pad)
+        self.window = _window_of(kernel_size, stride, padding)
+        self.tiled = TiledWindow(tiling, self.window, self.fill)
+        self.output = self.tiled.output
+        self._factors: dict[Any, torch.Tensor | None] = {}
+
+    def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
+        """Pool pixels that have their halos.
+
+        Args:
+            pixels: The pixels that the outputs read, with zeros outside the image.
+            padding: Rows and columns that the pooling itself adds around them: none, or all.
+            outputs: The outputs that the pixels become, as places in the whole output.
+        """
+        means = functional.avg_pool2d(
+            pixels,
+            self.kernel_size,
+            self.stride,
+            padding,
+            count_include_pad=self.count_include_pad,
+        )
+        if self.count_include_pad:
+            return means
+        factor = self._factor(means, padding, outputs)
+        return means if factor is None else means * factor
+
+    def _factor(
+        self, means: torch.Tensor, padding: tuple[int, int], outputs: Box
+    ) -> torch.Tensor | None:
+        """Return the factor from means over windows to means over image pixels; None if it is 1."""
+        key = (padding, outputs, means.dtype, means.device)
+        if key not in self._factors:
+            partition = self.tiled.tiling.partition
+            rows = _taps_over_counted(self.window.rows, padding[0], outputs.rows, partition.height)
+            cols = _taps_over_counted(self.window.cols, padding[1], outputs.cols, partition.width)
+            factor = rows[:, None] * cols
+            scales = bool((factor != 1.0).any())
+            self._factors[key] = factor.to(means.device, means.dtype) if scales else None
+        return self._factors[key]
+
+
+def _window_of(kernel: Pair, stride: Pair | None, padding: Pair, dilation: Pair = 1) -> Window2d:
+    """Return the window of a pooling.
+
+    Raises:
+        ValueError: Torch refuses this padding.
+    """
+    window = window_of(kernel, kernel if stride is None else stride, padding, dilation)
+    for axis in (window.rows, window.cols):
+        if 2 * axis.padding > axis.kernel:
+            raise ValueError(
+                f"padding {axis.padding} is more than half of a pooling kernel of {axis.kernel}; "
+                f"make it {axis.kernel // 2} or less"
+            )
+    return window
+
+
+def _taps_over_counted(
+    window: Window, padding: int, outputs: Interval, length: int
+) -> torch.Tensor:
+    """Return, for each output along an axis, the taps of its window over those that count.
+
+    Only taps inside the image count. Torch sees to that itself where it is the one that pads.
+    """
+    if padding:
+        return torch.ones(outputs[1] - outputs[0], dtype=torch.float64)
+    first = torch.arange(*outputs) * window.stride - window.padding
+    counted = (first + window.kernel).clamp(max=length) - first.clamp(min=0)
+    # An output outside the image, as fused layers compute it, may see none: its value is not used.
+    return window.kernel / counted.clamp(min=1).double()
+
+
+def _refuse_empty_windows(window: Window2d, tiling: Tiling) -> None:
+    """Refuse windows without a pixel: torch's backward would write beyond its memory.
+
+    Raises:
+        ValueError: All taps of a window lie in the padding, which dilation makes possible.
+    """
+    height, width = tiling.partition.height, tiling.partition.width
+    for axis, length in ((window.rows, height), (window.cols, width)):
+        for output in range(axis.outputs(length)):
+            first = axis.need((output, output + 1))[0]
+            taps = range(first, first + axis.span, axis.dilation)
+            if not any(0 <= tap < length for tap in taps):
+                raise ValueError(
+                    f"output {output} of the maximum pool has no pixel of the {length} of its "
+                    f"axis, only padding; take less padding than {axis.padding}"
+                )

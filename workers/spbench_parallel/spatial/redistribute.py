@@ -1,0 +1,58 @@
+"""Redistribution of an image from one partition to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from spbench_core.layout.partition import Partition, redistribution
+from spbench_parallel.spatial.gather import GatherCache
+from spbench_parallel.spatial.operator import check_tile
+from spbench_parallel.spatial.tiling import Tiling
+
+
+class Redistribute(nn.Module):
+    """Redistribution: from a rank's tile of one partition to its tile of another.
+
+    Tiles become those of another grid, or of other ranks; one rank's image becomes tiles, and tiles
+    become one rank's image. A tile is ``batch x channels x rows x cols``; that of a rank without
+    pixels is ``batch x channels x 0 x 0``. Backward the gradients go the other way. All ranks must
+    call forward, and backward, in the same order: those without pixels too, and those have the same
+    batch and channels as the others. Where one rank's input requires a gradient, every rank's must,
+    the empty ones among them.
+
+    Args:
+        source: The tiles of the input.
+        target: The tiles of the output.
+
+    Attributes:
+        output: The tiles of the output, with the communicator of the input.
+        gathers: What moves the tiles.
+
+    Raises:
+        ValueError: The two are not of one image and one communicator.
+    """
+
+    def __init__(self, source: Tiling, target: Partition) -> None:
+        super().__init__()
+        self.tiling = source
+        self.output = replace(source, partition=target)
+        table = redistribution(source.partition, target)
+        self.gathers = GatherCache(source, table, [self.output.tile])
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output.
+
+        Raises:
+            ValueError: The tile does not have the shape of this rank's tile in the source.
+        """
+        check_tile(self.tiling, tile)
+        gather = self.gathers.of(tile)
+        (part,) = gather.finish(gather.start(tile))
+        return part
+
+    def free(self) -> None:
+        """Free all buffers and requests. All ranks must call it."""
+        self.gathers.free()

@@ -1,0 +1,174 @@
+"""The ways of an operator over tiles: its interior while halos travel, or all outputs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_core.layout.partition import NOTHING, Transfers
+from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import Window2d
+from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.gather import GatherCache
+from spbench_parallel.spatial.interior_split import InteriorSplit, read_alone
+from spbench_parallel.spatial.tiling import Tiling
+
+Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
+"""Computes a box of outputs from all pixels that they read: the pixels, the rows and columns that
+the operator is to add around them, and the box. It must not change the pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOperator:
+    """An operator with a window, on pixels that are all there.
+
+    Attributes:
+        local: Computes a box of its outputs.
+        channels: Channels of the output.
+        parameters: Further tensors that the outputs depend on; a rank without outputs gives them
+            gradients of zero.
+    """
+
+    local: Local
+    channels: int
+    parameters: Sequence[torch.Tensor]
+
+
+class TiledWay:
+    """One way of an operator over tiles: its outputs in parts, and the gathers of their halos.
+
+    Args:
+        tiling: The tiles of the input.
+        window: The operator's window.
+        split: The parts of this rank's outputs.
+        halo: The pixels that each rank needs.
+        fill: The value of the pixels outside the image.
+
+    Attributes:
+        split: The parts of this rank's outputs.
+        gathers: The gathers of what the strips read.
+    """
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        window: Window2d,
+        split: InteriorSplit,
+        halo: Transfers,
+        fill: float,
+    ) -> None:
+        self.split = split
+        self.gathers = GatherCache(tiling, halo, split.reads, fill, takes_gradients=True)
+        self._window, self._tile, self._bands = window, tiling.tile, split.bands(window)
+
+    def run(self, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> torch.Tensor:
+        """Return this rank's outputs; ``overlap``: the inner ones are computed as halos travel."""
+        gather = self.gathers.of(tile)
+        flight = gather.start(tile)
+        if overlap:
+            inner = self._inner(flight.tile, operator.local, gather.forward.progress)
+            return self._joined(tile, inner, gather.finish(flight), operator)
+        return self.compute(flight.tile, gather.finish(flight), operator)
+
+    def run_alone(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
+        """Return this rank's outputs where all of them, on all ranks, read the own tile alone."""
+        read = read_alone(self._window, self.split, self._tile)
+        part = tile if read in (self._tile, NOTHING) else view(tile, self._tile, read)
+        return self._joined(tile, (), [part], operator)
+
+    def compute(
+        self, tile: torch.Tensor, parts: Sequence[torch.Tensor], operator: LocalOperator
+    ) -> torch.Tensor:
+        """Return this rank's outputs, computed from its tile and from what its strips read."""
+        return self._joined(tile, self._inner(tile, operator.local), parts, operator)
+
+    def _inner(
+        self,
+        tile: torch.Tensor,
+        local: Local,
+        progress: Callable[[], object] = lambda: None,
+    ) -> Sequence[torch.Tensor]:
+        """Return the outputs that need no halo, band by band; nothing where there are none."""
+        pieces = []
+        for band in self._bands:
+            crop = view(tile, self._tile, band.crop)
+            pieces.append(local(crop, self.split.padding, band.outputs))
+            progress()
+        return pieces
+
+    def _joined(
+        self,
+        tile: torch.Tensor,
+        inner: Sequence[torch.Tensor],
+        parts: Sequence[torch.Tensor],
+        operator: LocalOperator,
+    ) -> torch.Tensor:
+        """Return all outputs: the inner ones, and those in strips, computed from the parts."""
+        split = self.split
+        if split.outputs.empty:
+            shape = (tile.shape[0], operator.channels, *split.outputs.shape)
+            return no_outputs(shape, tile, *parts, *operator.parameters)
+        outer = [
+            operator.local(part, split.strip_padding, strip)
+            for part, strip in zip(parts, split.strips, strict=True)
+        ]
+        boxes = [*(band.outputs for band in self._bands), *split.strips]
+        return _join(split.outputs, boxes, [*inner, *outer])
+
+
+def no_outputs(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
+    """Return an empty tensor that depends on the inputs; backward they get gradients of zero."""
+    nothing: torch.Tensor = _Nothing.apply(shape, *inputs)
+    return nothing
+
+
+def _join(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    joined: torch.Tensor = _Join.apply(outputs, boxes, *pieces)
+    return joined
+
+
+class _Join(Function):
+    """The join of boxes of outputs; backward each gets its part of the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, outputs: Box, boxes: Sequence[Box], *pieces: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.outputs, ctx.boxes = outputs, boxes
+        first = pieces[0]
+        layout = torch.channels_last if is_channels_last(first) else torch.contiguous_format
+        joined = torch.empty(
+            (*first.shape[:2], outputs.height, outputs.width),
+            dtype=first.dtype,
+            device=first.device,
+            memory_format=layout,
+        )
+        for box, piece in zip(boxes, pieces, strict=True):
+            view(joined, outputs, box).copy_(piece)
+        return joined
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return None, None, *(view(gradient, ctx.outputs, box) for box in ctx.boxes)
+
+
+class _Nothing(Function):
+    """An empty output with gradients of zero, for a rank without a tile, in all exchanges."""
+
+    @staticmethod
+    def forward(ctx: Any, shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.inputs = [tensor.detach() for tensor in inputs]
+        return inputs[0].new_empty(shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        return None, *(torch.zeros_like(tensor) for tensor in ctx.inputs)

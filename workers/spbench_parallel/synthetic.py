@@ -1,0 +1,29 @@
+"""Synthetic images of a plan's model: those that it is compared with, and timed with."""
+
+from __future__ import annotations
+
+import torch
+
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.plan import ModelPlan
+
+
+def synthetic_images(
+    plan: ModelPlan, seed: int, dtype: torch.dtype | None = None
+) -> SyntheticImages:
+    """Return images for a plan's model, with a class each or one for each pixel, on its device.
+
+    Args:
+        plan: The model.
+        seed: The seed of all images.
+        dtype: The number format of the pixels; None: that of the plan.
+    """
+    model = plan.model
+    return SyntheticImages(
+        model.image,
+        model.classes,
+        seed=seed,
+        masked=model.segments,
+        dtype=dtype or plan.dtype,
+        device=plan.device,
+    )

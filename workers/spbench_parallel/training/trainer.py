@@ -1,0 +1,189 @@
+"""The trainer of a rank's stages: sums of gradients over ranks, and the update of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import ModelLayout, Place
+from spbench_parallel.plan import MIRROR, OWNER, TrainingConfig
+from spbench_parallel.precision.loss_scale import LossScale
+from spbench_parallel.training.gradients import FlatGradients, sharings
+from spbench_parallel.training.master_comm import MasterComm
+from spbench_parallel.training.running_statistics import MirroredStatistics
+from spbench_parallel.training.updates import State, Updates
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTraffic:
+    """Traffic of a rank that keeps all copies of its weights alike; halos are not counted.
+
+    Attributes:
+        sum_bytes: Bytes of gradients in allreduces, as `WeightSharing.bytes` counts them.
+        sums: Number of allreduces, one for each 16 MiB of fp32.
+        master_comm_bytes: Bytes of gradients to owners and weights from them: `MasterComm.bytes`.
+        master_comm_messages: Messages of these: `MasterComm.messages`.
+    """
+
+    sum_bytes: int
+    sums: int
+    master_comm_bytes: int
+    master_comm_messages: int
+
+
+class Trainer:
+    """The trainer of a rank's stages. All ranks must make it, and call its methods, together.
+
+    Args:
+        world: The ranks of the layout.
+        layout: The layout.
+        training: The optimizer and its learning rate.
+        stages: This rank's places and modules, by direction, or by round.
+        batches: Micro-batches of a replica's step.
+        loss_scale: In fp16, the scale that gradients are divided by before the update.
+        master_comm: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
+        grouped: Whether torch.distributed sums gradients over members and replicas: NCCL does on
+            GPUs. Else MPI does.
+
+    Attributes:
+        optimizer: The name of the optimizer.
+
+    Raises:
+        ValueError: There is no such optimizer, or ``master_comm`` is asked for without a mirror.
+    """
+
+    def __init__(
+        self,
+        world: MPI.Intracomm,
+        layout: ModelLayout,
+        training: TrainingConfig,
+        stages: Sequence[tuple[Place, nn.Module]],
+        batches: Sequence[MicroBatch],
+        loss_scale: LossScale | None = None,
+        *,
+        master_comm: bool = False,
+        grouped: bool = False,
+    ) -> None:
+        self._loss_scale, self._skips = loss_scale, False
+        owned = [not master_comm or place.direction == OWNER for place, _ in stages]
+        parameters = list(
+            chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
+        )
+        self._updated = set(parameters)
+        self.optimizer = training.optimizer
+        self._updates = Updates(training, parameters)
+        self._decay = training.learning_rate_decay
+        self._gradients = [FlatGradients(stage) for _, stage in stages]
+        places = [place for place, _ in stages]
+        copies = compress(zip(places, self._gradients, strict=True), owned)
+        self._sharings, self._sums = sharings(world, layout, list(copies), grouped=grouped), 0
+        self._master_comm = (
+            MasterComm(world, layout, stages, self._gradients) if master_comm else None
+        )
+        self._last = {batch.direction: index for index, batch in enumerate(batches)}
+        self._statistics = (
+            MirroredStatistics(world, layout, stages, len(batches)) if layout.mirrored else None
+        )
+
+    def begin(self) -> None:
+        """Begin a step: set gradients to zero, and put running statistics aside."""
+        for gradients in self._gradients:
+            gradients.clear()
+        if self._statistics is not None:
+            self._statistics.begin()
+
+    def pass_others(self, direction: int, micro_batch: int) -> None:
+        """Note the micro-batch whose forward is next in a direction, for the running statistics."""
+        if self._statistics is not None:
+            self._statistics.pass_others(direction, micro_batch)
+
+    def end_backward(self, direction: int, micro_batch: int) -> None:
+        """Note a micro-batch's backward as done; after a mirror's last, send its gradients."""
+        if self._master_comm is not None and (direction, micro_batch) == (
+            MIRROR,
+            self._last[MIRROR],
+        ):
+            self._master_comm.send_gradients()
+
+    def sum(self) -> None:
+        """Sum gradients, and mirrored statistics, over the ranks."""
+        if self._master_comm is not None:
+            self._master_comm.add_gradients()
+        for sharing in self._sharings:
+            sharing.sum()
+        self._sums += 1
+        if self._statistics is not None:
+            self._statistics.end()
+        if self._loss_scale is not None:
+            flat = [gradients.flat for gradients in self._gradients]
+            self._skips = not self._loss_scale.unscale(flat)
+
+    def update(self) -> None:
+        """Update the weights; leave them where a rank's gradients were too large for fp16."""
+        if not self._skips:
+            self._updates.step()
+
+    def share(self) -> None:
+        """Send updated weights to the copies that own none."""
+        if self._master_comm is not None:
+            self._master_comm.send_weights()
+
+    @property
+    def traffic(self) -> TrainingTraffic:
+        """The traffic of this rank since the start."""
+        master_comm = self._master_comm
+        return TrainingTraffic(
+            self._sums * sum(sharing.bytes for sharing in self._sharings),
+            self._sums * sum(sharing.messages for sharing in self._sharings),
+            0 if master_comm is None else master_comm.bytes,
+            0 if master_comm is None else master_comm.messages,
+        )
+
+    @property
+    def optimizer_states(self) -> Mapping[nn.Parameter, State]:
+        """The state of the optimizer, by parameter; nothing before the first step."""
+        return self._updates.states
+
+    def end_epoch(self) -> None:
+        """Let the training rate decay."""
+        self._updates.learning_rate *= self._decay
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next step."""
+        return self._updates.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self._updates.learning_rate = rate
+
+    def state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """Return the optimizer's state of a parameter: nothing before the first step."""
+        return dict(self._updates.states.get(parameter, {}))
+
+    def set_state(self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]) -> None:
+        """Set the optimizer's state of a parameter; the tensors are copied.
+
+        A copy that owns no weights keeps none.
+        """
+        if parameter not in self._updated:
+            return
+        self._updates.states[parameter] = {
+            # Moments have the parameter's format; Adam counts its steps in a number of its own.
+            word: torch.empty_like(parameter).copy_(one) if one.ndim else one.clone()
+            for word, one in state.items()
+        }
+
+    def free(self) -> None:
+        """Free the communicators. All ranks must call it."""
+        mirrored = () if self._statistics is None else self._statistics.sharings
+        for sharing in (*self._sharings, *mirrored):
+            sharing.free()
+        if self._master_comm is not None:
+            self._master_comm.free()

@@ -1,0 +1,1 @@
+"""Comparison of training over many ranks with training on one process."""

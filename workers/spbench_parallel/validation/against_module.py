@@ -1,0 +1,386 @@
+"""The check of a training script: an imported network against the user's module on one process.
+
+Both train two steps in float64 from the same weights, on synthetic images. All losses, and every
+entry of the module's ``state_dict`` under every name, must be the same but for rounding.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_parallel.checkpoints.checkpoint import agreed
+from spbench_parallel.checkpoints.users_weights import each_entry
+from spbench_parallel.chosen_balance import check_balance
+from spbench_parallel.device.failures import lacks_memory
+from spbench_parallel.device.memory import give_back, trim_heap
+from spbench_parallel.engine import Engine
+from spbench_parallel.errors import CannotRunError, first_line
+from spbench_parallel.groups import rest
+from spbench_parallel.models.imported.forward.random_states import RandomStates
+from spbench_parallel.models.imported.hooks import check_copies
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.over_tiles import same_over_tiles
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP64
+from spbench_parallel.synthetic import synthetic_images
+from spbench_parallel.validation.reference import NOISE, OneProcess, Results
+
+STEPS = 2
+QUIET_SECONDS = 2.0
+LEAST_SIDE = 8
+"""The least height and width of images that are tried."""
+SLACK = 100.0
+"""The factor by which rounding may do more over many ranks than on one process."""
+TOLERANCES = {"loss": (1e-10, 1e-6), "parameters": (1e-6, 1e-4), "buffers": (1e-6, 1e-4)}
+"""The least and the largest tolerance by kind. Changes of entries are kept in fp32."""
+
+T = TypeVar("T")
+State = Mapping[str, torch.Tensor]
+Distances = dict[str, tuple[float, str]]
+"""By kind the largest distance of two runs, and the loss or the entry that is so far off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of one process.
+
+    Attributes:
+        losses: The loss of each step.
+        changes: How much the steps changed each entry of the ``state_dict``, in fp32 to take half
+            the memory.
+    """
+
+    losses: tuple[float, ...]
+    changes: State
+
+
+def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = False) -> str:
+    """Compare two training steps of a plan with the user's module. All ranks must call it.
+
+    The module, its weights and the state of all random generators are as before.
+
+    Args:
+        comm: The ranks of the layout.
+        plan: The plan, of an imported network.
+        full: Compare at the size of the plan, instead of the smallest one that its layout allows.
+
+    Returns:
+        A phrase that says what was compared.
+
+    Raises:
+        CannotRunError: A loss or an entry of the ``state_dict`` differs, or the module cannot be
+            copied; on all ranks.
+    """
+    _check_copies(plan)
+    with announced(comm, plan.model.name), _kept_random_state(plan.device):
+        exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
+        expected, rate = _on_rank_0(comm, lambda: _reference(exact)) or (None, 0.0)
+        _free_memory()
+        distances = _train(comm, exact, comm.bcast(rate), expected)
+        difference = _on_rank_0(
+            comm, lambda: expected and _difference(exact, expected, distances, rate)
+        )
+    _free_memory()
+    entries = 0 if expected is None else len(expected.changes)
+    difference, entries = comm.bcast((difference, entries))
+    text = _compared(exact, entries)
+    if difference is not None:
+        raise CannotRunError(
+            f"network {exact.model.name}: {difference}, compared with the module on one process "
+            f"({text}); spbench does not run this network right in this layout: take another "
+            "layout, and report the network, or skip the comparison with verify=False"
+        )
+    return text
+
+
+def _check_copies(plan: ModelPlan) -> None:
+    """Refuse a module of which a copy would compute with its own weights.
+
+    Raises:
+        CannotRunError: A hook or a replaced ``forward`` keeps a module or tensor.
+    """
+    assert isinstance(plan.model, ImportedModel), "the library has no others"
+    try:
+        check_copies(plan.model.name, plan.model.network.module)
+    except CannotRunError as error:
+        raise CannotRunError(f"{error}, or skip the comparison with verify=False") from None
+
+
+def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
+    """Do something on rank 0, while the other ranks sleep; return its result there.
+
+    Raises:
+        CannotRunError: The action failed; on all ranks.
+    """
+
+    def act() -> T | None:
+        try:
+            return action() if comm.rank == 0 else None
+        finally:
+            rest(comm)
+
+    return agreed(comm, act)
+
+
+def _compared(plan: ModelPlan, entries: int) -> str:
+    images, image = sum(batch.size for batch in plan.batches), plan.model.image
+    return (
+        f"{STEPS} training steps of {images} image{'s' if images > 1 else ''} of "
+        f"{image.height}x{image.width} in float64, on these ranks and on one process: losses and "
+        f"{entries} entries of the state_dict"
+    )
+
+
+def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
+    """Return the plan for the fewest and smallest images that its layout allows.
+
+    Images are halved as often as the network can take them with the same operators in the same
+    layers, and tiles have the pixels that their neighbours read. All ranks must call it.
+    """
+    members = max(stage.members for stage in plan.layout.stages)
+    parts = min(len(plan.batches), len(plan.layout.stages) + 1)
+    images = max(2, members)  # one image of one pixel has no statistics
+    fewer = replace(plan, batches=micro_batches(parts * images, parts))
+    model = _on_rank_0(comm, lambda: _smallest_model(fewer))
+    sides = comm.bcast(None if model is None else model.image.shape[1:])
+    if sides is None:
+        return fewer
+    if model is None:
+        assert isinstance(plan.model, ImportedModel), "rank 0 has resized it"
+        model = plan.model.resized(*sides)
+    return replace(fewer, model=model)
+
+
+def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
+    """Return the network for the smallest images that serve; None if these are its own."""
+    model = plan.model
+    assert isinstance(model, ImportedModel), "the library has no others"
+    grids = {stage.grid for stage in plan.layout.stages if stage.spatial}
+    for height, width in _halved_sides(model):
+        try:
+            smaller = model.resized(height, width)
+            check_balance(replace(plan, model=smaller), plan.balance)
+        except (CannotRunError, ValueError):
+            continue
+        if not _trains(plan, smaller):
+            continue
+        if all(same_over_tiles(smaller.network, model.network, grid) for grid in grids):
+            return smaller
+    return None
+
+
+def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
+    """Yield the sides of images that are halved at least once, from the smallest."""
+    height, width = model.image.height, model.image.width
+    times = 0
+    while min(height, width) >> (times + 1) >= LEAST_SIDE:
+        times += 1
+    for shift in range(times, 0, -1):
+        yield height >> shift, width >> shift
+
+
+def _trains(plan: ModelPlan, model: ImportedModel) -> bool:
+    """Return whether the user's module takes such images in training."""
+    images = torch.zeros(plan.batches[0].size, *model.image.shape, dtype=FP64.work)
+    try:
+        with torch.no_grad():
+            model.whole(plan.device)(images.to(plan.device))
+    except Exception:  # operators reject too few pixels in many ways
+        return False
+    _free_memory()
+    return True
+
+
+def _reference(plan: ModelPlan) -> tuple[_Run, float]:
+    """Return the run of one process, and the learning rate of its small steps.
+
+    Raises:
+        CannotRunError: A loss is no number, or there is not enough memory.
+    """
+    try:
+        process = _one_process(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
+        results, rate = process.results(), process.learning_rate
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
+        raise CannotRunError(
+            f"network {plan.model.name}: there is no memory to compare it with the module on one "
+            "process, in float64 and with all its weights; verify=False leaves the comparison out "
+            f"({first_line(error)})"
+        ) from error
+    del process
+    expected = _run_of(plan, results)
+    if not all(map(math.isfinite, expected.losses)):
+        raise CannotRunError(
+            f"network {plan.model.name}: on one process its loss of synthetic images is "
+            f"{expected.losses}, which nothing can be compared with; verify=False leaves the "
+            "comparison out"
+        )
+    return expected, rate
+
+
+def _one_process(
+    plan: ModelPlan, training: TrainingConfig, *, noise: float = 0.0, small_steps: bool = False
+) -> OneProcess:
+    return OneProcess(
+        plan,
+        synthetic_images(plan, plan.seed, FP64.work),
+        training,
+        noise=noise,
+        steps=STEPS,
+        kinds=("loss", "state"),
+        small_steps=small_steps,
+    )
+
+
+def _run_of(plan: ModelPlan, results: Results) -> _Run:
+    """Return the run with these results, and free the memory of their ``state_dict``."""
+    initial, changes = _initial_state(plan), dict[str, torch.Tensor]()
+    while results.state:
+        (name,), value = results.state.popitem()
+        changes[str(name)] = _change(initial[str(name)], value).float()
+    return _Run(tuple(float(loss) for loss in results.loss.values()), changes)
+
+
+def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | None) -> Distances:
+    """Train over the ranks; return the distances on rank 0. All ranks must call it."""
+    images = synthetic_images(plan, plan.seed)
+    engine = Engine(comm, plan, images, TrainingConfig("sgd", rate, momentum=0.0))
+    losses = []
+    for step in range(STEPS):
+        images.turn_to(step)
+        engine.step()
+        losses.append(engine.loss())
+    entries = each_entry(engine)
+    if expected is None:
+        distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
+    else:
+        distances = _distances(plan, expected, losses, entries)
+    engine.free()
+    return distances
+
+
+def _initial_state(plan: ModelPlan) -> State:
+    assert isinstance(plan.model, ImportedModel), "the library has no others"
+    return plan.model.network.module.state_dict(keep_vars=True)
+
+
+def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: float) -> str | None:
+    """Return in words the first difference that rounding does not explain; None: there is none.
+
+    How much rounding explains is only computed if a distance is beyond the least tolerance.
+    """
+    least = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
+    if _farther(distances, least) is None:
+        return None
+    process = _one_process(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
+    results = process.results()
+    entries = ((str(name), value) for (name,), value in results.state.items())
+    moves = _distances(plan, expected, [float(loss) for loss in results.loss.values()], entries)
+    tolerances = {
+        kind: min(largest, max(smallest, SLACK * moves[kind][0]))
+        for kind, (smallest, largest) in TOLERANCES.items()
+    }
+    kind = _farther(distances, tolerances)
+    if kind is None:
+        return None
+    distance, where = distances[kind]
+    return f"{where} is off by {distance:.1e} (tolerance {tolerances[kind]:.1e})"
+
+
+def _farther(distances: Distances, tolerances: Mapping[str, float]) -> str | None:
+    """Return the first kind with a distance beyond its tolerance, or one that is no number."""
+    return next(
+        (kind for kind, (distance, _) in distances.items() if not distance <= tolerances[kind]),
+        None,
+    )
+
+
+def _distances(
+    plan: ModelPlan,
+    expected: _Run,
+    losses: Sequence[float],
+    entries: Iterable[tuple[str, torch.Tensor]],
+) -> Distances:
+    """Return the distances of losses and entries of a ``state_dict`` from an expected run.
+
+    Losses are compared with the largest loss. Changes of entries are compared with the largest
+    change of an entry of their kind, as small steps change numbers little. An entry that is missing
+    is infinitely far off.
+    """
+    initial = _initial_state(plan)
+    kinds = {name: _kind_of(tensor) for name, tensor in initial.items()}
+    largest = {"loss": max(map(abs, expected.losses)) or 1.0, "parameters": 0.0, "buffers": 0.0}
+    for name, change in expected.changes.items():
+        largest[kinds[name]] = max(largest[kinds[name]], _largest(change))
+    distances = {kind: [(0.0, kind)] for kind in TOLERANCES}
+    for step, (loss, expected_loss) in enumerate(zip(losses, expected.losses, strict=True)):
+        distances["loss"].append(
+            (abs(loss - expected_loss) / largest["loss"], f"the loss of step {step}")
+        )
+    missing = dict(expected.changes)
+    for name, tensor in entries:
+        kind, expected_change = kinds[name], missing.pop(name)
+        error = _largest(_change(initial[name], tensor) - expected_change)
+        distances[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
+    distances["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)
+    return {kind: max(each, key=_sortable) for kind, each in distances.items()}
+
+
+def _kind_of(tensor: torch.Tensor) -> str:
+    return "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
+
+
+def _sortable(distance: tuple[float, str]) -> float:
+    return math.inf if math.isnan(distance[0]) else distance[0]
+
+
+def _change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Return the difference of two tensors, in float64 on the CPU."""
+    return after.detach().cpu().double() - before.detach().cpu().double()
+
+
+def _largest(values: torch.Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
+def _free_memory() -> None:
+    """Give freed memory back to the system, so that training does not find it taken."""
+    give_back()
+    gc.collect()
+    trim_heap()
+
+
+@contextmanager
+def announced(comm: MPI.Intracomm, network: str) -> Iterator[None]:
+    """Print on rank 0 that a network is compared, if that takes longer than `QUIET_SECONDS`."""
+    line = f"spbench: comparing two training steps of {network} with one process (verify)"
+    timer = threading.Timer(QUIET_SECONDS, print, [line], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    if comm.rank == 0:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _kept_random_state(device: torch.device) -> Iterator[None]:
+    """Restore the generators of torch, NumPy and Python at the end."""
+    states = RandomStates.capture()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+    states.restore()

@@ -1,0 +1,284 @@
+"""The reference: the model on one process, in plain torch, with whole images and no messages.
+
+It takes the same micro-batches in the same order as the model over many ranks, with gradients
+weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
+different images: each has separate running statistics here, and all share the weights, which
+change by the mean of the gradients. Where batch normalisation goes over all replicas, a micro-batch
+holds the images of all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.tiles import Box
+from spbench_parallel.images.synthetic import SyntheticImages
+from spbench_parallel.models.build import build_reference
+from spbench_parallel.models.imported.chance import DrawnByPosition, DrawnImages
+from spbench_parallel.models.imported.model import state_of
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.progress import NO_PROGRESS, Progress
+
+Key = tuple[str | int, ...]
+"""A parameter's name, a replica and a micro-batch, ..."""
+Tensors = dict[Key, torch.Tensor]
+
+STEPS = 3
+"""Training steps, after which weights and running statistics are compared."""
+NOISE = 1e-15
+"""The change of weights and images that measures the effect of rounding: five last bits."""
+SMALL_STEP = 1e-3
+"""The largest change of a weight in a small step, over the largest weight."""
+
+
+@dataclass(slots=True)
+class Results:
+    """Results of a model, by kind and key: the same for one process and for many ranks.
+
+    Attributes:
+        loss: The loss by step, ``(step,)``.
+        input_grad: Gradients of the replica's loss for the first step's images, by replica and
+            micro-batch.
+        grad: Gradients of the first step's loss, the mean over replicas, by parameter.
+        running_stats: Running statistics after `STEPS` steps, by replica and buffer.
+        weights: Weights after `STEPS` steps, by parameter.
+        state: The entries of the user's own ``state_dict`` after `STEPS` steps, on rank 0, by name.
+        output: Logits in evaluation mode after all steps, by replica and micro-batch.
+    """
+
+    loss: Tensors = field(default_factory=dict)
+    input_grad: Tensors = field(default_factory=dict)
+    grad: Tensors = field(default_factory=dict)
+    running_stats: Tensors = field(default_factory=dict)
+    weights: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
+    output: Tensors = field(default_factory=dict)
+
+
+KINDS = tuple(field.name for field in fields(Results))
+"""The kinds of results."""
+
+
+class OneProcess:
+    """The whole model on this process, in float64.
+
+    Args:
+        plan: The model and its micro-batches; of its layout only the number of replicas counts.
+        source: The images, in float64.
+        training: None for inference alone.
+        noise: Weights and images are off by about this share of themselves: the effect shows
+            what rounding does.
+        progress: The progress over the micro-batches.
+        steps: The number of training steps.
+        kinds: The results to keep.
+        small_steps: Take a learning rate whose first step changes weights by at most `SMALL_STEP`,
+            instead of that of ``training``.
+
+    Attributes:
+        learning_rate: The learning rate of the first step; known after `results`.
+    """
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        source: SyntheticImages,
+        training: TrainingConfig | None,
+        *,
+        noise: float = 0.0,
+        progress: Progress = NO_PROGRESS,
+        steps: int = STEPS,
+        kinds: Collection[str] = KINDS,
+        small_steps: bool = False,
+    ) -> None:
+        self._plan, self._source, self._training = plan, source, training
+        self._progress = progress
+        self._noise, self._steps, self._kinds = noise, steps, kinds
+        self._small_steps = small_steps
+        self.learning_rate = 0.0 if training is None else training.learning_rate
+        self._random = torch.Generator().manual_seed(plan.seed)
+        self._replicas = range(plan.layout.replicas)
+        together = plan.statistics == "replicas"
+        self._copies = self._build(1 if together else plan.layout.replicas)
+        # With one copy for all, each micro-batch is of all replicas; else of one.
+        self._shares = [tuple(self._replicas)] if together else [(one,) for one in self._replicas]
+        self._count = sum(batch.size for batch in plan.batches)
+        self._whole = Box((0, plan.model.image.height), (0, plan.model.image.width))
+
+    def results(self) -> Results:
+        """Train and infer; return the results."""
+        results = Results()
+        if self._training is not None:
+            self._learn(results, self._training)
+            self._keep_state(results)
+        if "output" in self._kinds:
+            self._infer(results)
+        return results
+
+    def _learn(self, results: Results, training: TrainingConfig) -> None:
+        parameters = list(self._copies[0].parameters())
+        optimizer = _optimizer(training, parameters)
+        for step in range(self._steps):
+            self._source.turn_to(step)
+            losses = [
+                self._loss(replica, shares, results, first=step == 0)
+                for replica, shares in zip(self._copies, self._shares, strict=True)
+            ]
+            results.loss[(step,)] = torch.tensor(
+                sum(losses) / len(self._replicas), dtype=torch.float64
+            )
+            for parameter in parameters:
+                _gradient(parameter).div_(len(self._replicas))
+            if step == 0 and "grad" in self._kinds:
+                named = self._copies[0].named_parameters()
+                results.grad = {(name,): _gradient(one).clone() for name, one in named}
+            if step == 0 and self._small_steps:
+                self.learning_rate = small_rate(parameters, map(_gradient, parameters))
+                optimizer.param_groups[0]["lr"] = self.learning_rate
+            optimizer.step()
+            optimizer.zero_grad()
+            optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
+
+    def _keep_state(self, results: Results) -> None:
+        """Keep weights and running statistics after the last step."""
+        if "weights" in self._kinds:
+            named = self._copies[0].named_parameters()
+            results.weights = {(name,): parameter.detach() for name, parameter in named}
+        if "running_stats" in self._kinds:
+            for replica in self._replicas:
+                buffers = self._copies[replica % len(self._copies)].named_buffers()
+                results.running_stats |= {(replica, name): value for name, value in buffers}
+        if "state" in self._kinds:
+            results.state = {(name,): value for name, value in state_of(self._copies[0]).items()}
+
+    def _loss(
+        self, replica: nn.Module, shares: Sequence[int], results: Results, *, first: bool
+    ) -> float:
+        """Add the gradients of the summed losses of some replicas; return that sum."""
+        keeps = first and "input_grad" in self._kinds
+        total = 0.0
+        for index, batch in enumerate(self._plan.batches):
+            images = [self._images(one, batch).requires_grad_(keeps) for one in shares]
+            targets = torch.cat(
+                [self._source.targets(one, batch.images, self._whole) for one in shares]
+            )
+            with DrawnByPosition(drawn_images(self._plan, self._source.step, shares, batch)):
+                logits = replica(torch.cat(images))
+            loss = whole_loss(self._plan.loss, logits, targets) / self._count
+            loss.backward()
+            total += float(loss.detach())
+            self._progress.advance()
+            if keeps:
+                for number, image in zip(shares, images, strict=True):
+                    assert image.grad is not None, "the loss depends on it"
+                    results.input_grad[number, index] = image.grad
+        return total
+
+    def _infer(self, results: Results) -> None:
+        for replica in self._replicas:
+            model = self._copies[replica % len(self._copies)].eval()
+            with torch.no_grad():
+                for index, batch in enumerate(self._plan.batches):
+                    results.output[replica, index] = model(self._images(replica, batch))
+                    self._progress.advance()
+
+    def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
+        return self._noisy(self._source.pixels(replica, batch.images, self._whole).clone())
+
+    def _build(self, count: int) -> list[nn.Module]:
+        """Return the model as often as there are running statistics, all with the same weights."""
+        plan = self._plan
+        built = build_reference(plan.model, seed=plan.seed, device=plan.device)
+        self._random.manual_seed(plan.seed)
+        with torch.no_grad():
+            for parameter in built.parameters():
+                parameter.copy_(self._noisy(parameter))
+        shared = {id(parameter): parameter for parameter in built.parameters()}
+        return [built, *(copy.deepcopy(built, dict(shared)) for _ in range(count - 1))]
+
+    def _noisy(self, values: torch.Tensor) -> torch.Tensor:
+        if not self._noise:
+            return values
+        drawn = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
+        return values.detach() * (1 + self._noise * drawn.to(values.device))
+
+
+def drawn_images(
+    plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
+) -> DrawnImages:
+    """Return what operators of chance draw for a micro-batch of some replicas."""
+    images = ((replica, index) for replica in replicas for index in range(*batch.images))
+    return DrawnImages(plan.seed, step, tuple(images))
+
+
+def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the loss of whole images, summed over them, image by image in plain torch.
+
+    Args:
+        name: ``cross_entropy`` or ``dice``, as `spbench_parallel.losses` has them.
+        logits: ``images x classes``, or ``images x classes x rows x cols``.
+        targets: Their classes.
+    """
+    targets = targets.to(logits.device)
+    if name == "cross_entropy":
+        return functional.cross_entropy(logits, targets, reduction="sum") / targets[0].numel()
+    losses = []
+    for image, mask in zip(logits, targets, strict=True):
+        for category, shares in enumerate(image.softmax(0)):
+            wanted = (mask == category).to(shares.dtype)
+            dice = (2 * (shares * wanted).sum() + 1) / (shares.sum() + wanted.sum() + 1)
+            losses.append((1 - dice) / len(image))
+    return torch.stack(losses).sum()
+
+
+def small_rate(weights: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]) -> float:
+    """Return the learning rate of SGD with which weights change by at most `SMALL_STEP`."""
+    weight, gradient = (
+        max(float(tensor.detach().abs().max()) for tensor in tensors)
+        for tensors in (weights, gradients)
+    )
+    return SMALL_STEP * weight / max(gradient, 1e-300)
+
+
+def _gradient(parameter: nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None, "every parameter is in use"
+    return parameter.grad
+
+
+class _Descent:
+    """Gradient descent without momentum.
+
+    torch.optim would import torch's compiler: it takes seconds and 70 MB.
+    """
+
+    def __init__(self, training: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
+        self.param_groups = [{"lr": training.learning_rate}]
+        self._parameters = parameters
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for parameter in self._parameters:
+            parameter.sub_(_gradient(parameter), alpha=self.param_groups[0]["lr"])
+
+    def zero_grad(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
+def _optimizer(
+    training: TrainingConfig, parameters: Sequence[nn.Parameter]
+) -> torch.optim.Optimizer | _Descent:
+    rate, decay = training.learning_rate, training.weight_decay
+    if training.optimizer == "sgd" and not training.momentum and not decay:
+        return _Descent(training, parameters)
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(parameters, rate, training.momentum, weight_decay=decay)
+    if training.optimizer == "adam":
+        return torch.optim.Adam(parameters, rate, weight_decay=decay)
+    return torch.optim.AdamW(parameters, rate, weight_decay=decay)
