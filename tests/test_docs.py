@@ -100,7 +100,7 @@ def test_program_of_the_docs_runs(page: str, program: str, tmp_path: Path) -> No
     path.write_text(program)
     ranks = ["mpirun", "--oversubscribe", "-n", "6", sys.executable, "-m", "mpi4py", str(path)]
     threads = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "^ucx"}
-    on_ranks = "spbench_workers" in program
+    on_ranks = "spbench_parallel" in program
     done = subprocess.run(
         ranks if on_ranks else [sys.executable, str(path)],
         cwd=tmp_path if on_ranks else ROOT,

@@ -12,12 +12,12 @@ def late_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 
     Args:
         package: The package.
-        modules: The module of each name, below the package.
+        modules: The module of each name.
     """
 
     def find(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        return getattr(import_module(modules[name]), name)
 
     return find

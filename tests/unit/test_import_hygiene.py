@@ -192,7 +192,7 @@ def copied(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_rooms_import_only_downwards(copied):
+def test_packages_import_only_downwards(copied):
     code, said = contracts(copied)
     assert code == 0, said
     assert "0 broken" in said

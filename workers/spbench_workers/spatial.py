@@ -1,4 +1,6 @@
-"""The former name of `spbench_parallel.spatial`, for scripts that import it."""
+"""The former name of the operators over tiles in `spbench_parallel.api`, for scripts."""
 
-from spbench_parallel.spatial import *  # noqa: F403
-from spbench_parallel.spatial import __all__  # noqa: F401
+from spbench_core.late_import import late_names
+from spbench_parallel.api import MODULES
+
+__getattr__ = late_names(__name__, MODULES)

@@ -44,7 +44,7 @@ _FROM = {
 }
 """The module of each name of ``__all__``."""
 
-__getattr__ = late_names(__name__, _FROM)
+__getattr__ = late_names(__name__, {name: f"{__name__}.{module}" for name, module in _FROM.items()})
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,56 @@
+"""The public names of the training library, their documentation and their former modules."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from places import DOCS
+from spbench_parallel import api
+
+PAGES = "".join((DOCS / name).read_text() for name in ("library.md", "spatial.md"))
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    value = getattr(api, name)
+    assert f"`{name}`" in PAGES
+    if name != "Load":
+        assert value.__name__ == name
+        assert value.__doc__, "a docstring of its own, not torch's"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"api' has no attribute 'Tile'"):
+        _ = api.Tile
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("spbench_workers.library", ["Box", "CannotRunError", "Load", "ParallelNetwork"]),
+        ("spbench_workers.spatial", ["SpatialConv2d", "Tiling", "fuse"]),
+    ],
+)
+def test_former_modules_have_the_same_names(module, names):
+    former = importlib.import_module(module)
+    assert [getattr(former, name) for name in names] == [getattr(api, name) for name in names]
+
+
+def test_the_example_network_has_its_former_name_in_suites():
+    former = importlib.import_module("spbench_workers.models.imported.example")
+    current = importlib.import_module("spbench_parallel.models.imported.example")
+    assert former.UNet is current.UNet
+
+
+@pytest.mark.slow
+def test_a_rank_loads_only_the_operators_that_it_asks_for():
+    pytest.importorskip("torch")
+    code = (
+        "import sys; from spbench_parallel.api import Tiling; "
+        "print(*(name for name in sys.modules if name.startswith('spbench_parallel.spatial')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {"spbench_parallel.spatial", "spbench_parallel.spatial.tiling"}
+    assert set(run.stdout.split()) == modules
