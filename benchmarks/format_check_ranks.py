@@ -29,7 +29,7 @@ from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_workers.parallel.validation.fault_injection import (
+from spbench_workers.benchmarks.model.fault_injection import (
     SLIGHTLY,
     drop_tile_of,
     scale_gradient_of_input,

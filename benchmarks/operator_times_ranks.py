@@ -28,9 +28,9 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.spatial.comm_stats import COMM_STATS
+from spbench_workers.benchmarks.model.case import case_of
 from spbench_workers.comm import open_world
 from spbench_workers.context import Context
-from spbench_workers.parallel.case import case_of
 
 CONVOLUTIONS = ("convolution forward", "gradients of data", "gradients of weights")
 KINDS = (*CONVOLUTIONS, "normalisation", "pointwise", "copies", "linear", "others")

@@ -22,15 +22,15 @@ from benchmarks.trial_log import TrialLog
 from mpi4py import MPI
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.catalog.model.entries import FULL_SIZE
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError, NothingToSpoilError
 from spbench_parallel.groups import rest
+from spbench_workers.benchmarks.model import fault_injection
+from spbench_workers.benchmarks.model import run as benchmark
+from spbench_workers.benchmarks.model.entry import FULL_SIZE
 from spbench_workers.channel import Channel
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
-from spbench_workers.parallel import benchmark
-from spbench_workers.parallel.validation import fault_injection
 
 Row = dict[str, Any]
 

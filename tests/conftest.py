@@ -87,6 +87,17 @@ def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
+@pytest.fixture
+def late() -> Iterator[Any]:
+    """The device that does its work late, with none of it at first, and with all done after."""
+    from standins.late_device import install
+
+    device = install()
+    device.reset()
+    yield device
+    device.streams.synchronize()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Give each process of ``--dist loadscope`` all tests that share something."""

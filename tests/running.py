@@ -304,9 +304,9 @@ def stacks_of(mpirun: subprocess.Popen[str]) -> str:
 
 
 def answers_of(
-    ranks: int, program: str, folder: Path, cases: Any = None, *, seconds: float = 280
+    ranks: int, program: str | Path, folder: Path, cases: Any = None, *, seconds: float = 280
 ) -> Any:
-    """Run one of the programs on ranks; return what it writes, of these cases where it has any."""
+    """Run a program, one of `PROGRAMS` or any path, on ranks; return its answers to the cases."""
     wanted, said = folder / "cases.json", folder / "results.json"
     files = [str(said)]
     if cases is not None:

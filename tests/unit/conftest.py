@@ -14,17 +14,6 @@ def no_profile(empty_home):
 
 
 @pytest.fixture
-def late():
-    """The device that does its work late, with none of it at first, and with all done after."""
-    from standins.late_device import install
-
-    device = install()
-    device.reset()
-    yield device
-    device.streams.synchronize()
-
-
-@pytest.fixture
 def python_beside_mpirun(tmp_path):
     """The path of an interpreter, beside which there is an mpirun that only tells its version."""
     mpirun = tmp_path / "venv/mpirun"

@@ -137,8 +137,9 @@ def test_the_version_needs_nothing_but_the_standard_library():
 @pytest.mark.slow
 def test_a_suite_is_checked_with_the_entries_of_its_own_benchmarks():
     modules = modules_after(COMMAND, "validate", "suites/halo.yaml")
-    assert "spbench_core.catalog.halo" in modules
-    assert not modules & {"spbench_core.catalog.kvstore", "spbench_core.catalog.model.entries"}
+    assert "spbench_workers.benchmarks.halo.entry" in modules
+    others = {f"spbench_workers.benchmarks.{family}.entry" for family in ("kvstore", "model")}
+    assert not modules & others
 
 
 def test_the_core_imports_the_standard_library_only():
@@ -161,7 +162,7 @@ def test_no_module_of_the_console_brings_in_torch_or_mpi():
 @pytest.mark.slow
 def test_the_workers_import_nothing_of_the_console():
     pytest.importorskip("torch")
-    names = ["session", "standalone.program", "link.pingpong"]
+    names = ["session", "standalone.program", "benchmarks.link.pingpong"]
     modules = modules_after(IMPORTS, *(f"spbench_workers.{name}" for name in names))
     assert "spbench_workers.session" in modules
     assert "spbench" not in packages(modules)
@@ -253,4 +254,5 @@ def test_a_planted_import_breaks_its_contract(copied, path, line, broken):
 @pytest.mark.slow
 def test_a_ping_pong_of_the_host_imports_no_torch():
     pytest.importorskip("mpi4py")
-    assert "torch" not in packages(modules_after(IMPORTS, "spbench_workers.link.pingpong"))
+    modules = modules_after(IMPORTS, "spbench_workers.benchmarks.link.pingpong")
+    assert "torch" not in packages(modules)

@@ -79,7 +79,7 @@ def start_gpu(world: World) -> None:
 def _may_use_gpu(case: Mapping[str, Any]) -> bool:
     """Return whether a case takes the GPU of each rank's local rank if torch sees one."""
     params = case["params"]
-    elsewhere = params.get("device_ids") or case["benchmark"].startswith("kvstore.")
+    elsewhere = params.get("device_ids") or BENCHMARKS[case["benchmark"]].takes_devices
     return params.get("device") == "auto" and not elsewhere
 
 

@@ -60,8 +60,7 @@ def program_by_hand(case: Case) -> tuple[str, ...] | None:
     None where a rank must know its place to have them, or ranks differ.
     """
     # few runs have programs, and the presets are many
-    from spbench_core.catalog.program import texts_with_placeholders
-    from spbench_core.programs.placeholders import filled, named
+    from spbench_core.programs.placeholders import filled, named, texts_with_placeholders
 
     params = case.params
     alike = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]

@@ -11,7 +11,7 @@ from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
 from spbench_core.catalog.scaling import Work as ScaledWork
-from spbench_core.catalog.work import WITHOUT_TORCH, Work
+from spbench_core.catalog.work import Work
 
 SCHEMA = "spbench.suite/1"
 
@@ -153,7 +153,7 @@ class Case:
     @property
     def imports_torch(self) -> bool:
         """Whether its ranks import torch, which takes most of their start and memory."""
-        return self.benchmark.partition(".")[0] not in WITHOUT_TORCH
+        return self.entry.imports_torch
 
     def work(self, np: int) -> Work | None:
         """Return the work of one repeat on so many ranks; None if it is unknown."""

@@ -1,15 +1,15 @@
 """The catalog: every benchmark's name, parameters, rank count, metrics and faults.
 
-A new benchmark is one worker module and one entry here, or a plug-in that has both. The entries of
-a family are built when one of them is asked for: most commands and all ranks need few of them.
+A new benchmark is one folder with an ``entry.py`` in `FAMILIES`, or a plug-in. The entries of a
+family are imported when one of them is asked for: most commands and all ranks need few of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, MutableMapping
-from importlib import import_module
 
+from spbench_core.catalog import registration
 from spbench_core.catalog.benchmark import Benchmark
 
 COMMON_FAULTS = {
@@ -48,27 +48,15 @@ def fault_of(text: str) -> tuple[str, float | None]:
     return name, value
 
 
-_MODULES = {
-    "halo": ("halo",),
-    "link": ("link",),
-    "memory": ("memory",),
-    "compute": ("compute",),
-    "allreduce": ("allreduce",),
-    "kvstore": ("kvstore",),
-    "model": ("model.entries", "model.profile"),
-    "program": ("program",),
-}
-"""The modules of this package that have a family's entries in their ``BENCHMARKS``."""
-
-
 class Catalog(MutableMapping[str, Benchmark]):
-    """The entries by name: our own in the order of the families, then those of plug-ins.
+    """The entries by name: spbench's own in the order of the families, then those of plug-ins.
 
-    Plug-ins are looked for only where a name is none of ours, or where all are asked for.
+    A name is looked up in its family alone. Plug-ins are looked for only if spbench has no entry of
+    a name, or if all entries are asked for.
     """
 
     def __init__(self) -> None:
-        self._built: dict[str, dict[str, Benchmark]] = {}
+        self._families: dict[str, dict[str, Benchmark]] = {}
         self._of_plugins: dict[str, Benchmark] | None = None
 
     def __getitem__(self, name: str) -> Benchmark:
@@ -88,25 +76,21 @@ class Catalog(MutableMapping[str, Benchmark]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _own(self) -> list[str]:
-        return [name for family in {**_MODULES, **self._built} for name in self._family(family)]
+    def _own(self) -> dict[str, Benchmark]:
+        names = dict.fromkeys([*registration.families(), *self._families])
+        return {name: entry for family in names for name, entry in self._family(family).items()}
 
     def _plugins(self) -> dict[str, Benchmark]:
         if self._of_plugins is None:
-            from spbench_core.catalog.plugin_entries import plugin_benchmarks
-
-            found = plugin_benchmarks(self._own())
-            self._of_plugins = {entry.name: entry for entry in found}
+            self._of_plugins = registration.plugin_entries(self._own())
         return self._of_plugins
 
     def _family(self, name: str) -> dict[str, Benchmark]:
         family = name.partition(".")[0]
-        if family not in self._built:
-            modules = [import_module(f"{__name__}.{each}") for each in _MODULES.get(family, ())]
-            self._built[family] = {
-                entry.name: entry for module in modules for entry in module.BENCHMARKS
-            }
-        return self._built[family]
+        if family not in self._families:
+            known = registration.has_family(family)
+            self._families[family] = registration.family_entries(family) if known else {}
+        return self._families[family]
 
 
 BENCHMARKS = Catalog()

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from spbench_core.catalog.scaling import OverRanks
     from spbench_core.catalog.work import WorkEstimate
 
+FAMILIES = "spbench_workers.benchmarks"
+"""The package of spbench's own benchmarks: each folder in it with an ``entry.py`` is a family."""
+
 Better = Literal["lower", "higher", "none"]
 Fold = Literal["max", "min", "sum", "mean"]
 
@@ -141,8 +144,8 @@ class Benchmark:
             proportion to the ranks at each number of them.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
-        runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
-        checked_in: The module below ``spbench_workers`` whose ``check(params)`` is asked before a
+        runs_in: The module below `FAMILIES` that runs it, if not that of its name.
+        checked_in: The module below `FAMILIES` whose ``check(params)`` is asked before a
             launch, in a process without MPI; None: what the catalog knows is enough.
         begins_with: What a new case of it is given, where it cannot be without.
         starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
@@ -151,6 +154,8 @@ class Benchmark:
         plugin: The distribution of a plug-in, with its version; empty for our own.
         work: Estimates the work of a case from complete parameters and the number of ranks; None:
             its duration is unknown before its first run.
+        imports_torch: Whether its ranks import torch if their data is on the host.
+        takes_devices: Whether its ranks take GPUs in another way than by their local rank.
         version: Raised where it comes to measure something else: figures of two versions do not
             compare.
     """
@@ -180,6 +185,8 @@ class Benchmark:
     worker: str | None = None
     plugin: str = ""
     work: WorkEstimate | None = None
+    imports_torch: bool = True
+    takes_devices: bool = False
     version: int = 1
     aliases: Mapping[str, str] = field(init=False)
 
@@ -190,7 +197,12 @@ class Benchmark:
     @property
     def module(self) -> str:
         """The worker module whose ``run(context)`` runs it."""
-        return self.worker or f"spbench_workers.{self.runs_in or self.name}"
+        return self.worker or f"{FAMILIES}.{self.runs_in or self.name}"
+
+    @property
+    def check_module(self) -> str | None:
+        """The module whose ``check(params)`` is asked before a launch; None: there is none."""
+        return None if self.checked_in is None else f"{FAMILIES}.{self.checked_in}"
 
     def param(self, name: str) -> Param | None:
         """Return the parameter of that name or alias, None where there is none."""

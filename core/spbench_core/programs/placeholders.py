@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 PLACEHOLDERS = ("rank", "np", "host", "hosts", "local_rank", "size", "count", "word")
 """The names between braces; ``host:N``, the host of rank N, is one too."""
@@ -23,3 +24,12 @@ def is_known(name: str) -> bool:
 def filled(text: str, value: Callable[[str], str]) -> str:
     """Return a text with the value of each placeholder in its place, and ``{{`` as a brace."""
     return _WRITTEN.sub(lambda match: value(match[2]) if match[2] else f"{{{match[1]}}}", text)
+
+
+def texts_with_placeholders(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text in which placeholders may stand, after its parameter's name."""
+    yield from (("argv", word) for word in params["argv"] or ())
+    for words in (params["by_rank"] or {}).values():
+        yield from (("by_rank", word) for word in words)
+    yield from (("env", text) for text in (params["env"] or {}).values())
+    yield from ((name, params[name]) for name in ("cwd", "reads") if params[name] is not None)

@@ -19,10 +19,10 @@ from mpi.programs.each_case import answer_each
 from spbench_parallel.full_size import check, windows
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.full_size.winograd import fits_winograd
+from spbench_workers.benchmarks.model import fault_injection
+from spbench_workers.benchmarks.model.case import case_of
+from spbench_workers.benchmarks.model.full_size_step import check_full_size
 from spbench_workers.comm import open_world
-from spbench_workers.parallel.case import case_of
-from spbench_workers.parallel.full_size_step import check_full_size
-from spbench_workers.parallel.validation import fault_injection
 from standins.winograd import WinogradConvolutions
 from unit.recorded import context_on, said
 

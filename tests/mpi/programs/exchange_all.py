@@ -40,7 +40,7 @@ from spbench_parallel.spatial.exchange import Exchange, view
 from spbench_parallel.spatial.transports import TransportError, Wiring, choose, nccl, slots, staged
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_parallel.spatial.transports.packed import PackedTransport
-from spbench_workers.halo.faults import plant_in_halo
+from spbench_workers.benchmarks.halo.faults import plant_in_halo
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 

@@ -57,8 +57,8 @@ def run_case(world, case, runners):
 
 def work_less(stack):
     """Take sizes for the host, which does the work of the device."""
-    from spbench_workers.allreduce import hiding
-    from spbench_workers.allreduce.model import job_link
+    from spbench_workers.benchmarks.allreduce import hiding
+    from spbench_workers.benchmarks.allreduce.model import job_link
 
     for module, name, value in (
         (job_link, "NCCL_BYTES", (8, 4 << 10, 64 << 10)),

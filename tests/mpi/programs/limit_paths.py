@@ -15,8 +15,8 @@ from unittest.mock import patch
 import torch
 
 from spbench_parallel.spatial.transports import choose
+from spbench_workers.benchmarks.halo import exchange, report
 from spbench_workers.comm import open_world
-from spbench_workers.halo import exchange, report
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 from unit.recorded import context_on, events_of

@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
-from spbench_workers.link.device_pair import (
+from spbench_workers.pingpong.device_pair import (
     check_reach,
     one_way_device_seconds,
     open_pair,
     path_open,
 )
-from spbench_workers.link.pair import Peer
+from spbench_workers.pingpong.pair import Peer
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 

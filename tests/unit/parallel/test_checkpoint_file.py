@@ -9,7 +9,7 @@ import torch
 from spbench_core.models.registry import model
 from spbench_parallel.checkpoints import file
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.parallel import benchmark
+from spbench_workers.benchmarks.model import run as benchmark
 from unit.recorded import context_of
 
 

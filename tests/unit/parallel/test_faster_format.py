@@ -6,7 +6,7 @@ import torch
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel import faster_format
 from spbench_parallel.device.memory_format import laid_out, lay_out
-from spbench_workers.parallel.case import case_of
+from spbench_workers.benchmarks.model.case import case_of
 from unit.recorded import choice_of, context_of, said
 
 SMALL = {"scheme": "sequential", "depth": 20, "image_size": 32, "batch_size": 2, "num_classes": 5}

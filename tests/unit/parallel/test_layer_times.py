@@ -14,9 +14,9 @@ from spbench_parallel import layer_times
 from spbench_parallel.device import streams
 from spbench_parallel.layer_times import Laps
 from spbench_parallel.precision.formats import BF16, FP32
-from spbench_workers.profile import benchmark
-from spbench_workers.profile.row import LayerRow, PassMemory
-from spbench_workers.profile.subject import ProfiledModel, subject_of
+from spbench_workers.benchmarks.model.profile import run as benchmark
+from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
+from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
 from standins.late_device import install
 from standins.tf32 import Tf32Products
 

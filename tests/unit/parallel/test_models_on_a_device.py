@@ -20,10 +20,11 @@ from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision import formats
 from spbench_parallel.precision.formats import FP16, FP32, FP64, INT8
 from spbench_parallel.precision.loss_scale import START
+from spbench_workers.benchmarks.model import case
+from spbench_workers.benchmarks.model import run as benchmark
+from spbench_workers.benchmarks.model import validation as validate
 from spbench_workers.comm import World
 from spbench_workers.context import Context
-from spbench_workers.parallel import benchmark, case
-from spbench_workers.parallel.validation import validate
 from standins.late_device import install
 
 pytestmark = pytest.mark.slow

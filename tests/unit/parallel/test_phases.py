@@ -24,7 +24,7 @@ from spbench_parallel.spatial import comm_stats
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_workers.parallel.steps import summed_by
+from spbench_workers.benchmarks.model.steps import summed_by
 from standins.late_device import install
 from standins.twin import Twin
 

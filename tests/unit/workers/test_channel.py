@@ -315,7 +315,7 @@ def test_a_guarded_rank_that_gets_on_goes_on(console):
 RANK_WITH_A_PROGRAM = """
 import os, sys, time
 from spbench_workers.channel import open_channel
-from spbench_workers.program.child import ChildProgram, ProgramCommand
+from spbench_workers.benchmarks.program.child import ChildProgram, ProgramCommand
 channel = open_channel(os.environ)
 command = ProgramCommand(["sh", "-c", "sleep 60 & echo $!; wait"], None, dict(os.environ))
 child = ChildProgram(command, lambda line: None, lambda: None)

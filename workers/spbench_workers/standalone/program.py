@@ -22,7 +22,7 @@ from spbench_workers.comm import World, end_mpi, open_world
 from spbench_workers.context import Context
 from spbench_workers.session import Runner, load_runners, run
 from spbench_workers.standalone.printing import channel_of
-from spbench_workers.standalone.scripts.reading import SCRIPTS, read_script, script_parser
+from spbench_workers.standalone.script_lines import SCRIPTS, read_script, script_parser
 from spbench_workers.standalone.silence import Silence
 from spbench_workers.standalone.words import (
     CommandLine,

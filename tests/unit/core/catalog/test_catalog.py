@@ -3,13 +3,11 @@
 import importlib
 import json
 import math
-import pkgutil
 from dataclasses import replace
 
 import jsonschema
 import pytest
 
-from spbench_core import catalog
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 from spbench_core.catalog.parameters import Param
 
@@ -288,19 +286,6 @@ def test_a_part_has_its_wholes_unit_and_no_parts_itself(entry):
         if metric.part_of is not None:
             whole = metrics[metric.part_of]
             assert (whole.unit, whole.part_of) == (metric.unit, None)
-
-
-def test_the_catalog_has_the_entries_of_all_its_modules_under_their_families():
-    names = [
-        found.name for found in pkgutil.walk_packages(catalog.__path__, f"{catalog.__name__}.")
-    ]
-    modules = [
-        module for name in names if hasattr(module := importlib.import_module(name), "BENCHMARKS")
-    ]
-    entries = [entry for module in modules for entry in module.BENCHMARKS]
-    assert {entry.name for entry in entries} == set(BENCHMARKS)
-    assert len(entries) == len(BENCHMARKS)
-    assert all(BENCHMARKS[entry.name] is entry for entry in entries)
 
 
 def test_the_catalog_lacks_what_no_family_has():

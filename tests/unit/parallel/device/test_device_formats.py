@@ -12,7 +12,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.device import gpus
 from spbench_parallel.device.formats import dtype_of, multiply_fp32, tuned_convolutions
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.parallel.case import case_of
+from spbench_workers.benchmarks.model.case import case_of
 
 GPU = torch.device("cuda", 0)
 

@@ -23,7 +23,7 @@ from spbench_parallel.models.imported.loading import is_users
 from spbench_parallel.models.imported.model import imported
 from spbench_parallel.models.imported.state_files import check_format, write_state
 from spbench_workers import checking
-from spbench_workers.parallel.network import check
+from spbench_workers.benchmarks.model.network import check
 
 IMAGE = Map(3, 32, 32)
 NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]

@@ -18,7 +18,7 @@ from spbench_parallel.models.imported.operators import TileWay, ways_of
 from spbench_parallel.models.imported.over_tiles import gathered, gathered_values, same_over_tiles
 from spbench_parallel.spatial.padded import PaddedReLU
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_workers.parallel.network import check
+from spbench_workers.benchmarks.model.network import check
 
 IMAGE = Map(3, 32, 32)
 TWO, FOUR = Grid(1, 2), Grid(2, 2)

@@ -16,7 +16,7 @@ from spbench_parallel.models.imported.advice import where
 from spbench_parallel.models.imported.layouts import Batching, check_layout
 from spbench_parallel.models.imported.mixing import mixing_operators
 from spbench_parallel.models.imported.model import imported
-from spbench_workers.parallel.network import check
+from spbench_workers.benchmarks.model.network import check
 
 IMAGE = Map(3, 24, 36)
 STAGES, TILES = model_layout(2, []), model_layout(1, [Grid(1, 2)])

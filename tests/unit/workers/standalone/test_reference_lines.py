@@ -8,7 +8,7 @@ import pytest
 from places import DOCS
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.standalone.program import overview, read_words
-from spbench_workers.standalone.scripts.reading import SCRIPTS, script_parser
+from spbench_workers.standalone.script_lines import SCRIPTS, script_parser
 
 _ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
 LINES = [

@@ -1,0 +1,210 @@
+"""Vectors that ranks give, what must come of them, and what a comparison notices."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench_parallel.errors import CannotRunError, allocating
+from spbench_workers.benchmarks.allreduce.buffers import Buffers
+from spbench_workers.benchmarks.allreduce.verification import data
+from spbench_workers.benchmarks.allreduce.verification.data import (
+    ExpectedPeriod,
+    Numbers,
+    Worst,
+    compare,
+    fill,
+)
+from spbench_workers.benchmarks.allreduce.verification.expected import depth_of, expect, pieces
+from spbench_workers.collectives.arithmetic import FORMATS, copy_into, memory_of, reduce_into
+
+OPS = ("sum", "prod", "max", "min")
+SEED = 7
+
+
+def gifts(numbers, count):
+    return [numbers.of(SEED + rank, rank, count) for rank in range(numbers.ranks)]
+
+
+def fold(op, vectors, dtype):
+    """Reduce in a format, one after the other."""
+    total = torch.from_numpy(vectors[0]).to(dtype, copy=True)
+    for vector in vectors[1:]:
+        reduce_into(op, total, torch.from_numpy(vector).to(dtype))()
+    return total
+
+
+def wanted(numbers, count, depth=None):
+    given_ = gifts(numbers, count)
+    depth = numbers.ranks - 1 if depth is None else depth
+    return expect(numbers, range(numbers.ranks), given_.__getitem__, depth)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("ranks", [1, 2, 5, 16, 300])
+def test_whole_numbers_reduce_without_rounding(dtype, op, ranks):
+    numbers = Numbers("whole", op, FORMATS[dtype], ranks)
+    vectors = gifts(numbers, 200)
+    expected = wanted(numbers, 200)
+    assert not expected.tolerance.any()
+    for order in (vectors, vectors[::-1]):
+        result = fold(op, order, numbers.dtype)
+        assert compare(result, expected) == Worst(0, 0.0, 0.0, "")
+    assert len(set(expected.values.tolist())) > 1
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("ranks", [1, 2, 5, 16])
+def test_random_numbers_are_off_by_no_more_than_the_bound(dtype, op, ranks):
+    numbers = Numbers("random", op, FORMATS[dtype], ranks)
+    expected = wanted(numbers, 500)
+    result = fold(op, gifts(numbers, 500), numbers.dtype)
+    found = compare(result, expected)
+    assert found.wrong == 0
+    assert found.error <= found.tolerance
+    # One bit more than a rounding is noticed.
+    scale = 1 + 64 * ranks * torch.finfo(numbers.dtype).eps
+    assert compare(result * scale, expected).wrong > 250
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 2**40))
+def test_the_sum_is_kept_beyond_float64(ranks, count, seed):
+    numbers = Numbers("random", "sum", torch.float64, ranks)
+    vectors = [numbers.of(seed + rank, rank, count) for rank in range(ranks)]
+    expected = expect(numbers, range(ranks), vectors.__getitem__, ranks - 1)
+    for index in range(count):
+        exact = sum(Fraction(float(vector[index])) for vector in vectors)
+        kept = Fraction(float(expected.values[index])) + Fraction(float(expected.rest[index]))
+        assert abs(exact - kept) <= Fraction(2) ** -100
+
+
+def test_what_a_rank_gives_follows_from_its_seed():
+    numbers = Numbers("random", "sum", torch.float32, 2)
+    one, again, other = numbers.of(3, 0, 50), numbers.of(3, 0, 50), numbers.of(4, 0, 50)
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+    assert len(set(one.tolist())) == 50
+    assert abs(one).max() <= 1.0
+    assert (one < 0).any()
+    assert (one > 0).any()
+
+
+def test_a_long_vector_repeats_its_period(monkeypatch):
+    monkeypatch.setattr(data, "PERIOD", 7)
+    numbers = Numbers("whole", "sum", torch.int32, 3)
+    values = numbers.of(1, 0, 100)
+    assert len(values) == 7
+    vector = torch.zeros(20, dtype=torch.int32)
+    fill(vector, values, first=5)
+    assert vector.tolist() == [int(values[(5 + index) % 7]) for index in range(20)]
+    nothing = np.zeros(7)
+    assert compare(vector, ExpectedPeriod(values, nothing, nothing), first=5).wrong == 0
+    assert compare(vector, ExpectedPeriod(values, nothing, nothing), first=4).wrong > 0
+
+
+@pytest.mark.parametrize("index", [0, 6, 7, 19])
+def test_a_wrong_element_is_counted_and_named(index):
+    expected = ExpectedPeriod(np.arange(7.0), np.zeros(7), np.full(7, 0.5))
+    vector = torch.arange(20, dtype=torch.float32) % 7
+    vector[index] += 3
+    found = compare(vector, expected, at=100)
+    assert (found.wrong, found.error, found.tolerance) == (1, 3.0, 0.5)
+    assert found.detail == f"element {100 + index} is {index % 7 + 3}, not {index % 7}"
+
+
+def test_what_was_not_written_is_wrong():
+    expected = ExpectedPeriod(np.zeros(3), np.zeros(3), np.full(3, 1e9))
+    found = compare(torch.tensor([0.0, float("nan"), 0.0]), expected)
+    assert found.wrong == 1
+    assert found.error != found.error
+    assert found.detail.startswith("element 1 is nan")
+    joined = Worst(2, 5.0, 1.0, "five").joined(found)
+    assert (joined.wrong, joined.detail) == (3, found.detail)
+
+
+@pytest.mark.parametrize(
+    ("collective", "rank", "expected"),
+    [
+        ("allreduce", 1, [10, 20, 30, 40, 50, 60]),
+        ("broadcast", 1, [1, 2, 3, 4, 5, 6]),
+        ("reduce_scatter", 1, [30, 40]),
+        ("allgather", 1, [1, 2, 2, 4, 7, 14]),
+        ("alltoall", 1, [3, 4, 6, 8, 21, 28]),
+    ],
+)
+def test_pieces_say_what_comes_from_whom(collective, rank, expected):
+    vectors = [torch.arange(1, 7) * factor for factor in (1, 2, 7)]
+    part = 6 if collective in ("allreduce", "broadcast") else 2
+    result = []
+    for piece in pieces(collective, 3, rank, part):
+        assert piece.at == len(result)
+        parts = [vectors[giver][piece.first : piece.first + piece.count] for giver in piece.givers]
+        result += sum(parts).tolist()
+    assert result == expected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "ranks", "group", "depth"),
+    [
+        ("ring", 5, None, 4),
+        ("native", 5, None, 4),
+        ("flat", 4, None, 3),
+        ("binomial", 5, None, 3),
+        ("rabenseifner", 8, None, 3),
+        ("recursive_doubling", 6, None, 3),
+        ("two_level", 8, 4, 3),
+        ("two_level", 6, 1, 5),
+        ("ring", 1, None, 0),
+    ],
+)
+def test_the_depth_is_that_of_the_longest_chain_of_additions(algorithm, ranks, group, depth):
+    assert depth_of(algorithm, ranks, group) == depth
+
+
+@pytest.mark.parametrize("dtype", FORMATS.values())
+def test_margins_show_what_was_written_beside(dtype):
+    cpu = torch.device("cpu")
+    for buffers in (Buffers(5, 3, None, dtype, cpu), Buffers(2, 6, 4, dtype, cpu)):
+        buffers.poison()
+        buffers.result.fill_(1)
+        buffers.given.fill_(1)
+        assert buffers.margins_written() == 0
+        beyond = torch.as_strided(buffers.result, (1,), (1,), buffers.result.storage_offset() - 1)
+        beyond.fill_(0)
+        assert buffers.margins_written() == 1
+
+
+def test_in_place_source_and_result_are_one():
+    buffers = Buffers(2, 6, 4, torch.float32, torch.device("cpu"))
+    assert buffers.source is buffers.result
+    assert (buffers.source.numel(), buffers.given.numel()) == (6, 2)
+    buffers.given.fill_(5)
+    assert buffers.result[4:].tolist() == [5, 5]
+    apart = Buffers(2, 6, None, torch.float32, torch.device("cpu"))
+    assert apart.source is apart.given
+    assert apart.source is not apart.result
+
+
+@pytest.mark.parametrize("dtype", FORMATS.values())
+def test_vectors_are_reduced_and_copied_in_place(dtype):
+    one, other = torch.tensor([1, 5, 3]).to(dtype), torch.tensor([4, 2, 3]).to(dtype)
+    held = one.data_ptr()
+    reduce_into("max", one, other)()
+    assert one.tolist() == [4, 5, 3]
+    copy_into(one, other)()
+    assert one.tolist() == [4, 2, 3]
+    assert one.data_ptr() == held
+    assert memory_of(one).nbytes == 3 * dtype.itemsize
+
+
+def test_memory_that_is_not_there_is_told_in_a_sentence():
+    with pytest.raises(CannotRunError, match=r"no memory for 8388608\.0 GiB"):
+        Buffers(1 << 50, 1 << 50, None, torch.float32, torch.device("cpu"))
+    with pytest.raises(RuntimeError, match="of another kind"), allocating(1):
+        raise RuntimeError("of another kind")

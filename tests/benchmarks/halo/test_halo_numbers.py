@@ -1,0 +1,78 @@
+"""halo.compute's numbers: exact in fp32 forward and backward, and wrong where TF32 multiplies."""
+
+import pytest
+import torch
+
+from spbench_parallel.device.formats import tuned_convolutions
+from spbench_parallel.spatial.pixels import WholeImage
+from spbench_workers.benchmarks.halo import compute
+from spbench_workers.exact_numbers import largest_convolved
+from standins.tf32 import Tf32Products
+from unit.recorded import context_of, said
+
+CASES = [
+    {"kernel": 3, "in_channels": 2, "out_channels": 3},
+    {"kernel": 5, "padding": 2, "in_channels": 8, "out_channels": 4, "channels_last": True},
+    {"kernel": 4, "stride": 2, "padding": 1, "in_channels": 3, "out_channels": 3},
+    {"kernel": 3, "dilation": 3, "padding": 0, "in_channels": 1, "out_channels": 2},
+    {"kernel": 1, "padding": 0, "in_channels": 16, "out_channels": 16},
+    {"kernel": 3, "in_channels": 64, "out_channels": 64},
+]
+FORMATS = ["fp64", "fp32", "fp16", "bf16"]
+
+
+def case_of(**params):
+    words = {"image_size": 24, "grid": "1x1", "iterations": 1, "warmup": 0, "device": "cpu"}
+    return context_of("halo.compute", **words | params)
+
+
+def failed(context):
+    assert len(said(context, "check")) == 4
+    return {check["name"] for check in said(context, "check") if not check["passed"]}
+
+
+@pytest.fixture
+def tf32(monkeypatch):
+    """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
+    monkeypatch.setattr(compute, "tuned_convolutions", lambda: tuned_convolutions(tf32=True))
+    monkeypatch.setattr(compute, "device_of", lambda _: torch.device("cpu"))
+    for name in ("give_parts", "give_speedup", "give_backward"):
+        monkeypatch.setattr(compute, name, lambda *_: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("params", CASES, ids=str)
+def test_fp32_is_right_and_in_tf32_output_and_gradients_are_wrong(params, tf32):
+    context = case_of(**params)
+    compute.run(context)
+    assert not failed(context)
+    with Tf32Products() as products:
+        context = case_of(**params)
+        compute.run(context)
+    assert products.products > 0
+    assert failed(context) == {"conv", "grad"}
+
+
+@pytest.mark.parametrize("params", CASES, ids=str)
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("gpu", [False, True])
+def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkeypatch):
+    """Of outputs, and of input gradients where those of the outputs are 1 or -1."""
+    monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
+    with torch.no_grad():
+        convolution, case = compute._make(case_of(dtype=dtype, **params))
+    limit = largest_convolved(case.like.dtype, convolution.module.kernel_size, gpu=gpu)
+    plain = case.plain
+    plain.weight.data.abs_()
+    plain.bias.data.zero_()
+    image = case.image.box(case.input.tile, 1, torch.float64).abs()
+    gradient = case.gradient.box(case.output.tile, 1, torch.float64).abs()
+    assert isinstance(case.image, WholeImage)
+    if case.image.share == 1 << 16:
+        # The worst there can be; where most numbers are zero, what there is.
+        image.fill_(case.image.largest)
+        gradient.fill_(1.0)
+    output = plain(image.requires_grad_())
+    output.backward(gradient)
+    assert 0 < output.max().item() <= limit
+    assert 0 < image.grad.max().item() <= limit

@@ -1,0 +1,80 @@
+"""The bound holds for the optimizers as they are, and is no wider than rounding makes it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, make
+from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
+from spbench_workers.benchmarks.kvstore.verification.reference import Replica
+
+COUNT = 400
+
+
+def follow(name, rounds, spread=0.0):
+    """Return the value in float32, its reference and the bound after rounds of (parts, count)."""
+    optimizer = make(name, COUNT)
+    value = np.zeros(COUNT, np.float32)
+    replica, bound = Replica(name, COUNT), ErrorBound(name, COUNT)
+    for parts in rounds:
+        total = np.zeros(COUNT, np.float32)
+        for part in parts:
+            total += part
+        total *= np.float32(1 + spread)
+        optimizer.update(value, total)
+        exact = np.sum(parts, axis=0, dtype=np.float64)
+        size = np.sum(np.abs(parts), axis=0, dtype=np.float64)
+        replica.apply(exact)
+        bound.apply(exact, len(parts) * UNIT * size, replica.weight)
+    return value, replica.weight, bound.value
+
+
+def draws(seed, rounds, ranks, scale=1.0, same=False):
+    random = np.random.default_rng(seed)
+    made = [
+        (scale * random.uniform(-1, 1, (ranks, COUNT))).astype(np.float32) for _ in range(rounds)
+    ]
+    return [made[0]] * rounds if same else made
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 1 << 30),
+    rounds=st.integers(1, 12),
+    ranks=st.integers(1, 9),
+    scale=st.sampled_from([1.0, 1e-4, 300.0]),
+    same=st.booleans(),
+)
+def test_the_bound_holds(name, seed, rounds, ranks, scale, same):
+    value, reference, bound = follow(name, draws(seed, rounds, ranks, scale, same))
+    assert (np.abs(value - reference) <= bound).all()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_is_not_rounding_is_seen(name):
+    rounds = draws(1, 6, 3)
+    # Signs are mostly the same where a rank is missing.
+    seen = 0.3 if name == "signum" else 0.9
+    for wrong in ([part[:2] for part in rounds], rounds[:-1], [*rounds, rounds[0]]):
+        value, _, _ = follow(name, wrong)
+        _, reference, bound = follow(name, rounds)
+        assert (np.abs(value - reference) > bound).mean() > seen
+
+
+def test_the_bound_is_narrow():
+    for name in OPTIMIZERS:
+        _, reference, bound = follow(name, draws(2, 10, 4))
+        # FTRL takes differences of roots; AdaDelta's steps make its later ones.
+        widest = 5e-5 if name in ("ftrl", "adadelta") else 2e-5
+        assert np.median(bound / np.maximum(np.abs(reference), 1e-6)) < widest
+
+
+def test_nothing_pushed_leaves_nothing_open():
+    zeros = [np.zeros((2, COUNT), np.float32)] * 3
+    for name in OPTIMIZERS:
+        value, reference, bound = follow(name, zeros)
+        assert not value.any()
+        assert not reference.any()
+        assert not bound.any()

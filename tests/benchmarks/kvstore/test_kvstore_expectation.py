@@ -1,0 +1,176 @@
+"""The values that a store must hold, against sums and codes that are made here by hand."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_workers.benchmarks.kvstore import case as cases
+from spbench_workers.benchmarks.kvstore import compression
+from spbench_workers.benchmarks.kvstore.case import case_of
+from spbench_workers.benchmarks.kvstore.gradients import Gradients
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, slots_on
+from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, summing
+from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation
+from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
+from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
+
+ELEMENTS = (5, 1, 64, 0, 33)
+
+
+def seed_for(*words):
+    return zlib.crc32(repr(words).encode())
+
+
+@pytest.fixture
+def make(monkeypatch):
+    def made(**params):
+        monkeypatch.setattr(cases, "_elements", lambda _: ELEMENTS)
+        return case_of(BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params}))
+
+    return made
+
+
+@pytest.fixture
+def gradients():
+    return Gradients(seed_for, ELEMENTS)
+
+
+def test_gradients_are_uniform_and_their_own(gradients):
+    many = Gradients(seed_for, [100_000]).of(0, 0, 0)
+    assert many.dtype == np.float32
+    assert -1 <= many.min() < -0.99 < 0.99 < many.max() < 1
+    assert abs(many.mean()) < 0.01
+    own = [gradients.of(rank, key, draw) for rank in (0, 1) for key in (2, 4) for draw in (0, 1)]
+    assert len({array[:33].tobytes() for array in own}) == 8
+    assert (gradients.of(1, 2, 1) == gradients.of(1, 2, 1)).all()
+
+
+def test_order_merge_devices_and_slots(make):
+    case = make(
+        kv_store="dist_device_sync", num_workers=2, gpus=2, num_servers=2, bigarray_bound=40
+    )
+    assert list(case.order) == [4, 3, 2, 1, 0]
+    assert case.merge_devices[2] != case.merge_devices[4]
+    assert case.clients_of(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
+    kept = [slots_on(case.slots, server) for server in (0, 1)]
+    assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in kept)
+    assert sorted(slot.key for slots in kept for slot in slots) == [0, 1, 2, 2, 3, 4]
+    assert [(slot.first, slot.last) for slot in case.slots[2]] == [(0, 32), (32, 64)]
+    tags = {slot.tag(kind) for slot in kept[0] for kind in (PUSH, PULL)}
+    assert len(tags) == 2 * len(kept[0])
+    assert list(make(kv_store="local", priority="ascending").order) == [0, 1, 2, 3, 4]
+    assert make(kv_store="local", gpus=3).merge_devices == [0] * 5
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_without_an_optimizer_the_last_sum_is_kept(make, gradients, rounds):
+    expected = KeyExpectation(make(kv_store="local", gpus=3), 2, gradients)
+    expected.advance(0, rounds, {})
+    weight, bound = expected.weight_and_bound()
+    parts = [gradients.of(rank, 2, 0) for rank in range(3)]
+    assert np.allclose(weight, np.sum(parts, axis=0, dtype=np.float64), rtol=1e-15, atol=0)
+    assert np.allclose(bound, 3 * 2.0**-24 * np.sum(np.abs(parts), axis=0), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", ["2bit", "1bit"])
+@pytest.mark.parametrize("store", ["device", "dist_sync"])
+def test_codes_are_those_that_are_sent(make, gradients, name, store):
+    shape = {"gpus": 2} if store == "device" else {"gpus": 2, "num_workers": 2, "num_servers": 1}
+    case = make(kv_store=store, gc_type=name, gc_threshold=0.3, **shape)
+    expected = KeyExpectation(case, 2, gradients)
+    coder = compression.make(name, 0.3)
+    senders = [[0], [1]] if store == "device" else [[0, 1], [2, 3]]
+    owed = [np.zeros(64, np.float32) for _ in senders]
+    code = np.zeros(coder.nbytes(64), np.uint8)
+    for draw in (0, 0, 1):
+        total = np.zeros(64, np.float32)
+        for ranks, residual in zip(senders, owed, strict=True):
+            given = sum((gradients.of(rank, 2, draw) for rank in ranks), np.zeros(64, np.float32))
+            coder.encode(given, residual, code)
+            coder.decode_add(code, total)
+        expected.advance(draw, 1, {})
+        weight, bound = expected.weight_and_bound()
+        assert (np.abs(weight - total) <= bound).all()
+        assert bound.max() < 1e-6
+
+
+def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
+    case = make(kv_store="dist_async", gpus=1, num_workers=2, num_servers=1, optimizer="momentum")
+    (slot,) = case.slots[2]
+    weights = []
+    for order in ([0, 1, 0, 1], [0, 0, 1, 1]):
+        expected = KeyExpectation(case, 2, gradients)
+        expected.advance(0, 2, {slot: order})
+        weight, bound = expected.weight_and_bound()
+        value, velocity = np.zeros(64), np.zeros(64)
+        for worker in order:
+            velocity = 0.9 * velocity - 0.01 * gradients.of(worker, 2, 0)
+            value += velocity
+        assert (np.abs(weight - value) <= bound).all()
+        weights.append(weight)
+    assert (np.abs(weights[0] - weights[1]) > bound).all()
+
+
+def test_sums_go_in_order_and_codes_are_added():
+    parts = [np.full(3, value, np.float32) for value in (1e8, -1e8, 1)]
+    into = np.zeros(3, np.float32)
+    summing(parts, into, None)()
+    assert into.tolist() == [1, 1, 1]
+    summing(parts[::-1], into, None)()
+    assert into.tolist() == [0, 0, 0]
+    summing(parts[:1], into, None)()
+    assert into.tolist() == parts[0].tolist()
+    kept = into.copy()
+    summing([into], into, None)()
+    assert (into == kept).all()
+
+
+def law(make, gradients, tamper=lambda push: None):
+    case = make(gc_type="2bit", gpus=2)
+    push = CompressedPush(2, 0, gradients.of(1, 2, 0).copy(), case.compression())
+    push.prepare()
+    followed = ResidualCheck(case, 1, [push], gradients)
+    for draw in (1, 2):
+        gradients.fill(1, 2, draw, push.gradient)
+        push.prepare()
+        tamper(push)
+        followed.follow(draw)
+    finding = WorstDifference()
+    followed.check(finding)
+    return finding
+
+
+def test_what_is_delivered_and_owed_is_what_was_given(make, gradients):
+    finding = law(make, gradients)
+    assert 0 < finding.tolerance < 1e-5
+    assert finding.error <= finding.tolerance
+
+
+def test_a_code_that_changes_breaks_the_law(make, gradients):
+    def spoil(push):
+        push.code[3] = 0b11000000
+
+    finding = law(make, gradients, spoil)
+    assert finding.error >= 0.49
+    assert 12 <= int(finding.detail.split()[3].strip(",")) < 16
+
+
+def test_the_worst_difference_is_found():
+    finding = WorstDifference()
+    expected, bound = np.zeros(4), np.array([1.0, 0.1, 0.1, 0.1])
+    finding.add_all(np.array([0.9, 0.0, 0.2, 0.0]), expected, bound, "element {}".format)
+    assert (finding.error, finding.tolerance, finding.detail) == (0.2, 0.1, "element 2")
+    finding.add_all(np.zeros(4), expected, bound, "later {}".format)
+    assert finding.error == 0.2
+    finding.add_all(np.array([0, np.nan, 9, 0]), expected, bound, "then {}".format)
+    assert finding.detail == "then 1"
+    assert np.isnan(finding.error)
+    finding.add(5.0, 0.0, "smaller than a NaN")
+    assert np.isnan(finding.error)
+    finding = WorstDifference()
+    finding.add(0.0, np.nan, "no bound")
+    assert (finding.tolerance, finding.detail) == (0.0, "no bound")
+    finding.add_all(np.zeros(0), np.zeros(0), np.zeros(0), str)
+    assert finding.detail == "no bound"

@@ -1,0 +1,134 @@
+"""Names of stores, and which rank is what in them."""
+
+import pytest
+
+from spbench_core.catalog.benchmark import ParamError
+from spbench_workers.benchmarks.kvstore.roles import (
+    SPELLINGS,
+    STORES,
+    Device,
+    Roles,
+    Server,
+    parse_devices,
+    ranks,
+    roles_of,
+    store_of,
+)
+
+
+@pytest.mark.parametrize("name", [*STORES, *SPELLINGS])
+def test_names_mean_what_their_words_say(name):
+    store = store_of(name)
+    assert store.dist == ("dist" in name)
+    assert store.on_device == ("device" in name)
+    assert store.asynchronous == ("_async" in name)
+    assert store.needs_optimizer == store.asynchronous
+    assert store.compresses == (store.dist or store.on_device)
+    assert STORES[store.name] is store
+
+
+def test_spellings_are_of_stores_that_there_are():
+    assert store_of("dist_sync_device") is STORES["dist_device_sync"]
+    assert store_of("dist_device_async") is STORES["dist_async_device"]
+    assert not set(SPELLINGS) & set(STORES)
+
+
+@pytest.mark.parametrize("name", ["", "dist", "nccl", "dist_sync_", "Local"])
+def test_another_name_is_refused(name):
+    with pytest.raises(ValueError, match="is none of local, device, dist_sync"):
+        store_of(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "devices"),
+    [
+        (1, (0,)),
+        (4, (0, 1, 2, 3)),
+        ("2", (0, 1)),
+        ("0,1,2,3", (0, 1, 2, 3)),
+        (" 3, 1 ", (3, 1)),
+        ("5,", (5,)),
+        ([0, 2], (0, 2)),
+        ([7], (7,)),
+    ],
+)
+def test_devices_are_a_count_or_a_list(value, devices):
+    assert parse_devices(value) == devices
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("two", "neither a number"),
+        ("", "neither a number"),
+        ("0,,1", "neither a number"),
+        (True, "neither a number"),
+        (1.5, "neither a number"),
+        ([], "neither a number"),
+        (0, "0 is how many, and none is too few"),
+        (-2, "names no device"),
+        ("0,-1", "names no device"),
+        ("0,1,0", "twice"),
+    ],
+)
+def test_devices_that_are_neither_are_refused(value, reason):
+    with pytest.raises(ValueError, match=reason):
+        parse_devices(value)
+
+
+def test_devices_come_first_and_servers_last():
+    roles = Roles(workers=2, devices=3, servers=2)
+    assert [roles.role(rank) for rank in range(roles.size)] == [
+        Device(0, 0),
+        Device(0, 1),
+        Device(0, 2),
+        Device(1, 0),
+        Device(1, 1),
+        Device(1, 2),
+        Server(0),
+        Server(1),
+    ]
+    assert (roles.device_ranks, roles.server_ranks) == (range(6), range(6, 8))
+    assert roles.devices_of(1) == range(3, 6)
+    for rank in (-1, 8):
+        with pytest.raises(ValueError, match="none of the 8 ranks"):
+            roles.role(rank)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("local", 4), 4),
+        (("device", "0,1,2"), 3),
+        (("allreduce", 2, 1, 0), 2),
+        (("dist_sync", 2), 3),
+        (("dist_sync", 2, 3), 9),
+        (("dist_device_sync", "0,1", 2, 1), 5),
+        (("dist_sync_device", "0,1", 2, 1), 5),
+        (("dist_async", 1, 1, 4), 5),
+    ],
+)
+def test_ranks_follow_from_the_parameters(words, expected):
+    assert ranks(*words) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "param"),
+    [
+        (("nccl", 2), "kv_store"),
+        (("local", "none"), "gpus"),
+        (("local", 2, 2), "num_workers"),
+        (("dist_sync", 2, 0), "num_workers"),
+        (("allreduce", 2, 1, 1), "num_servers"),
+        (("dist_sync", 2, 1, 0), "num_servers"),
+    ],
+)
+def test_what_a_store_cannot_use_is_refused_by_name(words, param):
+    with pytest.raises(ParamError) as refused:
+        ranks(*words)
+    assert refused.value.param == param
+
+
+def test_more_servers_than_none_make_as_many_ranks_more():
+    store = STORES["dist_sync"]
+    assert [roles_of(store, 2, 2, servers).size for servers in (1, 2, 5)] == [5, 6, 9]

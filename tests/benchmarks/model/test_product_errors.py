@@ -1,0 +1,118 @@
+"""Products of fp32 numbers, which show what whole models do not: whether they are fp32's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.registry import model
+from spbench_parallel.device.formats import multiply_fp32
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP32, FP64, TF32
+from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, tolerance_of
+from spbench_workers.benchmarks.model.validation import Validation, check_products, plans_of
+from standins.late_device import install
+from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
+from unit.lone_case import LoneCase
+
+pytestmark = pytest.mark.slow
+LATE = install()
+GPU, CPU = torch.device("late"), torch.device("cpu")
+MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+
+
+@pytest.fixture(autouse=True)
+def _settings():
+    """Torch's own: convolutions in TF32, products of matrices not."""
+    LATE.reset()
+    kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+    LATE.streams.synchronize()
+
+
+def plan_of(device, precision):
+    batches = micro_batches(2, 1, mirrored=False, times=1)
+    layers = (len(MODEL.layers),)
+    return ModelPlan(MODEL, model_layout(1), layers, batches, device=device, precision=precision)
+
+
+def products_pass(precision, bits=TF32_BITS):
+    context = LoneCase()
+    with Tf32Products(bits):
+        check_products(context, plan_of(GPU, precision))
+    return context.checks["products"]
+
+
+def test_tf32_called_fp32_is_found():
+    assert not products_pass(FP32)
+    multiply_fp32(CPU)
+    assert products_pass(FP32)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert not products_pass(FP32)
+
+
+def test_tf32_is_found_right_and_fewer_bits_are_not():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert products_pass(TF32)
+    assert not products_pass(TF32, BF16_BITS)
+
+
+@pytest.mark.long
+def test_a_whole_model_in_float64_is_blind_to_it():
+    context, (exact, *others) = LoneCase(), plans_of(plan_of(GPU, FP32))
+    assert (exact.precision, others) == (FP64, [])
+    with Tf32Products() as products:
+        Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
+    assert len(context.checks) > 5
+    assert all(context.checks.values())
+    assert products.products == 0
+
+
+@pytest.mark.long
+def test_tf32_is_compared_as_a_whole_too():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    plan = plan_of(GPU, TF32)
+    assert [one.precision for one in plans_of(plan)] == [FP64, TF32]
+    context = LoneCase()
+    with Tf32Products() as products:
+        Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()
+    assert products.products > 0
+    assert all(context.checks.values())
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=str)
+@pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda one: one.name)
+def test_products_are_checked_where_there_are_two_ways(device, precision):
+    context = LoneCase()
+    check_products(context, plan_of(device, precision))
+    assert list(context.checks) == (["products"] if device == GPU and precision != FP64 else [])
+
+
+def test_the_largest_error_is_named_and_no_number_is_the_largest():
+    layer = nn.Conv2d(3, 4, (1, 3))
+    with ProductErrors() as errors:
+        layer(torch.randn(2, 3, 5, 5))
+        assert errors.where.endswith("of a convolution with 4x3x1x3 weights")
+        layer(torch.full((2, 3, 5, 5), float("nan")))
+        layer(torch.randn(2, 3, 5, 5))
+    assert errors.worst == float("inf")
+
+
+def test_the_output_is_the_device_s_own():
+    layer, pixels = nn.Conv2d(3, 4, 3, padding=1, stride=2), torch.randn(3, 3, 70, 71)
+    linear, values = nn.Linear(6, 2), torch.randn(3, 6)
+    wanted = layer(pixels), linear(values)
+    with ProductErrors() as errors:
+        found = layer(pixels), linear(values)
+    assert all(map(torch.equal, found, wanted))
+    assert 0 < errors.worst < tolerance_of(FP32)
+
+
+def test_the_tolerances_lie_between_the_formats():
+    assert tolerance_of(FP32) == FP32_SLACK * 2.0**-23
+    assert tolerance_of(replace(FP32, tf32=True)) == tolerance_of(TF32) > 32 * tolerance_of(FP32)

@@ -1,0 +1,37 @@
+"""The small batch of a case that is compared: as few images as can be compared well."""
+
+import pytest
+
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.reach import fewest_normalised
+from spbench_core.models.registry import model
+from spbench_parallel.plan import ModelPlan
+from spbench_workers.benchmarks.model.case import LEAST_VALUES, ModelCase
+
+RESNET = {"version": 1, "depth": 8}
+AMOEBANET = {"num_layers": 3, "num_filters": 16}
+
+
+def small(name, side, batch_size, parts=1, **words):
+    network = model(name, image_size=(side, side), num_classes=5, **words)
+    batches = micro_batches(batch_size, parts, mirrored=False, times=1)
+    plan = ModelPlan(network, model_layout(1), (len(network.layers),), batches)
+    return network, [one.size for one in ModelCase(plan, None).small(batch_size).batches]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "side", "batch_size", "parts", "wanted"),
+    [
+        ("resnet", RESNET, 32, 1, 1, [1]),
+        ("resnet", RESNET, 32, 9, 2, [2, 1]),
+        ("amoebanet", AMOEBANET, 96, 1, 1, [1]),
+        # Maps of 2x2 pixels: an image alone has four values, and nearly equal ones at times.
+        ("amoebanet", AMOEBANET, 64, 1, 1, [2]),
+        ("amoebanet", AMOEBANET, 64, 9, 2, [3, 2]),
+    ],
+)
+def test_a_micro_batch_has_enough_values_to_normalise(name, words, side, batch_size, parts, wanted):
+    network, sizes = small(name, side, batch_size, parts, **words)
+    assert sizes == wanted
+    assert min(sizes) * fewest_normalised(network) >= LEAST_VALUES

@@ -1,0 +1,53 @@
+"""Small steps in place of the optimizer's own, where those make a step of rounding alone."""
+
+import pytest
+import torch
+
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.registry import model
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import FP64
+from spbench_workers.benchmarks.model import validation as validate
+from spbench_workers.benchmarks.model.validation import Validation
+from unit.lone_case import LoneCase
+
+pytestmark = pytest.mark.slow
+AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16)
+RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
+
+
+def validated(network, optimizer, spoil=lambda *_: None):
+    """A validation of one process against itself, which adds in another order."""
+    context, batches = LoneCase(), micro_batches(1, 1, mirrored=False, times=1)
+    layers, cpu = (len(network.layers),), torch.device("cpu")
+    plan = ModelPlan(network, model_layout(1), layers, batches, device=cpu, precision=FP64)
+    Validation(context, plan, TrainingConfig(optimizer), spoil, lambda *_: None).run()
+    return context
+
+
+def zero_a_weight(_, engine):
+    with torch.no_grad():
+        next(engine.stages[0].parameters())[0] = 0.0
+
+
+def test_steps_that_rounding_alone_moves_are_small_ones():
+    context = validated(AMOEBANET, "adam")
+    value, reason = context.choices["compared_steps"]
+    assert value == "sgd"
+    assert reason.startswith("with adam rounding alone moves ")
+    assert all(context.checks.values())
+    assert not all(validated(AMOEBANET, "adam", zero_a_weight).checks.values())
+
+
+def test_an_optimizer_that_rounding_does_not_move_is_compared_itself():
+    context = validated(RESNET, "adam")
+    assert (context.choices, all(context.checks.values())) == ({}, True)
+
+
+def test_small_steps_are_compared_too(monkeypatch):
+    monkeypatch.setattr(validate, "MOST_MOVE", 0.0)
+    context = validated(RESNET, "adam")
+    assert (list(context.choices), all(context.checks.values())) == (["compared_steps"], True)
+    wrong = validated(RESNET, "adam", zero_a_weight).checks
+    assert not any(wrong[kind] for kind in ("grad", "weights", "output"))

@@ -1,0 +1,37 @@
+"""Rows of a sweep, and a context that keeps the lines that it is told to print."""
+
+from types import SimpleNamespace
+
+from spbench_workers.benchmarks.allreduce.columns import SweepRow
+
+
+class Said:
+    """A context that keeps what it is told to say."""
+
+    def __init__(self, first=True, last=True):
+        self.lines = []
+        self.first, self.last = first, last
+        self.params = {"collective": "allreduce", "mode": "blocking", "in_place": True}
+        self.world = SimpleNamespace(size=2)
+
+    def say(self, line):
+        self.lines.append(line)
+
+
+def row(busbw, wrong=0, native=None, in_place=True):
+    return SweepRow(
+        size=1048576,
+        count=262144,
+        dtype="fp32",
+        op="sum",
+        algorithm="bidirectional_ring",
+        time=112.4e-6,
+        algbw=9.33,
+        busbw=busbw,
+        wrong=wrong,
+        p99=130e-6,
+        skew=1.02,
+        predicted=100e-6,
+        native=native,
+        in_place=in_place,
+    )

@@ -1,0 +1,228 @@
+"""Catalog of collectives: sizes from the smallest to the largest, by one algorithm or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
+from spbench_workers.benchmarks.allreduce.work import collective_work
+from spbench_workers.collectives.names import DRAWN_FOR, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
+
+POSITION = 50
+"""The place of the family in lists of benchmarks."""
+
+COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "broadcast", "alltoall")
+REDUCING = ("allreduce", "reduce_scatter")
+OPS = ("sum", "prod", "max", "min")
+_USED_BY: dict[str, tuple[str, ...]] = {
+    "order": SCHEDULED,
+    "rotate_roots": ROOTED,
+    "group": ("two_level",),
+    "chunks": ("chain",),
+}
+"""The algorithms that a parameter does something for."""
+_RANGE = {"min_bytes": 8, "max_bytes": 1 << 20, "factor": 4.0}
+_MOST_BYTES = 1 << 30
+
+
+def _bytes(name: str, text: str) -> Param:
+    return Param(name, "bytes", None, text, minimum=0, maximum=_MOST_BYTES)
+
+
+_PARAMS = (
+    Param("collective", "choice", "allreduce", "what the ranks do", choices=COLLECTIVES),
+    Param(
+        "algorithm",
+        "choices",
+        "native",
+        "who does it: the MPI (native), algorithms of messages, or torch.distributed; a list makes "
+        "a case of each",
+        choices=(*LIBRARIES, *SCHEDULED),
+    ),
+    _bytes("min_bytes", "the smallest size; 8"),
+    _bytes("max_bytes", "the largest size; 1MiB"),
+    Param("factor", "float", None, "from one size to the next; 4", minimum=1.01, maximum=1e9),
+    _bytes("size", "one size in place of a range"),
+    replace(
+        DTYPE,
+        choices=tuple(ITEM_BYTES),
+        spellings={
+            "float": "fp32",
+            "double": "fp64",
+            "half": "fp16",
+            "bfloat16": "bf16",
+            "int": "int32",
+        },
+    ),
+    Param("op", "choice", None, "how numbers are reduced; sum", choices=OPS),
+    Param(
+        "mode",
+        "choice",
+        "blocking",
+        "how MPI is called; nonblocking also measures how much a computation hides",
+        choices=("blocking", "persistent", "nonblocking"),
+    ),
+    Param(
+        "in_place",
+        "bool",
+        None,
+        "whether the result takes the place of what a rank gives; off, with nccl on",
+    ),
+    Param("order", "ints", None, "the ranks as the algorithm is drawn: 0,2,1,3", minimum=0),
+    Param("rotate_roots", "bool", False, "whether the root moves on with each iteration"),
+    Param("group", "int", None, "ranks of a group of two_level", minimum=1),
+    Param("chunks", "int", None, "chunks of chain", minimum=1, maximum=1 << 12),
+    DEVICE,
+    warmup(5),
+    iterations(50),
+    SEED,
+)
+
+
+def _resolve(params: Params) -> Params:
+    names = params["algorithm"]
+    names = [names] if isinstance(names, str) else names
+    _check_collective(params, names)
+    _check_use(params, names)
+    _check_order(params, names)
+    reduces = params["collective"] in REDUCING
+    return params | {
+        "algorithm": names[0] if len(names) == 1 else names,
+        "op": (params["op"] or "sum") if reduces else None,
+        "in_place": _in_place(params, names),
+        **_sizes(params),
+    }
+
+
+def _in_place(params: Params, names: Sequence[str]) -> bool | None:
+    """Return whether to reduce in place; None where each algorithm of a list says it for itself.
+
+    torch's allreduce by NCCL knows nothing else: out of place, a copy comes before it.
+    """
+    if params["in_place"] is None and "nccl" in names:
+        return True if len(names) == 1 else None
+    return bool(params["in_place"])
+
+
+def _check_collective(params: Params, names: Sequence[str]) -> None:
+    collective = params["collective"]
+    others = [name for name in names if name != "native"]
+    if collective != "allreduce" and others:
+        raise ParamError("algorithm", f"{others[0]} does no {collective}; only native does")
+    if collective not in REDUCING and params["op"] is not None:
+        raise ParamError("op", f"{collective} reduces nothing: leave op out")
+    distributed = [name for name in names if name in ("gloo", "nccl")]
+    if distributed and params["mode"] == "persistent":
+        raise ParamError("mode", f"{distributed[0]} has no persistent mode; MPI has")
+    if "nccl" in names and params["device"] == "cpu":
+        raise ParamError("device", "nccl needs a GPU for each rank: device cuda or auto")
+
+
+def _check_use(params: Params, names: Sequence[str]) -> None:
+    for param, users in _USED_BY.items():
+        given = params[param] not in (None, False)
+        if given and not set(users) & set(names):
+            raise ParamError(param, f"{param} does nothing for {', '.join(names)}: leave it out")
+
+
+def _check_order(params: Params, names: Sequence[str]) -> None:
+    order = params["order"]
+    if order is None:
+        return
+    if sorted(order) != list(range(len(order))):
+        raise ParamError("order", f"order must name each rank from 0 up once, not {order}")
+    for name in names:
+        if DRAWN_FOR.get(name, len(order)) != len(order):
+            wrong = f"order names {len(order)} ranks, and {name} is drawn for {DRAWN_FOR[name]}"
+            raise ParamError("order", wrong)
+
+
+def _sizes(params: Params) -> Params:
+    """Return the sizes of a range with its defaults; one size stands alone."""
+    given = [name for name in _RANGE if params[name] is not None]
+    size, item = params["size"], ITEM_BYTES[params["dtype"]]
+    if size is None:
+        limits = {name: params[name] if name in given else _RANGE[name] for name in _RANGE}
+        if limits["min_bytes"] > limits["max_bytes"]:
+            wrong = f"min_bytes {limits['min_bytes']} is more than max_bytes {limits['max_bytes']}"
+            raise ParamError(given[0], wrong)
+        return limits
+    if given:
+        raise ParamError("size", f"size is one size, and {given[0]} is of a range: give one")
+    if size % item:
+        raise ParamError("size", f"{size} bytes hold no whole number of {params['dtype']} elements")
+    return {}
+
+
+def _points(params: Params) -> list[Params]:
+    """Return one point for each algorithm and size; each is named only where there are several."""
+    names, size = params["algorithm"], params["size"]
+    sizes: list[Params] = [{}]
+    if size is None:
+        item = ITEM_BYTES[params["dtype"]]
+        limits = [params[name] for name in _RANGE]
+        whole = {number // item * item: None for number in sweep_sizes(*limits)}
+        sizes = [{"size": number, **dict.fromkeys(_RANGE)} for number in whole]
+    algorithms: list[Params] = [{}]
+    if not isinstance(names, str):
+        algorithms = [{"algorithm": name, **_without(name)} for name in names]
+    return [algorithm | size for algorithm in algorithms for size in sizes]
+
+
+def _without(name: str) -> Params:
+    """Return the removal of parameters that serve only other algorithms of the list."""
+    return dict.fromkeys(param for param, users in _USED_BY.items() if name not in users)
+
+
+def _ranks(params: Params) -> Ranks:
+    name: Any = params["algorithm"]
+    exact = DRAWN_FOR.get(name) if isinstance(name, str) else None
+    order = params["order"]
+    if order is None:
+        return Ranks(exact=exact)
+    return Ranks(exact=len(order), why=f"order names {len(order)}, one for each")
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="allreduce.sweep",
+        summary="collectives over sizes, by the MPI and by algorithms of our own, against a model",
+        params=_PARAMS,
+        metrics=(
+            time_of("one collective"),
+            Metric("algbw_gb_s", "GB/s", "higher", "bytes over time", "min"),
+            Metric("busbw_gb_s", "GB/s", "higher", "algbw by the share that links carry", "min"),
+            Metric("wrong", "1", "lower", "wrong elements of all checks, on all ranks", "sum"),
+            Metric("predicted_ms", "ms", "none", "what the model of this job's links says"),
+            Metric(
+                "native_ms",
+                "ms",
+                "none",
+                "the MPI's own, measured by turns with this one",
+                separate=True,
+            ),
+            Metric("overlap", "1", "higher", "share of it that a computation hides", "min"),
+            Metric("alpha_us", "us", "none", "the model's time of a message, of this job's links"),
+            Metric("beta_ns", "ns/B", "none", "the model's time of a byte sent", title="beta"),
+            Metric("gamma_ns", "ns/B", "none", "the model's time of a byte reduced", title="gamma"),
+            Metric("count", "1", "none", "elements of the size"),
+            Metric("bytes_sent", "B", "none", "bytes that the busiest rank sends"),
+            Metric("messages_sent", "1", "none", "messages that the busiest rank sends"),
+            Metric("rounds", "1", "none", "rounds in which messages travel"),
+        ),
+        checks=("exact", "bound", "identical", "inputs"),
+        faults=("wrong-element",),
+        resolve=_resolve,
+        ranks=_ranks,
+        scaled=own_work,
+        points=_points,
+        work=collective_work,
+        own_lines=True,
+    ),
+)

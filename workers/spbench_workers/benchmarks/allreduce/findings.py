@@ -1,0 +1,207 @@
+"""The metrics of a sweep: algbw and busbw, traffic, the model's prediction, the MPI's own time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+
+from spbench_core.durations import time_text
+from spbench_parallel.device.streams import is_gpu
+from spbench_workers.benchmarks.allreduce.columns import SweepRow, say_row
+from spbench_workers.benchmarks.allreduce.model.cost_model import NOTABLE, deviates
+from spbench_workers.benchmarks.allreduce.model.formulas import expected_work
+from spbench_workers.benchmarks.allreduce.model.job_link import measured_link
+from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, LinkEnds
+from spbench_workers.benchmarks.allreduce.model.prediction import (
+    Prediction,
+    best_of,
+    crossover_words,
+    predict,
+)
+from spbench_workers.benchmarks.allreduce.sweep_sizes import algbw_gb_s, busbw_gb_s
+from spbench_workers.benchmarks.allreduce.turns import PairedComparison
+from spbench_workers.collectives.arithmetic import FORMATS
+from spbench_workers.collectives.base import RankTraffic
+from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
+from spbench_workers.collectives.native import registered_operation
+from spbench_workers.comm import crowded
+from spbench_workers.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTimes:
+    """The times of a case, folded over ranks.
+
+    Attributes:
+        count: Elements of the size.
+        device: The device of this rank's source and result.
+        ends: Bytes of the source, and of the result.
+        slowest: Seconds of each iteration on its slowest rank.
+        medians: The median seconds of each rank.
+    """
+
+    count: int
+    device: torch.device
+    ends: LinkEnds
+    slowest: Sequence[float]
+    medians: Sequence[float]
+
+    @property
+    def seconds(self) -> float:
+        """The median over iterations."""
+        return median(self.slowest)
+
+
+def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
+    """Report this rank's traffic, counted in its schedule; a library does not tell."""
+    if traffic is None:
+        return
+    context.metric("bytes_sent", traffic.bytes)
+    context.metric("messages_sent", traffic.messages)
+    params, ranks = context.params, context.world.size
+    if context.world.rank == 0:
+        # By formula: to count rounds, this rank would have to make the schedules of all ranks.
+        options = {"group": params["group"], "chunks": params["chunks"]}
+        work = expected_work(params["algorithm"], ranks, count, **options)
+        context.metric("rounds", work.rounds)
+
+
+def give_findings(
+    context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
+) -> None:
+    """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
+    params, world = context.params, context.world
+    dtype = FORMATS[params["dtype"]]
+    nccl = params["algorithm"] == "nccl"
+    link = measured_link(world.comm, dtype, params["op"] or "sum", measured.device, nccl=nccl)
+    nbytes = measured.count * dtype.itemsize
+    predicted = predict(params, world.size, nbytes, link, measured.ends)
+    shared = crowded(world)
+    if world.rank != 0:
+        return
+    context.metric("count", measured.count)
+    context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
+    context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
+    _give_link(context, link)
+    _give_prediction(context, link, predicted, measured, shared)
+    if nccl and not params["in_place"]:
+        reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in the time"
+        context.choice("in place", "off", reason)
+    if params["algorithm"] == "native":
+        _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
+    elif against is not None:
+        _give_comparison(context, against, measured.device)
+    say_row(context, _row(context, measured, predicted, against, wrong))
+
+
+def _busbw(context: Context, nbytes: int, seconds: float) -> float:
+    return busbw_gb_s(context.params["collective"], context.world.size, nbytes, seconds)
+
+
+def _give_link(context: Context, link: JobLink) -> None:
+    """Report alpha, beta and gamma of the alpha-beta model."""
+    if link.fit is None:
+        return
+    context.metric("alpha_us", 1e6 * link.fit.alpha.value)
+    context.metric("beta_ns", 1e9 * link.fit.beta.value)
+    context.metric("gamma_ns", 1e9 * link.fit.gamma.value)
+
+
+def _give_prediction(
+    context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
+) -> None:
+    seconds = measured.seconds
+    nbytes = measured.count * ITEM_BYTES[context.params["dtype"]]
+    context.metric("predicted_ms", 1000.0 * predicted.seconds)
+    if not predicted.seconds:
+        return
+    by = f"the model of {predicted.by} on this job's links"
+    if link.copies is not None:
+        by += f", and copies from {measured.device.type} to pinned memory and back"
+    context.limit("time_ms", 1000.0 * predicted.seconds, by)
+    if context.params["algorithm"] not in SCHEDULED:
+        return
+    differs = deviates(seconds, predicted.seconds, predicted.interval)
+    if differs is None:
+        context.choice("model", "holds", describe_agreement(seconds, predicted.interval))
+        return
+    why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
+    if nbytes > link.up_to:
+        why += f"; links were measured up to {link.up_to} B"
+    context.choice("model", "deviates", differs + why)
+    context.log(f"the time deviates from the model: {differs}{why}")
+
+
+def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
+    """Return where a time is that agrees with the predicted interval."""
+    low, high = interval
+    predicted = f"the predicted {time_text(low)} to {time_text(high)}"
+    if low <= seconds <= high:
+        return f"{time_text(seconds)} is in {predicted}"
+    end, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
+    tolerated = f"{1 / NOTABLE:.3g}x" if seconds < low else f"{NOTABLE:g}x"
+    return (
+        f"{time_text(seconds)} is {ratio:.3g}x the {end} end of {predicted}; up to {tolerated} is "
+        "tolerated"
+    )
+
+
+def _give_choices_of_native(
+    context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
+) -> None:
+    params, ranks = context.params, context.world.size
+    registered = registered_operation(FORMATS[params["dtype"]], params["op"] or "")
+    if params["op"] and registered:
+        context.choice("operation", "registered", registered)
+    if params["collective"] != "allreduce" or ranks == 1:
+        return
+    item = ITEM_BYTES[params["dtype"]]
+    reason = (
+        f"of our algorithms {predicted.by} should take {time_text(predicted.seconds)} at "
+        f"{nbytes} B, the MPI's own choice takes {time_text(seconds)}; "
+        f"by the model the best are {crossover_words(ranks, item, link)}"
+    )
+    context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)
+
+
+def _give_comparison(context: Context, against: PairedComparison, device: torch.device) -> None:
+    context.metric("native_ms", 1000.0 * against.other_seconds)
+    low, high = against.interval
+    way = ", by way of the host" if is_gpu(device) else ""
+    reason = (
+        f"{against.ratio:.3f} times the MPI's own time{way}, 95 % interval {low:.3f} to {high:.3f} "
+        f"over {against.pairs} interleaved pairs of batches"
+    )
+    context.choice("against native", against.verdict, reason)
+
+
+def _row(
+    context: Context,
+    measured: MeasuredTimes,
+    predicted: Prediction,
+    against: PairedComparison | None,
+    wrong: int,
+) -> SweepRow:
+    params = context.params
+    nbytes = measured.count * ITEM_BYTES[params["dtype"]]
+    typical = median(measured.medians)
+    return SweepRow(
+        size=nbytes,
+        count=measured.count,
+        dtype=params["dtype"],
+        op=params["op"] or "none",
+        algorithm=params["algorithm"],
+        time=measured.seconds,
+        algbw=algbw_gb_s(nbytes, measured.seconds),
+        busbw=_busbw(context, nbytes, measured.seconds),
+        wrong=wrong,
+        p99=float(np.percentile(measured.slowest, 99)),
+        skew=max(measured.medians) / typical if typical else 1.0,
+        predicted=predicted.seconds,
+        native=None if against is None else against.other_seconds,
+        in_place=params["in_place"],
+    )

@@ -1,0 +1,163 @@
+"""Alpha-beta-gamma model of allreduce: predicted times, the best algorithm, and crossovers.
+
+A message of ``m`` bytes costs ``alpha + beta m``, and reducing as many bytes costs ``gamma m``
+(Thakur, Rabenseifner and Gropp, IJHPCA 2005). The module `path` counts both on the critical path of
+an algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from spbench_core.durations import time_text
+from spbench_workers.benchmarks.allreduce.model.path import path_of
+from spbench_workers.collectives.plan import refusal
+
+NOTABLE = 1.5
+"""The factor from which on a time deviates: three numbers predict no better."""
+
+_STEP = 2**0.125
+"""The ratio of neighbouring sizes at which the best algorithms are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCosts:
+    """The costs of messages and reductions on a link.
+
+    Attributes:
+        alpha: Seconds a message.
+        beta: Seconds a byte sent.
+        gamma: Seconds a byte reduced.
+    """
+
+    alpha: float
+    beta: float
+    gamma: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """A crossover: from ``nbytes`` bytes on ``after`` is faster than ``before``."""
+
+    nbytes: int
+    before: str
+    after: str
+
+
+def predicted_seconds(
+    algorithm: str,
+    ranks: int,
+    nbytes: int,
+    itemsize: int,
+    link: LinkCosts,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> float:
+    """Return the predicted seconds of an allreduce; 0 where no message is sent.
+
+    Args:
+        algorithm: One of `spbench_workers.collectives.plan.ALGORITHMS`.
+        ranks: Ranks that reduce together.
+        nbytes: Bytes of the result.
+        itemsize: Bytes of an element; the number of chunks of ``chain`` follows from it.
+        link: The costs of messages and reductions.
+        group: Ranks of a group of ``two_level``.
+        chunks: Chunks of ``chain``.
+
+    Raises:
+        ValueError: The algorithm cannot run on so many ranks.
+    """
+    path = path_of(algorithm, ranks, nbytes // itemsize, group, chunks)
+    if not nbytes:
+        return 0.0
+    return path.messages * link.alpha + nbytes * (path.sent * link.beta + path.added * link.gamma)
+
+
+def best(
+    ranks: int,
+    nbytes: int,
+    itemsize: int,
+    link: LinkCosts,
+    algorithms: Iterable[str],
+    group: int | None = None,
+    chunks: int | None = None,
+) -> str:
+    """Return the algorithm with the least predicted time; the first named of equals.
+
+    Those that cannot run on so many ranks are skipped.
+
+    Raises:
+        ValueError: None of the algorithms can run on so many ranks.
+    """
+    able = [name for name in algorithms if not refusal(name, ranks)]
+    if not able:
+        raise ValueError(f"none of the algorithms runs on {ranks} ranks")
+
+    def seconds(name: str) -> float:
+        return predicted_seconds(name, ranks, nbytes, itemsize, link, group, chunks)
+
+    return min(able, key=seconds)
+
+
+def crossovers(
+    ranks: int,
+    link: LinkCosts,
+    algorithms: Sequence[str],
+    up_to: int,
+    itemsize: int = 4,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> list[Crossover]:
+    """Return the sizes at which the fastest algorithm changes, rising, to the byte.
+
+    They are searched in steps of an eighth of an octave, from one element up to
+    ``up_to`` bytes: an algorithm that is the fastest within one step only may be missed.
+
+    Raises:
+        ValueError: None of the algorithms can run on so many ranks.
+    """
+
+    def fastest(nbytes: int) -> str:
+        return best(ranks, nbytes, itemsize, link, algorithms, group, chunks)
+
+    found, low = [], itemsize
+    while low < up_to:
+        high = min(up_to, max(low + 1, int(low * _STEP)))
+        before = fastest(low)
+        if fastest(high) != before:
+            high = _first_other(fastest, low, high)
+            found.append(Crossover(high, before, fastest(high)))
+        low = high
+    return found
+
+
+def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
+    """Return the first size above ``low`` with another fastest algorithm; ``high`` has one."""
+    before = fastest(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fastest(middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def deviates(measured: float, predicted: float, interval: tuple[float, float]) -> str | None:
+    """Return in words how a time deviates from the model, or None where the model explains it.
+
+    From a prediction of 0, where nothing is sent, no time deviates.
+
+    Args:
+        measured: Seconds.
+        predicted: Seconds by the model.
+        interval: The least and the most that the model's uncertain numbers allow, in seconds. A
+            time outside deviates, if it is also off by a factor of `NOTABLE`.
+    """
+    low, high = interval
+    if predicted == 0.0 or low / NOTABLE <= measured <= high * NOTABLE:
+        return None
+    times = measured / predicted
+    texts = list(map(time_text, (measured, predicted, low, high)))
+    return f"{texts[0]} is {times:.2g} times the predicted {texts[1]} ({texts[2]} to {texts[3]})"

@@ -1,0 +1,184 @@
+"""The benchmark ``allreduce.sweep``: a collective of one size, by one algorithm."""
+
+from __future__ import annotations
+
+from array import array
+from statistics import median
+from time import perf_counter
+
+import torch
+from mpi4py import MPI
+
+from spbench_core.catalog.parameters import Params
+from spbench_workers.benchmarks.allreduce.buffers import Buffers
+from spbench_workers.benchmarks.allreduce.faults import WrongElement
+from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes, give_findings, give_traffic
+from spbench_workers.benchmarks.allreduce.hiding import overlap
+from spbench_workers.benchmarks.allreduce.rotation import Rotation
+from spbench_workers.benchmarks.allreduce.turns import PairedComparison, by_turns
+from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
+from spbench_workers.benchmarks.allreduce.verification.expected import depth_of, pieces
+from spbench_workers.collectives.arithmetic import FORMATS
+from spbench_workers.collectives.base import Reduction
+from spbench_workers.collectives.reduction import open_collective, open_reduction
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of, same_kind
+from spbench_workers.timing import calls_of, measure, repeated
+
+_HOST = torch.device("cpu")
+_TRIED = 5
+"""Runs that are timed to find how many runs make a sample."""
+_LONG = 0.01
+"""Seconds from which on a single run is a sample."""
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    params, world = context.params, context.world
+    # Messages of other cases and of other measurements need another communicator.
+    comm = world.comm.Dup()
+    part = _part(params, world.size)
+    buffers = _buffers(context, part)
+    reduction = _opened(comm, params, buffers)
+    if context.planted("wrong-element"):
+        reduction = WrongElement(reduction, buffers.result)
+    checks = Checks(
+        context,
+        CheckedCollective(
+            buffers,
+            reduction,
+            pieces(params["collective"], world.size, world.rank, part),
+            runs=world.size if params["rotate_roots"] else 1,
+            depth=depth_of(params["algorithm"], world.size, params["group"]),
+        ),
+    )
+    checks.run("before")
+    _make_idle(buffers, params["op"])
+    calls = _calls_of_a_sample(context, reduction)
+    times = measure(context, repeated(reduction.run, calls), divide=calls)
+    measured = _measured(context, part, buffers, times)
+    if params["mode"] == "nonblocking":
+        # A reduction staged through the host is MPI's work: the rank's core is to hide it.
+        device = measured.device if params["algorithm"] == "nccl" else _HOST
+        context.metric("overlap", overlap(comm, reduction, measured.seconds, device))
+    against = _against_native(context, comm, buffers, reduction, measured.seconds)
+    checks.run("after")
+    checks.report()
+    context.metric("wrong", checks.wrong)
+    give_traffic(context, reduction.traffic, part)
+    give_findings(context, measured, against, world.comm.allreduce(checks.wrong))
+    reduction.free()
+    comm.Free()
+
+
+def _part(params: Params, ranks: int) -> int:
+    """Return the elements of one rank's part of the size; all of them for allreduce, broadcast."""
+    count: int = params["size"] // FORMATS[params["dtype"]].itemsize
+    return count if params["collective"] in ("allreduce", "broadcast") else count // ranks
+
+
+def _buffers(context: Context, part: int) -> Buffers:
+    """Return the memory of a collective; allgather in place has each part at its final place."""
+    params, world = context.params, context.world
+    whole = part * world.size
+    given, gotten, at = {
+        "allreduce": (part, part, 0),
+        "broadcast": (part, part, 0),
+        "allgather": (part, whole, world.rank * part),
+        "reduce_scatter": (whole, part, 0),
+        "alltoall": (whole, whole, 0),
+    }[params["collective"]]
+    dtype = FORMATS[params["dtype"]]
+    place = device_of(context)
+    same_kind(context, place)
+    return Buffers(given, gotten, at if params["in_place"] else None, dtype, place)
+
+
+def _opened(comm: MPI.Intracomm, params: Params, buffers: Buffers) -> Reduction:
+    source, result, op = buffers.source, buffers.result, params["op"]
+    if params["collective"] != "allreduce":
+        return open_collective(comm, params["collective"], source, result, op, params["mode"])
+
+    def of_order(order: list[int] | None) -> Reduction:
+        return open_reduction(
+            comm,
+            params["algorithm"],
+            source,
+            result,
+            op,
+            mode=params["mode"],
+            order=order,
+            group=params["group"],
+            chunks=params["chunks"],
+        )
+
+    if params["rotate_roots"]:
+        return Rotation(params["order"] or range(comm.size), of_order)
+    return of_order(params["order"])
+
+
+def _make_idle(buffers: Buffers, op: str | None) -> None:
+    """Fill the memory with numbers that stay in range through any number of runs in place."""
+    for vector in (buffers.source, buffers.result):
+        vector.fill_(0 if op == "sum" else 1)
+
+
+def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
+    """Return the number of runs in a sample, the same on all ranks."""
+    calls = 1
+    # The first run fills caches; the second tells whether a few more are worth it.
+    for runs in (1, 1, _TRIED):
+        context.world.comm.Barrier()
+        start = perf_counter()
+        for _ in range(runs):
+            reduction.run()
+        seconds = context.largest((perf_counter() - start) / runs)
+        if seconds > _LONG:
+            return 1
+        calls = calls_of(seconds)
+    return calls
+
+
+def _measured(context: Context, part: int, buffers: Buffers, times: array[float]) -> MeasuredTimes:
+    """Fold the iterations over ranks; all ranks get the same."""
+    comm, slowest = context.world.comm, array("d", times)
+    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
+    medians = comm.allgather(median(times))
+    shared = context.params["collective"] in ("allreduce", "broadcast")
+    count = part if shared else part * comm.size
+    return MeasuredTimes(
+        count,
+        buffers.result.device,
+        (buffers.source.nbytes, buffers.result.nbytes),
+        [one / 1000.0 for one in slowest],
+        [one / 1000.0 for one in medians],
+    )
+
+
+def _against_native(
+    context: Context,
+    comm: MPI.Intracomm,
+    buffers: Buffers,
+    reduction: Reduction,
+    seconds: float,
+) -> PairedComparison | None:
+    """Compare an allreduce with the MPI's own, blocking one; None where it is the native one."""
+    params = context.params
+    if params["algorithm"] == "native":
+        return None
+    native = open_reduction(comm, "native", buffers.source, buffers.result, params["op"])
+    if params["algorithm"] == "nccl":
+        # By way of the host it may take a hundred times as long: turns are by the slower one.
+        seconds = max(seconds, _seconds_of(context, native))
+    against = by_turns(comm, reduction.run, native.run, seconds, params["iterations"])
+    native.free()
+    return against
+
+
+def _seconds_of(context: Context, reduction: Reduction) -> float:
+    """Return the seconds of the second run; all ranks get the same."""
+    reduction.run()
+    context.world.comm.Barrier()
+    start = perf_counter()
+    reduction.run()
+    return context.largest(perf_counter() - start)

@@ -1,0 +1,152 @@
+"""Checks of a collective: it is run on fresh data, and its result is compared."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from spbench_workers.benchmarks.allreduce.buffers import Buffers
+from spbench_workers.benchmarks.allreduce.verification.data import (
+    NOTHING_COMPARED,
+    Kind,
+    Numbers,
+    Values,
+    Worst,
+    compare,
+    fill,
+)
+from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, expect
+from spbench_workers.collectives.arithmetic import memory_of
+from spbench_workers.collectives.base import Mode, Reduction
+from spbench_workers.context import Context
+
+_SAME_ON_ALL = ("allreduce", "allgather", "broadcast")
+"""Collectives that leave the same result on all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCollective:
+    """A collective with its buffers, and the properties of its result.
+
+    Attributes:
+        buffers: Source and result.
+        reduction: The collective.
+        pieces: The parts of its result.
+        runs: The number of successive runs that differ, as with rotated roots.
+        depth: The most additions that a term goes through.
+    """
+
+    buffers: Buffers
+    reduction: Reduction
+    pieces: list[ResultPart]
+    runs: int
+    depth: int
+
+
+class Checks:
+    """The checks of one case on one rank."""
+
+    def __init__(self, context: Context, subject: CheckedCollective) -> None:
+        params = context.params
+        self._context, self._subject = context, subject
+        self._mode: Mode = params["mode"]
+        self._same = params["collective"] in _SAME_ON_ALL
+        # A collective without an operation is compared like a maximum: nothing is rounded.
+        op, dtype = params["op"] or "max", subject.buffers.result.dtype
+        kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
+        ranks = context.world.size
+        self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}
+        self._found = dict.fromkeys(("exact", "bound", "identical", "inputs"), NOTHING_COMPARED)
+
+    @property
+    def wrong(self) -> int:
+        """The number of wrong elements in this rank's results so far."""
+        return self._found["exact"].wrong + self._found["bound"].wrong
+
+    def run(self, when: str) -> None:
+        """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
+        total = len(self._numbers) * self._subject.runs
+        for kind, name in enumerate(self._numbers):
+            for turn in range(self._subject.runs):
+                self._context.progress("check", kind * self._subject.runs + turn, total)
+                self._check(name, f"{when} {turn}")
+
+    def report(self) -> None:
+        """Report all checks."""
+        for name, found in self._found.items():
+            tolerance = 0.0 if found is NOTHING_COMPARED else found.tolerance
+            self._context.check(name, found.error, tolerance, found.detail)
+
+    def values(self, name: str, when: str, giver: int) -> Values:
+        """Return the input of a rank for a check."""
+        seed = self._context.seed_for(name, when, giver)
+        count = self._subject.buffers.given.numel()
+        return self._numbers[name].of(seed, giver, count)
+
+    def _check(self, name: str, when: str) -> None:
+        mine = self.values(name, when, self._context.world.rank)
+        digests = {self._outcome(mine)}
+        if not self._same:
+            digests.add(self._outcome(mine))
+        self._note(name, self._compared(name, when))
+        self._note("identical", self._identical(digests))
+        self._note("inputs", self._inputs(mine))
+
+    def _note(self, name: str, found: Worst) -> None:
+        self._found[name] = self._found[name].joined(found)
+
+    def _outcome(self, mine: Values) -> bytes:
+        """Run once on fresh memory; return a digest of the result, bit by bit."""
+        buffers, reduction = self._subject.buffers, self._subject.reduction
+        buffers.poison()
+        fill(buffers.given, mine)
+        if self._mode == "nonblocking":
+            reduction.start()
+            reduction.poll()
+            reduction.wait()
+        else:
+            reduction.run()
+        result = buffers.result.cpu()
+        return hashlib.blake2b(memory_of(result).data, digest_size=16).digest()
+
+    def _compared(self, name: str, when: str) -> Worst:
+        result, worst = self._subject.buffers.result, NOTHING_COMPARED
+        for piece in self._subject.pieces:
+            expected = expect(
+                self._numbers[name],
+                piece.givers,
+                lambda giver: self.values(name, when, giver),
+                self._subject.depth,
+            )
+            part = result[piece.at : piece.at + piece.count]
+            worst = worst.joined(compare(part, expected, piece.first, piece.at))
+        return worst
+
+    def _identical(self, digests: set[bytes]) -> Worst:
+        """Compare the bits of the result with rank 0's, or with those of another run."""
+        if not self._same:
+            differ = len(digests) > 1
+            return Worst(0, float(differ), 0.0, "two runs on the same data" if differ else "")
+        mine = digests.pop()
+        everyone: list[bytes] = self._context.world.comm.allgather(mine)
+        differ = mine != everyone[0]
+        return Worst(0, float(differ), 0.0, "not rank 0's bits" if differ else "")
+
+    def _inputs(self, mine: Values) -> Worst:
+        """Count the written elements of the source and of the margins, which must not change."""
+        buffers = self._subject.buffers
+        outside = buffers.margins_written()
+        changed = 0 if buffers.in_place else _changed(buffers.given, mine)
+        detail = f"{changed} elements of the source, {outside} beside the buffers"
+        return Worst(0, float(changed + outside), 0.0, detail if changed + outside else "")
+
+
+def _changed(source: torch.Tensor, mine: Values) -> int:
+    """Return the number of elements that differ from the rank's input."""
+    wanted = torch.empty_like(source, device="cpu")
+    fill(wanted, mine)
+    changed: Any = (source.cpu() != wanted).sum()
+    return int(changed)

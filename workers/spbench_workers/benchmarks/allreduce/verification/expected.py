@@ -1,0 +1,117 @@
+"""Expected results of a collective, computed apart from it, in float64 or in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPeriod, Numbers, Values
+from spbench_workers.collectives.algorithms.two_level import group_size
+from spbench_workers.collectives.names import DRAWN_FOR, MUJI_SIZES
+
+Given = Callable[[int], Values]
+"""A function that returns one period of a rank's input."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPart:
+    """A part of a rank's result, and the ranks whose input it is made of.
+
+    Attributes:
+        at: Its first element in the result.
+        count: Its elements.
+        givers: The ranks of the input; several ranks are reduced.
+        first: Its first element in the input of each of them.
+    """
+
+    at: int
+    count: int
+    givers: tuple[int, ...]
+    first: int
+
+
+def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
+    """Return the parts of a rank's result, by the MPI standard.
+
+    Args:
+        collective: One of the catalog's.
+        ranks: The number of ranks.
+        rank: The rank of the result.
+        count: Elements of one rank's part: of the whole vector, for allreduce and broadcast.
+    """
+    everyone = tuple(range(ranks))
+    return {
+        "allreduce": [ResultPart(0, count, everyone, 0)],
+        "broadcast": [ResultPart(0, count, (0,), 0)],
+        "reduce_scatter": [ResultPart(0, count, everyone, rank * count)],
+        "allgather": [ResultPart(giver * count, count, (giver,), 0) for giver in everyone],
+        "alltoall": [
+            ResultPart(giver * count, count, (giver,), rank * count) for giver in everyone
+        ],
+    }[collective]
+
+
+def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> ExpectedPeriod:
+    """Return one period of the reduction of some ranks' inputs.
+
+    A sum whose terms go each through at most ``depth`` additions is off by at most
+    ``(depth + 1) u sum|x|`` with the unit roundoff ``u`` (Higham, Accuracy and Stability of
+    Numerical Algorithms, 4.2); a product of n factors, in any order, by ``n u |product|``. Whole
+    numbers, maxima and minima are exact.
+
+    Args:
+        numbers: The distribution of the inputs.
+        givers: The ranks.
+        given: Returns the input of a rank.
+        depth: The most additions that a term goes through.
+    """
+    first, *others = givers
+    total = given(first).copy()
+    rest, sizes = np.zeros_like(total), np.abs(total)
+    for giver in others:
+        values = given(giver)
+        if numbers.op == "sum":
+            total, rounded = _two_sum(total, values)
+            rest += rounded
+            sizes += np.abs(values)
+        else:
+            total = _OPS[numbers.op](total, values)
+    return ExpectedPeriod(total, rest, _tolerance(numbers, len(givers), depth, total, sizes))
+
+
+_OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
+    """Return the sum and its rounding error (TwoSum: Knuth, TAOCP 2, 4.2.2); of integers 0."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: Values) -> Values:
+    rounds = numbers.dtype.is_floating_point and numbers.kind == "random" and terms > 1
+    if not rounds or numbers.op in ("max", "min"):
+        return np.zeros(len(total))
+    unit = torch.finfo(numbers.dtype).eps / 2
+    if numbers.op == "sum":
+        tolerance: Values = (depth + 1) * unit * sizes
+        return tolerance
+    # The reference itself is a product of float64 numbers.
+    return terms * (unit + 2.0**-53) * np.abs(total)
+
+
+_TREES = ("recursive_doubling", "rabenseifner", "binomial", *DRAWN_FOR)
+
+
+def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
+    """Return the additions that a term goes through; for a library the most of any order."""
+    if algorithm in _TREES or (algorithm == "muji" and ranks in MUJI_SIZES):
+        return (ranks - 1).bit_length()
+    if algorithm == "two_level":
+        size = group_size(ranks, group)
+        return (size - 1).bit_length() + -(-ranks // size) - 1
+    return ranks - 1

@@ -1,0 +1,48 @@
+"""The benchmark ``compute.burn``: matrix products for a given time, checked, and what they lose.
+
+A burn-in: what is too hot, or has too little power, is fast for a minute and slow afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from statistics import median
+from time import monotonic
+
+from spbench_workers.benchmarks.compute.gemm import check_product, open_matrices, work_of
+from spbench_workers.context import Context
+from spbench_workers.disturbance import counters, slowed
+from spbench_workers.exact_numbers import fill_uniform
+from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.timing import measure
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    seconds: float = context.params["seconds"]
+    matrices = open_matrices(context)
+    planted = context.planted("corrupt-result")
+    body = matrices.multiply_and_corrupt if planted else matrices.multiply
+    cpus = os.sched_getaffinity(0)
+    hot, below = counters().hot, 0.0
+    error, detail = 0.0, ""
+    rounds: list[array[float]] = []
+    start, spent = monotonic(), 0.0
+    # The slowest rank's clock is that of all, so that they end after the same round.
+    while not rounds or spent < seconds:
+        fill_uniform(context, "burn", (matrices.left, matrices.right))
+        rounds.append(measure(context, body))
+        below = max(below, slowed(cpus))
+        found = check_product(context, body, matrices, f"round {len(rounds)}")
+        if found[0] and not error:
+            error, detail = found[0], f"round {len(rounds)}: {found[1]}"
+        spent = context.largest(monotonic() - start)
+        context.progress("burn", min(int(spent), int(seconds)), max(1, int(seconds)))
+    context.check("product", error, 0.0, detail)
+    context.metric("rounds", float(len(rounds)))
+    context.metric("kept_share", median(rounds[0]) / median(rounds[-1]))
+    context.metric("below_base", below)
+    context.metric("throttled", counters().hot - hot)
+    times = array("d", (time for one in rounds for time in one))
+    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=work_of(context))

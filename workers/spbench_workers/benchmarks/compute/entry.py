@@ -1,0 +1,146 @@
+"""Catalog of the benchmarks of compute speed: products, convolutions, a burn-in, and noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
+from spbench_workers.benchmarks.compute.work import burn_work, conv_work, gemm_work, noise_work
+
+POSITION = 40
+"""The place of the family in lists of benchmarks."""
+
+_DTYPE = replace(
+    DTYPE,
+    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+    choices=(*DTYPES, "tf32"),
+)
+
+_RATE = Metric(
+    "gflops",
+    "GFLOP/s",
+    "higher",
+    "operations of a rank over the time",
+    "min",
+)
+
+
+def _resolve_format(params: Params) -> Params:
+    """Refuse a number format that the device does not have.
+
+    Raises:
+        ParamError: tf32 is asked for on the CPU.
+    """
+    if params["dtype"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")
+    return params
+
+
+_LOOP = (warmup(3), iterations(30), _DTYPE, DEVICE, SEED)
+_of_one_rank = partial(
+    Benchmark,
+    measures="rank",
+    faults=("corrupt-result",),
+    resolve=_resolve_format,
+    scaled=own_work,
+)
+
+BENCHMARKS = (
+    _of_one_rank(
+        name="compute.gemm",
+        summary="each rank multiplies two square matrices, all at once",
+        params=(
+            Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
+            *_LOOP,
+        ),
+        metrics=(time_of("one product of the matrices"), _RATE),
+        checks=("product",),
+        work=gemm_work,
+    ),
+    _of_one_rank(
+        name="compute.conv",
+        summary="each rank convolves images of its own, all at once",
+        params=(
+            Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
+            Param("batch_size", "int", 1, "images at once", minimum=1),
+            Param("in_channels", "int", 32, "channels of the image", minimum=1),
+            Param("out_channels", "int", 32, "channels of the result", minimum=1),
+            Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
+            *_LOOP,
+        ),
+        metrics=(time_of("one convolution"), _RATE),
+        checks=("convolution",),
+        work=conv_work,
+    ),
+    Benchmark(
+        name="compute.burn",
+        summary="each rank multiplies matrices for a given time, with a check in each round",
+        measures="rank",
+        params=(
+            Param(
+                "seconds",
+                "float",
+                60.0,
+                "how long; the round that is under way then is ended",
+                minimum=0.0,
+                maximum=604_800.0,
+            ),
+            Param("n", "int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536),
+            warmup(1),
+            replace(iterations(20), help="timed products in a round, after which one is checked"),
+            _DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=(
+            time_of("one product of the matrices"),
+            _RATE,
+            Metric("kept_share", "1", "higher", "speed of the last round over the first's", "min"),
+            Metric("below_base", "1", "lower", "most that a CPU ran below its base clock rate"),
+            Metric("throttled", "1", "lower", "times that a CPU was slowed down for its heat"),
+            Metric("rounds", "1", "none", "rounds of products, each with a check", "min"),
+        ),
+        checks=("product",),
+        faults=("corrupt-result",),
+        resolve=_resolve_format,
+        scaled=own_work,
+        work=burn_work,
+    ),
+    Benchmark(
+        name="compute.noise",
+        summary="each rank does the same small work again and again: what interrupts it",
+        measures="rank",
+        params=(
+            Param(
+                "quantum_us",
+                "float",
+                1000.0,
+                "microseconds of the work, as rank 0 needs for it",
+                minimum=10.0,
+                maximum=1e6,
+            ),
+            warmup(50),
+            iterations(5000),
+            SEED,
+        ),
+        metrics=(
+            time_of("one piece of work, the quantum"),
+            Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),
+            Metric(
+                "slowest_ratio",
+                "1",
+                "lower",
+                "99.9th percentile over the fastest quantum",
+                title="p99.9 over fastest",
+            ),
+        ),
+        checks=("work",),
+        faults=("corrupt-result",),
+        scaled=own_work,
+        work=noise_work,
+    ),
+)

@@ -1,0 +1,161 @@
+"""The benchmark ``compute.gemm``: how fast each rank multiplies matrices."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from spbench_parallel.device.formats import dtype_of
+from spbench_parallel.device.streams import finish
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+from spbench_workers.exact_numbers import (
+    fill_uniform,
+    largest_sum,
+    put_wide,
+    shows_tf32,
+    spread_for,
+    whole_numbers,
+)
+from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.timing import measure
+
+_ROWS = 256
+"""Rows that are checked at once, in float64."""
+_SPOT_CHECKS = 8
+_VECTOR_MAX = 1 << 20
+"""With sums of at most 2^14 and 65536 columns, no number is above 2^50."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """A matrix product: the two factors and the result."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+    result: torch.Tensor
+
+    def multiply(self) -> None:
+        """Compute the result, all of it, before returning."""
+        torch.mm(self.left, self.right, out=self.result)
+        finish(self.result.device)
+
+    def multiply_and_corrupt(self) -> None:
+        """Compute the result and change one value of it, by at least 1."""
+        self.multiply()
+        value = self.result[-1, -1]
+        value.copy_(torch.where(value.abs() < 2, value + 4, torch.zeros_like(value)))
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    matrices = open_matrices(context)
+    planted = context.planted("corrupt-result")
+    body = matrices.multiply_and_corrupt if planted else matrices.multiply
+    before = check_product(context, body, matrices, "before")
+    fill_uniform(context, "gemm", (matrices.left, matrices.right))
+    times = measure(context, body)
+    after = check_product(context, body, matrices, "after")
+    error, detail = before if before[0] else after
+    # Of whole numbers no step of the product is rounded: a right result is exact.
+    context.check("product", error, 0.0, detail)
+    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=work_of(context))
+
+
+def open_matrices(context: Context) -> Matrices:
+    """Return the matrices of a case on this rank's device, without values."""
+    n, name = context.params["n"], context.params["dtype"]
+    dtype = dtype_of(name)
+    place = device_of(context, tf32=name == "tf32")
+    empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
+    return Matrices(*empty)
+
+
+def work_of(context: Context) -> float:
+    """Return the operations of one product, in 1e9."""
+    return 2.0 * float(context.params["n"]) ** 3 / 1e9
+
+
+def check_product(
+    context: Context, body: Callable[[], object], matrices: Matrices, when: str
+) -> tuple[float, str]:
+    """Multiply fresh matrices; return the largest error and its place."""
+    context.progress("check", 0, 1)
+    n, dtype = context.params["n"], matrices.left.dtype
+    seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
+    left, right = factors(n, dtype, seeds, tf32=context.params["dtype"] == "tf32")
+    matrices.left.copy_(left)
+    matrices.right.copy_(right)
+    matrices.result.fill_(float("nan"))
+    body()
+    result = matrices.result.cpu()
+    found = wrong_row(left, right, result, seeds[2])
+    return found if found[0] else wrong_value(left, right, result, seeds[2])
+
+
+def factors(
+    n: int, dtype: torch.dtype, seeds: Sequence[int], *, tf32: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two matrices of whole numbers, in float64, whose product ``dtype`` holds exactly.
+
+    Where the sums have room for it, each row of the left one has a number that TF32 would round,
+    which would change the product.
+
+    Args:
+        n: The number of rows and of columns.
+        dtype: The format in memory.
+        seeds: The seeds of the left one, of the right one, and last of those numbers.
+        tf32: Whether they are multiplied as TF32, which must then represent them all.
+    """
+    limit = largest_sum(dtype)
+    wide = shows_tf32(limit) and not tf32
+    spread = spread_for(n, limit, wide=wide)
+    left, right = (whole_numbers((n, n), spread, seed) for seed in seeds[:2])
+    if wide:
+        put_wide(left, 1, seeds[-1])
+    return left, right
+
+
+def wrong_row(
+    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
+) -> tuple[float, str]:
+    """Compare ``result x`` with ``left (right x)`` for a random vector x (Freivalds).
+
+    x has whole numbers from 1 to `_VECTOR_MAX`, so that float64 adds all this up without rounding:
+    one wrong value of a row is always found, several are missed only where their errors cancel.
+    """
+    n = left.shape[0]
+    generator = torch.Generator().manual_seed(seed)
+    vector = torch.randint(1, _VECTOR_MAX + 1, (n,), generator=generator).double()
+    image = _times(right, vector)
+    error = (_times(result, vector) - _times(left, image)).abs()
+    if bool((error == 0.0).all()):
+        return 0.0, ""
+    row = int((error != 0.0).nonzero()[0])
+    return float(error.max()), f"row {row} of the product is wrong (times a random vector)"
+
+
+def wrong_value(
+    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
+) -> tuple[float, str]:
+    """Compare some values with sums of Python's integers."""
+    n = left.shape[0]
+    draw = random.Random(seed)
+    for _ in range(_SPOT_CHECKS):
+        row, col = draw.randrange(n), draw.randrange(n)
+        pairs = zip(left[row].tolist(), right[:, col].tolist(), strict=True)
+        expected = sum(int(a) * int(b) for a, b in pairs)
+        got = float(result[row, col])
+        if got != expected:
+            detail = f"row {row}, col {col} of the product is {got:g}, not {expected}"
+            return abs(got - expected), detail
+    return 0.0, ""
+
+
+def _times(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """Return a matrix times a vector in float64, without a library's matrix product."""
+    parts = [(rows.double() * vector).sum(1) for rows in torch.split(matrix, _ROWS)]
+    return torch.cat(parts)

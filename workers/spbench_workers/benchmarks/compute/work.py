@@ -1,0 +1,47 @@
+"""Estimates of the work of matrix products, convolutions, burn-in and noise."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.work import Work, image_values, item_bytes, loops
+
+
+def gemm_work(params: Params, np: int) -> Work:
+    """Return the work of ``compute.gemm``, with a check in float64."""
+    n = float(params["n"])
+    flops = 2.0 * n**3
+    return Work(
+        flops=np * flops * (loops(params) + 4.0),
+        bytes=40.0 * np * n**2 * item_bytes(params),
+        calls=np * loops(params),
+        memory=3.0 * np * n**2 * item_bytes(params),
+    )
+
+
+def conv_work(params: Params, np: int) -> Work:
+    """Return the work of ``compute.conv``, with a check in float64."""
+    values = image_values(params) + image_values(params, "out_channels")
+    outputs = image_values(params, "out_channels")
+    flops = 2.0 * outputs * params["in_channels"] * params["kernel"] ** 2
+    return Work(
+        flops=np * flops * (loops(params) + 4.0),
+        bytes=20.0 * np * values * item_bytes(params),
+        calls=np * loops(params),
+        memory=np * values * item_bytes(params),
+    )
+
+
+def burn_work(params: Params, np: int) -> Work:
+    """Return the work of ``compute.burn``: its own time, and the last round and its check."""
+    n = float(params["n"])
+    return Work(
+        flops=np * 2.0 * n**3 * (loops(params) + 4.0),
+        seconds=float(params["seconds"]),
+        memory=3.0 * np * n**2 * item_bytes(params),
+    )
+
+
+def noise_work(params: Params, np: int) -> Work:
+    """Return the work of ``compute.noise``; ranks that share a core take it in turn."""
+    quantum = params["quantum_us"] * 1e-6
+    return Work(seconds=quantum * (loops(params) + 500.0))

@@ -1,0 +1,236 @@
+"""Times of a convolution over tiles: its parts, its backward, and a single-rank baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch.nn import functional
+
+from spbench_core.durations import time_text
+from spbench_parallel.device.failures import lacks_memory
+from spbench_parallel.device.memory import free_bytes, give_back
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.groups import rest
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.ways import TiledWay
+from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
+from spbench_workers.benchmarks.halo.report import (
+    clocked,
+    give_limits,
+    give_phases,
+    give_traffic,
+    phases_of,
+)
+from spbench_workers.comm import crowded
+from spbench_workers.context import Context
+from spbench_workers.timing import hidden_share
+
+ROUNDS = 10
+"""Iterations of each timing."""
+FEWEST, MOST_SECONDS = 3, 1.0
+"""Iterations of the whole image, and seconds after which no more than these begin."""
+
+
+@dataclass(frozen=True)
+class TiledConvolution:
+    """A convolution over tiles, with its input.
+
+    Attributes:
+        module: The convolution.
+        way: The way that it takes.
+        tile: This rank's part of the input.
+        gather: The gather of its halos.
+        place: The device of the data.
+    """
+
+    module: SpatialConv2d
+    way: TiledWay
+    tile: torch.Tensor
+    gather: Gather
+    place: torch.device
+
+    def forward(self) -> None:
+        """Convolve once, exchange and all."""
+        self.module(self.tile)
+        finish(self.place)
+
+
+def give_parts(context: Context, convolution: TiledConvolution) -> None:
+    """Report the times of the exchange alone and of computing alone, and their overlap."""
+    gather, exchange = convolution.gather, convolution.gather.forward
+    outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
+    incoming = [gather.new(piece.box) for piece in exchange.expected]
+    exchange.bind(outgoing)
+    phases = phases_of(context, exchange, convolution.place)
+    context.metric("exchange_ms", phases.whole)
+    give_phases(context, phases, outgoing, convolution.place)
+    slowest_ms = context.largest(phases.whole)
+    give_traffic(context, exchange, slowest_ms)
+    context.metric("compute_ms", _compute_ms(context, convolution))
+    if convolution.module.tiled.tiling.overlap:
+        _give_overlap(context, convolution, phases.whole)
+    pieces = outgoing, incoming
+    give_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.place)
+
+
+def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
+    """Time the convolution of tile and halo as they are, without any exchange."""
+    gather, operator = convolution.gather, convolution.module.operator()
+    parts = gather.finish(gather.start(convolution.tile))
+
+    def compute() -> None:
+        convolution.way.compute(convolution.tile, parts, operator)
+        finish(convolution.place)
+
+    return _median_ms(context, convolution.place, compute)
+
+
+def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
+    """Report the share of the exchange, or of the computation if shorter, that overlap hides.
+
+    It counts the time that a rank spends in the exchange's calls, within whole convolutions with
+    and without overlap, interleaved. Data that the rank's own core has to copy are not hidden.
+    """
+    if crowded(context.world):
+        if context.world.rank == 0:
+            context.log("overlap is not given: there are more ranks than cores")
+        return
+    way, tile = convolution.module.tiled.ways[True], convolution.tile
+    operator, exchange = convolution.module.operator(), way.gathers.of(tile).forward
+
+    def convolve(overlap: bool) -> None:
+        way.run(tile, operator, overlap=overlap)
+        finish(convolution.place)
+
+    in_exchange: dict[bool, list[float]] = {True: [], False: []}
+    totals: dict[bool, list[float]] = {True: [], False: []}
+    for overlap in [True, False] * ROUNDS:
+        finish(convolution.place)
+        context.world.comm.Barrier()
+        with clocked(exchange) as seconds:
+            totals[overlap].append(_seconds(partial(convolve, overlap)))
+        in_exchange[overlap].append(sum(seconds))
+    exposed, whole = median(in_exchange[True]), median(in_exchange[False])
+    total = median(totals[False])
+    if is_gpu(convolution.place):
+        # The calls return before the GPU is done: the hidden time shows only in the whole.
+        whole = exchange_ms / 1000.0
+        exposed = whole - (total - median(totals[True]))
+    if convolution.gather.forward.expected:
+        context.metric("overlap", hidden_share(whole, exposed, total - whole))
+
+
+def give_speedup(
+    context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
+) -> None:
+    """Report the time of one process for the whole image, others asleep, if it has the memory."""
+    rest(context.world.comm)
+    if context.world.rank == 0:
+        seconds = _sequential_seconds_if_it_fits(context, convolution, case)
+        if seconds is not None:
+            context.metric("sequential_ms", seconds * 1000.0)
+            context.metric("speedup", seconds * 1000.0 / time_ms)
+            if (ranks := context.world.size) > 1:
+                alone = f"one process on the whole image, {time_text(seconds)}"
+                by = f"{alone}, divided by {ranks} ranks"
+                context.limit("time_ms", seconds * 1000.0 / ranks, by)
+    rest(context.world.comm)
+
+
+def _sequential_seconds_if_it_fits(
+    context: Context, convolution: TiledConvolution, case: OperatorCase
+) -> float | None:
+    image, gradient = case.image, case.gradient
+    values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
+    # Twice, for the convolution's own memory.
+    needed = 2 * values * case.like.element_size()
+    free = free_bytes(convolution.place)
+    if needed > free:
+        context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
+        return None
+    try:
+        return _sequential_seconds(convolution, case)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        context.log(f"sequential_ms: there was no memory, {free >> 20} MiB were free")
+        return None
+    finally:
+        # Other ranks of this GPU go on beside.
+        give_back()
+
+
+def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> float:
+    module = convolution.module
+    image = case.pixels(case.image, case.input.partition.image, 0)
+
+    def convolve() -> None:
+        functional.conv2d(
+            image,
+            module.weight,
+            module.bias,
+            module.stride,
+            tuple(int(side) for side in module.padding),
+            module.dilation,
+        )
+        finish(convolution.place)
+
+    convolve()
+    times: list[float] = []
+    while len(times) < ROUNDS and (len(times) < FEWEST or sum(times) < MOST_SECONDS):
+        times.append(_seconds(convolve))
+    return median(times)
+
+
+def give_backward(context: Context, convolution: TiledConvolution) -> None:
+    """Report the times of backward, and of the allreduce of weight gradients within it."""
+    module, tile = convolution.module, convolution.tile.detach().requires_grad_()
+    shape = module(tile).shape
+    gradient = torch.ones(shape, dtype=tile.dtype, device=tile.device)
+    times = []
+    for _ in range(ROUNDS):
+        output = module(tile)
+        finish(convolution.place)
+        context.world.comm.Barrier()
+        times.append(_seconds(partial(_backward, output, gradient, convolution.place)))
+    context.metric("backward_ms", median(times) * 1000.0)
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).zero_()
+    wire = module.gradient_dtype
+
+    def sum_up() -> None:
+        sum_over(context.world.comm, flat, wire)
+        finish(convolution.place)
+
+    context.metric("gradient_sum_ms", _median_ms(context, convolution.place, sum_up))
+
+
+def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
+    output.backward(gradient)
+    finish(place)
+
+
+def _median_ms(context: Context, place: torch.device, body: Callable[[], object]) -> float:
+    """Return this rank's median time, ranks starting together. All ranks must call it.
+
+    ``body`` must return only when its work on ``place`` is done.
+    """
+    times = []
+    for _ in range(ROUNDS):
+        finish(place)
+        context.world.comm.Barrier()
+        times.append(_seconds(body))
+    return median(times) * 1000.0
+
+
+def _seconds(body: Callable[[], object]) -> float:
+    start = perf_counter()
+    body()
+    return perf_counter() - start

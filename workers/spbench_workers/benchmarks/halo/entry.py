@@ -1,0 +1,235 @@
+"""Catalog of the halo benchmarks: the halo exchange of tiles, and convolution over tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.shared_params import (
+    DEVICE,
+    DEVICE_IDS,
+    DTYPE,
+    SEED,
+    iterations,
+    resolve_device_ids,
+    warmup,
+)
+from spbench_core.catalog.tiles import (
+    CHANNELS_LAST,
+    HALO_LEN,
+    KERNELS,
+    TILES,
+    TRANSPORT,
+    exchange_over_ranks,
+    resolve_kernel,
+    resolve_tiles,
+    tile_place,
+    tile_ranks,
+    tiles_over_ranks,
+    window_of_params,
+)
+from spbench_core.layout.tiles import parse_pair
+from spbench_workers.benchmarks.halo.work import convolution_work, exchange_work
+
+POSITION = 10
+"""The place of the family in lists of benchmarks."""
+
+_OUT_CHANNELS = Param("out_channels", "int", 64, "channels of the result", minimum=1)
+_OVERLAP = Param(
+    "overlap",
+    "choice",
+    "auto",
+    "whether what needs no halo is computed while the halo travels, or all at once after it; auto "
+    "times both and takes the faster",
+    choices=("auto", "on", "off"),
+    spellings={"True": "on", "true": "on", "yes": "on"}
+    | {"False": "off", "false": "off", "no": "off"},
+)
+_FP16_ALLREDUCE = Param(
+    "fp16_allreduce", "bool", False, "whether weight gradients travel as fp16 to be summed"
+)
+_NUM_LAYERS = Param("num_layers", "int", 4, "convolutions in a row", minimum=1, maximum=1000)
+_FUSED_LAYERS = Param(
+    "fused_layers", "int", None, "layers that share one exchange; all of them", minimum=1
+)
+
+_separate_ms = partial(Metric, unit="ms", better="lower", separate=True)
+_PACK_MS = _separate_ms(
+    "pack_ms",
+    help="of an exchange alone, until a rank's pieces are packed and under way",
+    title="exchange pack",
+)
+_WAIT_MS = _separate_ms(
+    "wait_ms",
+    help="of an exchange alone, from then until all pieces have come",
+    title="exchange wait",
+)
+_WAITED_MS = Metric(
+    "waited_ms",
+    "ms",
+    "none",
+    "of an iteration, until pieces of other ranks have come; not on GPUs",
+    part_of=TIME_MS.name,
+    waits=True,
+    title="waiting for pieces",
+)
+_EXCHANGE_MS = _separate_ms("exchange_ms", help="the exchange alone, nothing computed")
+_BANDWIDTH = Metric(
+    "bandwidth_gb_s",
+    "GB/s",
+    "higher",
+    "bytes of the rank that sends the most, over the time of the exchange",
+    "min",
+)
+_most = partial(Metric, better="none", fold="max")
+_BYTES = _most(
+    "bytes_sent",
+    "B",
+    help="bytes that a rank sends in one exchange",
+    folded_title="most bytes sent",
+)
+_MESSAGES = _most(
+    "messages_sent",
+    "1",
+    help="messages of a rank in one exchange",
+    folded_title="most messages sent",
+)
+_EFFICIENCY = Metric(
+    "exchange_efficiency",
+    "1",
+    "higher",
+    "ping-pong of the same bytes and copies of the same pixels, over the exchange's time",
+)
+_EXCHANGE = (_WAITED_MS, _PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
+_SEPARATE_EXCHANGE = (
+    *(_WAITED_MS, _PACK_MS, _WAIT_MS, replace(_BANDWIDTH, separate=True)),
+    *(_BYTES, _MESSAGES, replace(_EFFICIENCY, separate=True)),
+)
+"""The same if the exchange is not what an iteration does, but is timed on its own."""
+_HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
+_OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
+_OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
+_COMMON = (DTYPE, DEVICE, DEVICE_IDS, TRANSPORT, CHANNELS_LAST, SEED)
+
+
+def _resolve_exchange(params: Params) -> Params:
+    return resolve_tiles(resolve_device_ids(params))
+
+
+def _resolve_operator(params: Params) -> Params:
+    return resolve_kernel(_resolve_exchange(params))
+
+
+def _resolve_fused(params: Params) -> Params:
+    params = _resolve_operator(params)
+    layers = params["num_layers"]
+    fused = params["fused_layers"] or layers
+    if fused > layers:
+        raise ParamError("fused_layers", f"fused_layers {fused} is more than num_layers, {layers}")
+    size = parse_pair(params["image_size"])
+    for layer in range(layers):
+        try:
+            size = window_of_params(params).outputs(*size)
+        except ValueError as error:
+            raise ParamError("num_layers", f"layer {layer + 1}: {error}") from None
+    return params | {"fused_layers": fused}
+
+
+_over_tiles = partial(
+    Benchmark,
+    checks=_OPERATOR_CHECKS,
+    faults=_OPERATOR_FAULTS,
+    ranks=tile_ranks,
+    scaled=tiles_over_ranks,
+    place=tile_place,
+)
+
+BENCHMARKS = (
+    _over_tiles(
+        name="halo.exchange",
+        summary="each tile of an image gets its neighbours' borders",
+        params=(
+            *TILES,
+            replace(HALO_LEN, default=1, help="pixels of halo on each side"),
+            warmup(10),
+            iterations(100),
+            *_COMMON,
+        ),
+        metrics=(time_of("one exchange of all halos", "packing and sending"), *_EXCHANGE),
+        checks=("halo",),
+        faults=_HALO_FAULTS,
+        resolve=_resolve_exchange,
+        scaled=exchange_over_ranks,
+        work=exchange_work,
+    ),
+    _over_tiles(
+        name="halo.compute",
+        summary="a convolution over tiles: halo exchange and compute, overlapped or not",
+        params=(
+            *TILES,
+            _OUT_CHANNELS,
+            *KERNELS,
+            _OVERLAP,
+            _FP16_ALLREDUCE,
+            warmup(3),
+            iterations(20),
+            *_COMMON,
+        ),
+        metrics=(
+            time_of(
+                "one exchange and convolution of a tile, and the calls that join them",
+                "computing and sending",
+            ),
+            _EXCHANGE_MS,
+            _separate_ms(
+                "compute_ms",
+                help="the convolution alone, without the calls that join it with the exchange",
+            ),
+            Metric(
+                "overlap",
+                "1",
+                "higher",
+                "share of the exchange that computing hides if they overlap; below 0: it is longer",
+                "min",
+                separate=True,
+                title="exchange hidden by overlap",
+            ),
+            *_SEPARATE_EXCHANGE,
+            _separate_ms("sequential_ms", help="the whole image on rank 0, the others asleep"),
+            Metric("speedup", "1", "higher", "sequential time over time"),
+            _separate_ms("backward_ms", help="all gradients, halos' and weights' among them"),
+            _separate_ms("gradient_sum_ms", help="the weight gradients' sum over tiles"),
+        ),
+        resolve=_resolve_operator,
+        work=convolution_work,
+    ),
+    _over_tiles(
+        name="halo.fused",
+        summary="several convolutions that share one wide exchange, against one exchange each",
+        params=(
+            *TILES,
+            replace(_OUT_CHANNELS, default=16, help="channels of all layers' results"),
+            *KERNELS,
+            _NUM_LAYERS,
+            _FUSED_LAYERS,
+            warmup(3),
+            iterations(20),
+            *_COMMON,
+        ),
+        metrics=(
+            time_of("all layers with a shared exchange", "computing and sending"),
+            _WAITED_MS,
+            _separate_ms("unfused_ms", help="the same layers with an exchange each"),
+            Metric("speedup", "1", "higher", "unfused time over time"),
+            Metric("redundant_share", "1", "none", "pixels computed twice, of those computed once"),
+            _BYTES,
+            _MESSAGES,
+            Metric("unfused_bytes_sent", "B", "none", "bytes a rank sends with an exchange each"),
+            Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
+        ),
+        resolve=_resolve_fused,
+        work=convolution_work,
+    ),
+)

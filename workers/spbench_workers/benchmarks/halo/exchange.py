@@ -1,0 +1,145 @@
+"""The benchmark ``halo.exchange``: the time of a halo exchange between tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from spbench_core.catalog.tiles import grid_of_params
+from spbench_core.layout.partition import Partition, halo_transfers
+from spbench_core.layout.tiles import parse_pair
+from spbench_parallel.device.formats import TORCH_DTYPES
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.spatial.exchange import Exchange, view
+from spbench_parallel.spatial.pixels import Image
+from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels
+from spbench_workers.benchmarks.halo.faults import plant_in_halo
+from spbench_workers.benchmarks.halo.report import (
+    give_choice,
+    give_limits,
+    give_phases,
+    give_traffic,
+    phases_of,
+    waits_of,
+)
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+from spbench_workers.timing import measure
+
+CHECKED_ROUNDS = 2
+"""Rounds of fresh data that are checked before the timed loop, and again after it."""
+
+
+class PaddedTile:
+    """A tile inside a margin that an exchange fills with the neighbours' pixels.
+
+    Attributes:
+        own: The pixels of this rank.
+        held: Its pixels and its halo.
+        padded: Their values, ``batch x channels x rows x cols``.
+        tile: The view of `padded` that this rank owns.
+        outgoing: The views that are sent to others.
+        incoming: The views of the halo, received from others.
+        halo: The boxes of these pixels in the image.
+        exchange: The halo exchange.
+    """
+
+    def __init__(self, context: Context, place: torch.device) -> None:
+        params, comm = context.params, context.world.comm
+        owned = Partition.of_grid(grid_of_params(params), *parse_pair(params["image_size"]))
+        table = halo_transfers(owned, params["halo_len"])
+        self.own, self.held = owned.tile(comm.rank), table.needed[comm.rank]
+        shape = (params["batch_size"], params["in_channels"], self.held.height, self.held.width)
+        dtype = TORCH_DTYPES[params["dtype"]]
+        layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
+        self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
+        self.tile = view(self.padded, self.held, self.own)
+        sent, received = table.sent_by(comm.rank), table.received_by(comm.rank)
+        self.outgoing = [view(self.padded, self.held, piece.box) for piece in sent]
+        self.halo = [piece.box for piece in received]
+        self.incoming = [view(self.padded, self.held, box) for box in self.halo]
+        self.exchange = Exchange(
+            comm,
+            table,
+            self.outgoing,
+            batch=shape[0],
+            channels=shape[1],
+            dtype=dtype,
+            device=place,
+            into=self.incoming,
+            channels_last=params["channels_last"],
+            transport=params["transport"],
+        )
+
+    def fill(self, image: Image, round_: int) -> None:
+        """Give the tile fresh values, and poison its halo with NaN."""
+        self.padded.fill_(float("nan"))
+        self.tile.copy_(image.box(self.own, round_, self.padded.dtype, self.padded.device))
+
+    def compare(self, image: Image, round_: int) -> Mismatch:
+        """Compare tile and halo with the image, bit for bit.
+
+        On a GPU the expected values are made there, which is far faster than on the host. Halos
+        are compared with values that the host makes, too.
+        """
+        dtype, place = self.padded.dtype, self.padded.device
+        expected = image.box(self.held, round_, dtype, place)
+        if not torch.equal(self.padded, expected):
+            return compare_pixels(self.padded.cpu(), expected.cpu(), self.held)
+        worst = Mismatch()
+        if is_gpu(place):
+            for box, values in zip(self.halo, self.incoming, strict=True):
+                by_host = image.box(box, round_, dtype)
+                worst = worst.worse(compare_pixels(values.cpu(), by_host, box))
+        return worst
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    params = context.params
+    place = device_of(context)
+    padded = PaddedTile(context, place)
+    exchange = padded.exchange
+    give_choice(context, exchange)
+    plant_in_halo(context, exchange)
+    size = parse_pair(params["image_size"])
+    image = Image(params["batch_size"], params["in_channels"], *size, context.seed_for("image"))
+    padded.fill(image, 0)
+    exchange.run()
+    worst = _checked_rounds(context, padded, image, first=1)
+    with waits_of([exchange], place) as waits:
+        times = measure(context, _timed(exchange, place), waits=waits)
+    worst = worst.worse(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
+    context.check("halo", worst.error, worst.tolerance, worst.detail)
+    slowest_ms = context.median_of_slowest(times)
+    give_traffic(context, exchange, slowest_ms)
+    phases = phases_of(context, exchange, place)
+    give_phases(context, phases, padded.outgoing, place)
+    pieces = padded.outgoing, padded.incoming
+    give_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
+    exchange.free()
+
+
+def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
+    if not is_gpu(place):
+        return exchange.run
+
+    def exchange_and_wait() -> None:
+        exchange.run()
+        finish(place)
+
+    return exchange_and_wait
+
+
+def _checked_rounds(context: Context, padded: PaddedTile, image: Image, first: int) -> Mismatch:
+    worst = Mismatch()
+    for done in range(CHECKED_ROUNDS):
+        context.progress("check", done, CHECKED_ROUNDS)
+        padded.fill(image, first + done)
+        # Nobody may still be reading what is poisoned here.
+        context.world.comm.Barrier()
+        padded.exchange.poison()
+        padded.exchange.run()
+        worst = worst.worse(padded.compare(image, first + done))
+    return worst

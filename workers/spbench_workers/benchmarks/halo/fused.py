@@ -1,0 +1,194 @@
+"""The benchmark ``halo.fused``: convolutions in a row, with one wide exchange or one each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import sqrt
+
+import torch
+from torch import nn
+
+from spbench_core.catalog.tiles import conv_sizes, window_of_params
+from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.spatial.exchange import Exchange, Traffic
+from spbench_parallel.spatial.fused.blocks import FusedSequential, fuse
+from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels
+from spbench_workers.benchmarks.halo.operator_checks import (
+    OperatorCase,
+    Tolerance,
+    Tolerances,
+    spoiled,
+    tile_of,
+    tiling_of,
+)
+from spbench_workers.benchmarks.halo.report import give_choice, waits_of
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+from spbench_workers.timing import measure
+
+LARGEST = 2
+"""The data are whole numbers up to this size: fp16 holds sums of their products over an image."""
+WINOGRAD = 8
+"""The factor by which cuDNN may be further from the exact result in fp32. Modelled, tiles of 6x6
+are up to 2.5 times as far as is allowed without."""
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    with tuned_convolutions():
+        fused, case = _make(context)
+        give_choice(context, case.gather.forward)
+        case.give_choice()
+        tolerances = tolerances_of(
+            context.params["num_layers"], case.like.dtype, gpu=is_gpu(case.like.device)
+        )
+        case.warm_up()
+        worst = case.check([1], tolerances)
+        convs = [layer for layer in fused if isinstance(layer, SpatialConv2d)]
+        with torch.no_grad():
+            exchanges = [gather.forward for gather in fused.gathers]
+            with waits_of(exchanges, case.like.device) as waits:
+                times = measure(context, _forward(fused, case.like), waits=waits)
+            unfused = nn.Sequential(*convs)
+            unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
+        worst["conv"] = worst["conv"].worse(_difference(fused, unfused, case, tolerances))
+        case.give_checks(worst, [2], tolerances)
+        fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
+        context.metric("speedup", unfused_ms / fused_ms)
+        if context.world.rank == 0:
+            context.limit("time_ms", unfused_ms, "the same layers with an exchange each")
+        _give_costs(context, fused, convs, case.like)
+        for conv in convs:
+            conv.free()
+        fused.free()
+
+
+def _difference(
+    fused: nn.Module, unfused: nn.Module, case: OperatorCase, tolerances: Tolerances
+) -> Mismatch:
+    """Compare the outputs of fused and unfused layers with each other."""
+    with torch.no_grad():
+        one, other = fused(case.like).cpu(), unfused(case.like).cpu()
+    return compare_pixels(one, other, case.output.tile, tolerances.output.of(other))
+
+
+def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
+    def forward() -> None:
+        module(tile)
+        finish(tile.device)
+
+    return forward
+
+
+def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
+    params, tiling = context.params, tiling_of(context)
+    place = device_of(context)
+    dtype = TORCH_DTYPES[params["dtype"]]
+    channels = [params["in_channels"], *[params["out_channels"]] * params["num_layers"]]
+    convs, plain = _layers(context, channels, tiling, place, dtype)
+    fused = fuse(convs, tiling, params["fused_layers"])
+    image = _image(context, "image", channels[0], tiling)
+    tile = tile_of(context, image, tiling, dtype, place)
+    gather = spoiled(context, fused.blocks[0].gathers.of(tile))
+    case = OperatorCase(
+        context=context,
+        tiled=fused,
+        plain=plain,
+        windows=[window_of_params(params)] * params["num_layers"],
+        gather=gather,
+        gathers=lambda: fused.gathers,
+        input=tiling,
+        output=fused.output,
+        image=image,
+        gradient=_image(context, "gradient", channels[-1], fused.output),
+        like=tile,
+    )
+    return fused, case
+
+
+def _layers(
+    context: Context,
+    channels: list[int],
+    tiling: Tiling,
+    place: torch.device,
+    dtype: torch.dtype,
+) -> tuple[list[nn.Module], nn.Sequential]:
+    """Return the layers over tiles, and the same in float64 for the whole image."""
+    sizes = conv_sizes(context.params)
+    tiled: list[nn.Module] = []
+    plain = nn.Sequential()
+    for layer, (before, after) in enumerate(pairwise(channels)):
+        one = nn.Conv2d(before, after, **sizes, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(context.seed_for("weight", layer))
+        # As large as torch makes them, and as the number format holds them.
+        bound = 1.0 / sqrt(one.weight[0].numel())
+        for parameter in one.parameters():
+            values = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+            parameter.data.copy_(values.to(dtype))
+        other = SpatialConv2d(before, after, **sizes, tiling=tiling, device=place, dtype=dtype)
+        other.load_state_dict(one.state_dict())
+        plain.append(one)
+        tiled.append(other)
+        tiling = other.output
+    return tiled, plain
+
+
+def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeImage:
+    partition = tiling.partition
+    return WholeImage(
+        context.params["batch_size"],
+        channels,
+        partition.height,
+        partition.width,
+        context.seed_for(name),
+        LARGEST,
+    )
+
+
+def tolerances_of(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
+    """Return the tolerances that rounding explains after so many layers.
+
+    Every layer rounds, forward and backward; a parameter's gradient is a sum over all pixels.
+    """
+    rounding = torch.finfo(dtype).eps * (layers + 1)
+    if gpu and dtype == torch.float32:
+        rounding *= WINOGRAD
+    inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    return Tolerances(
+        Tolerance(relative=8 * rounding),
+        Tolerance(relative=16 * rounding),
+        Tolerance(relative=8 * rounding + 256 * inner),
+    )
+
+
+def _give_costs(
+    context: Context, fused: FusedSequential, convs: list[SpatialConv2d], tile: torch.Tensor
+) -> None:
+    """Report the traffic of fused and unfused layers, and the share of redundant computation."""
+    one_each, together = [], []
+    with torch.no_grad():
+        pixels = tile
+        for conv in convs:
+            way = conv.tiled.ways[conv.tiled.choice(pixels, conv.operator()).overlap]
+            one_each.append(way.gathers.of(pixels).forward)
+            pixels = conv(pixels)
+        pixels = tile
+        for block in fused.blocks:
+            together.append(block.gathers.of(pixels).forward)
+            pixels = block(pixels)
+    for prefix, exchanges in (("", together), ("unfused_", one_each)):
+        traffic = _total(exchanges)
+        context.metric(f"{prefix}bytes_sent", traffic.bytes)
+        context.metric(f"{prefix}messages_sent", traffic.messages)
+    shares = [block.redundant_share for block in fused.blocks]
+    context.metric("redundant_share", sum(shares) / len(shares))
+
+
+def _total(exchanges: list[Exchange]) -> Traffic:
+    traffic = [exchange.traffic for exchange in exchanges]
+    return Traffic(sum(one.messages for one in traffic), sum(one.bytes for one in traffic))

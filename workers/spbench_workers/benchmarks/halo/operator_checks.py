@@ -1,0 +1,337 @@
+"""The checks of operators over tiles: halo, output, gradients, and the adjoint of the exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_core.catalog.tiles import grid_of_params
+from spbench_core.layout.tiles import Box, parse_pair
+from spbench_core.layout.window import Window2d
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.gather import Gather
+from spbench_parallel.spatial.padded import with_room
+from spbench_parallel.spatial.pixels import Image
+from spbench_parallel.spatial.tiling import Tiling
+from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels, compare_values
+from spbench_workers.benchmarks.halo.faults import plant_in_gradient, plant_in_halo
+from spbench_workers.benchmarks.halo.reference import Expected, Reference
+from spbench_workers.benchmarks.halo.sampling import Sampling, sampling_of
+from spbench_workers.benchmarks.halo.whole_tile import look_for_strays, look_through
+from spbench_workers.context import Context
+
+OVERLAP = {"auto": None, "on": True, "off": False}
+"""Of `Tiling`, by the parameter's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest error that rounding explains, in part relative to the largest value."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def of(self, values: torch.Tensor) -> float:
+        """Return the tolerance of these values."""
+        return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """The tolerances of outputs, input gradients and parameter gradients."""
+
+    output: Tolerance
+    input_gradient: Tolerance
+    parameter_gradient: Tolerance
+
+
+def tiling_of(context: Context) -> Tiling:
+    """Return the tiles of the case's image, one for each rank."""
+    params = context.params
+    return Tiling.of_grid(
+        context.world.comm,
+        grid_of_params(params),
+        *parse_pair(params["image_size"]),
+        transport=params["transport"],
+        overlap=OVERLAP[params.get("overlap", "auto")],
+    )
+
+
+def tile_of(
+    context: Context,
+    image: Image,
+    tiling: Tiling,
+    dtype: torch.dtype,
+    device: torch.device,
+    room: Box | None = None,
+) -> torch.Tensor:
+    """Return this rank's tile of an image, in the memory format that the case asks for.
+
+    ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
+    """
+    last = context.params["channels_last"]
+    tile = torch.empty(
+        (image.batch, image.channels, *tiling.tile.shape),
+        dtype=dtype,
+        device=device,
+        memory_format=torch.channels_last if last else torch.contiguous_format,
+    )
+    tile.copy_(image.box(tiling.tile, 0, dtype, device))
+    return tile if room is None else with_room(tile, tiling.tile, room)
+
+
+def spoiled(context: Context, gather: Gather) -> Gather:
+    """Return a gather with the fault that is asked for."""
+    plant_in_halo(context, gather.forward)
+    plant_in_gradient(context, gather.backward)
+    return gather
+
+
+@dataclass(frozen=True)
+class OperatorCase:
+    """An operator over tiles, and the plain layers that its results are compared with.
+
+    Attributes:
+        context: The case.
+        tiled: The operator, from this rank's tile to its outputs.
+        plain: The same layers without tiles, in float64, with the same parameters.
+        windows: The windows of the layers that have one.
+        gather: The gather of the operator's first halos.
+        gathers: Returns this gather and those of further halos, as far as they have been made.
+        input: The tiles of its input.
+        output: The tiles of its output.
+        image: Fresh values for the input, round by round.
+        gradient: Fresh values for the gradient of the output.
+        like: A tile, whose dtype, device and memory format all others have.
+        room: The pixels of the buffer that a tile lies in; None where it lies in none.
+        whole_numbers: Whether outputs and the input's gradients are whole numbers, to the
+            tolerance.
+    """
+
+    context: Context
+    tiled: nn.Module
+    plain: nn.Module
+    windows: Sequence[Window2d]
+    gather: Gather
+    gathers: Callable[[], Sequence[Gather]]
+    input: Tiling
+    output: Tiling
+    image: Image
+    gradient: Image
+    like: torch.Tensor
+    room: Box | None = None
+    whole_numbers: bool = False
+
+    @cached_property
+    def sampling(self) -> Sampling | None:
+        """The sampling of values of large tiles; None where all values are compared."""
+        return sampling_of(
+            self.plain,
+            self.image.batch,
+            self.windows,
+            self.input.partition,
+            self.output.partition,
+            lambda round_, rank: self.context.seed_for("boxes", round_, rank),
+        )
+
+    def give_choice(self) -> None:
+        """Report the choice of compared values, where not all are compared with the reference."""
+        if self.sampling is not None and self.context.world.rank == 0:
+            self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
+
+    def tile(self, image: Image, round_: int) -> torch.Tensor:
+        """Return this rank's tile of an image as the operator takes it."""
+        box = self.input.tile
+        tile = self.pixels(image, box, round_)
+        return tile if self.room is None else with_room(tile, box, self.room)
+
+    def pixels(self, image: Image, box: Box, round_: int) -> torch.Tensor:
+        """Return a box of an image, on the device and in the memory format of the tiles."""
+        return self._as_given(image.box(box, round_, self.like.dtype, self.like.device))
+
+    def _as_given(self, values: torch.Tensor) -> torch.Tensor:
+        values = values.to(self.like.device)
+        last = is_channels_last(self.like)
+        return values.to(memory_format=torch.channels_last) if last else values
+
+    def warm_up(self) -> None:
+        """Run once, unchecked, so that a stale halo has an earlier one. All ranks must call it."""
+        self._halo(0)
+        tile = self.tile(self.image, 0).requires_grad_()
+        self.tiled(tile).sum().backward()
+
+    def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, Mismatch]:
+        """Check these rounds of fresh data; return the worst of each check, by its name."""
+        worst: dict[str, Mismatch] = {}
+        for done, round_ in enumerate(rounds):
+            self.context.progress("check", done, len(rounds))
+            for name, found in self.round(round_, tolerances).items():
+                worst[name] = worst.get(name, found).worse(found)
+        return worst
+
+    def round(self, round_: int, tolerances: Tolerances) -> dict[str, Mismatch]:
+        """Check everything once on fresh data; all ranks must call it."""
+        self._poison()
+        halo = self._halo(round_)
+        self._poison()
+        tile = self.tile(self.image, round_).requires_grad_()
+        self.tiled.zero_grad()
+        output = self.tiled(tile)
+        output.backward(self._as_given(self._gradient(self.output.tile, round_)))
+        wanted = self._expected(round_)
+        conv = _compared(output.detach(), self.output.tile, wanted.output, tolerances.output)
+        grad = self._gradients(tile, wanted, tolerances)
+        if self.sampling is not None:
+            conv = conv.worse(self._looked_through(output, self.output.tile, conv.tolerance))
+            grad = grad.worse(self._looked_at_gradient(tile, wanted, tolerances, round_))
+        return {
+            "halo": halo,
+            "conv": conv,
+            "grad": grad,
+            "adjoint": self._adjoint(),
+        }
+
+    def give_checks(
+        self, worst: dict[str, Mismatch], rounds: Sequence[int], tolerances: Tolerances
+    ) -> None:
+        """Check these rounds too, and give the worst of each check, now or before."""
+        for name, found in self.check(rounds, tolerances).items():
+            mismatch = worst[name].worse(found)
+            self.context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+
+    def _poison(self) -> None:
+        """Poison all memory that pieces arrive in with NaN."""
+        # Nobody may still be reading what is poisoned here.
+        self.context.world.comm.Barrier()
+        for gather in self.gathers():
+            gather.forward.poison()
+            gather.backward.poison()
+        self.context.world.comm.Barrier()
+
+    def _halo(self, round_: int) -> Mismatch:
+        """Compare the gathered pixels with the image, bit for bit."""
+        worst = Mismatch()
+        image = self._distinct()
+        with torch.no_grad():
+            tile = self.tile(image, round_)
+            parts = self.gather.finish(self.gather.start(tile))
+        for box, part in zip(self.gather.parts, parts, strict=True):
+            inside = box.intersect(self.gather.table.needed[self.input.comm.rank])
+            wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
+            if not inside.empty:
+                values = image.box(inside, round_, part.dtype)
+                view(wanted, box, inside).copy_(values)
+            worst = worst.worse(compare_pixels(part.cpu(), wanted, box))
+        return worst
+
+    def _distinct(self) -> Image:
+        """Return an image of which no value is zero, nor what it was in the round before."""
+        like, seed = self.image, self.context.seed_for("halo")
+        return Image(like.batch, like.channels, like.height, like.width, seed)
+
+    def _gradient(self, box: Box, round_: int) -> torch.Tensor:
+        """Return the gradient of a box of outputs, on the CPU."""
+        if self.sampling is None:
+            return self.gradient.box(box, round_, self.like.dtype)
+        return self.sampling.gradient(self.gradient, box, round_, self.like.dtype)
+
+    def _expected(self, round_: int) -> Expected:
+        rank, owned = self.context.world.rank, self.input.partition
+        reference = Reference(
+            self.plain,
+            self.windows,
+            lambda box: self.image.box(box, round_, self.like.dtype),
+            lambda box: self._gradient(box, round_),
+            owned,
+        )
+        if self.sampling is None:
+            return reference.tile(owned.tile(rank), self.output.partition.tile(rank))
+        return reference.boxes(
+            self.sampling.inputs(round_, rank), self.sampling.outputs(round_, rank)
+        )
+
+    def _gradients(self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances) -> Mismatch:
+        assert tile.grad is not None
+        worst = _compared(
+            tile.grad, self.input.tile, wanted.input_gradient, tolerances.input_gradient
+        )
+        comm = self.context.world.comm
+        named = zip(self.tiled.named_parameters(), wanted.parameter_gradients, strict=True)
+        for (name, parameter), contribution in named:
+            assert parameter.grad is not None
+            tolerance = tolerances.parameter_gradient.of(_summed(comm, contribution.abs()))
+            total = _summed(comm, contribution)
+            found = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
+            worst = worst.worse(found)
+        return worst
+
+    def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> Mismatch:
+        return look_through(got, tile, tolerance, whole_numbers=self.whole_numbers)
+
+    def _looked_at_gradient(
+        self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
+    ) -> Mismatch:
+        """Check all of the input's gradient: it must be zero where no compared output reads."""
+        assert self.sampling is not None
+        assert tile.grad is not None
+        box, allowed = self.input.tile, _allowed(wanted.input_gradient, tolerances.input_gradient)
+        found = self._looked_through(tile.grad, box, allowed)
+        reached = self.sampling.read(round_, box)
+        return found.worse(look_for_strays(tile.grad, box, allowed, reached))
+
+    def _adjoint(self) -> Mismatch:
+        """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
+        gather, comm = self.gather, self.context.world.comm
+        generator = torch.Generator().manual_seed(self.context.seed_for("adjoint", comm.rank))
+
+        def whole(shape: Sequence[int]) -> torch.Tensor:
+            numbers = torch.randint(1, 4, tuple(shape), generator=generator)
+            return numbers.to(device=self.like.device, dtype=self.like.dtype)
+
+        with torch.no_grad():
+            pixels = whole(self.like.shape)
+            parts = gather.finish(gather.start(pixels))
+            gradients = [whole(part.shape) for part in parts]
+            pairs = zip(parts, gradients, strict=True)
+            gathered = comm.allreduce(sum(_product(*pair) for pair in pairs), op=MPI.SUM)
+            gather.send_gradients(gradients)
+            back = gather.add_gradients(torch.zeros_like(pixels), gradients)
+        returned = comm.allreduce(_product(pixels, back), op=MPI.SUM)
+        difference = abs(gathered - returned)
+        detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
+        return Mismatch(difference, 0.0, "" if difference == 0.0 else detail)
+
+
+def _compared(
+    got: torch.Tensor,
+    tile: Box,
+    wanted: Sequence[tuple[Box, torch.Tensor]],
+    tolerance: Tolerance,
+) -> Mismatch:
+    """Compare boxes of a rank's values; all have the tolerance of their largest value."""
+    allowed = _allowed(wanted, tolerance)
+    worst = Mismatch(tolerance=allowed)
+    for box, values in wanted:
+        worst = worst.worse(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
+    return worst
+
+
+def _allowed(wanted: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
+    return max((tolerance.of(values) for _, values in wanted), default=0.0)
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() * b.double()).sum())
+
+
+def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over all ranks of a tensor of float64."""
+    total = values.clone(memory_format=torch.contiguous_format)
+    comm.Allreduce(MPI.IN_PLACE, [memory_of(total), MPI.DOUBLE])
+    return total

@@ -1,0 +1,99 @@
+"""A case of ``kvstore.push_pull`` without MPI: its arrays, roles of ranks, and places of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.networks.registry import parameters
+from spbench_workers.benchmarks.kvstore import compression
+from spbench_workers.benchmarks.kvstore.compression import Compression
+from spbench_workers.benchmarks.kvstore.entry import roles_of_params
+from spbench_workers.benchmarks.kvstore.keys import sharding
+from spbench_workers.benchmarks.kvstore.keys.merge_devices import assign
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_of
+from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, store_of
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCase:
+    """A case, the same on every rank.
+
+    Attributes:
+        store: The kind of store.
+        roles: The roles of ranks: devices of workers, and servers.
+        elements: Elements of each key, in key order.
+        optimizer: The optimizer that the store applies to a sum, or ``none``.
+        gc_type: The compression of pushes, or ``none``; ``threshold`` is its t.
+        order: The keys in the order in which they go.
+        merge_devices: The merge device of each key, a device of each worker; 0 for all of them
+            where the store does not spread them.
+        slots: The slots of each key on the servers; none without servers.
+    """
+
+    store: StoreKind
+    roles: Roles
+    elements: tuple[int, ...]
+    optimizer: str = "none"
+    gc_type: str = "none"
+    threshold: float = compression.THRESHOLD
+    order: Sequence[int] = ()
+    merge_devices: Sequence[int] = ()
+    slots: Sequence[Sequence[Slot]] = field(default=())
+
+    @property
+    def compressed(self) -> bool:
+        """Whether pushes are compressed."""
+        return self.gc_type != "none"
+
+    @property
+    def total_mb(self) -> float:
+        """The size of all arrays in millions of bytes."""
+        return 4 * sum(self.elements) / 1e6
+
+    def compression(self) -> Compression | None:
+        """Return the compression of pushes, with scratch of its own; None where there is none."""
+        return compression.make(self.gc_type, self.threshold) if self.compressed else None
+
+    def is_server(self, rank: int) -> bool:
+        """Whether a rank is a server; else it is a device."""
+        return isinstance(self.roles.role(rank), Server)
+
+    def clients_of(self, key: int) -> list[int]:
+        """Return the rank of each worker that pushes a key to the servers: its merge device."""
+        workers = range(self.roles.workers)
+        return [self.roles.devices_of(worker)[self.merge_devices[key]] for worker in workers]
+
+
+def case_of(params: Params) -> StoreCase:
+    """Return the case of complete parameters."""
+    store = store_of(params["kv_store"])
+    roles = roles_of_params(params)
+    elements = _elements(params)
+    keys = range(len(elements))
+    return StoreCase(
+        store,
+        roles,
+        elements,
+        params["optimizer"],
+        params["gc_type"],
+        params["gc_threshold"] or compression.THRESHOLD,
+        order=keys if params["priority"] == "ascending" else keys[::-1],
+        merge_devices=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
+        slots=_slots(params, elements, roles.servers) if store.dist else (),
+    )
+
+
+def _elements(params: Params) -> tuple[int, ...]:
+    shape, depth = tuple(params["image_shape"]), params["num_layers"]
+    arrays = parameters(params["network"], depth, shape, params["num_classes"])
+    return tuple(array.elements for array in arrays)
+
+
+def _slots(params: Params, elements: Sequence[int], servers: int) -> list[list[Slot]]:
+    word = compression.make(params["gc_type"]).word if params["gc_type"] != "none" else 1
+    shards = sharding.shards(
+        elements, servers, params["sharding"], params["bigarray_bound"], word=word
+    )
+    return slots_of(shards, servers)

@@ -1,0 +1,341 @@
+"""Catalog of key-value stores: gradients of a network pushed and pulled, as MXNet's measure.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spbench_core.catalog.benchmark import (
+    Benchmark,
+    IdleParamError,
+    Metric,
+    ParamError,
+    Ranks,
+    time_of,
+)
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
+from spbench_core.catalog.shared_params import DEVICE, SEED
+from spbench_core.networks.graph import NetworkError
+from spbench_core.networks.registry import NETWORKS, parameters
+from spbench_workers.benchmarks.kvstore.roles import (
+    SPELLINGS,
+    STORES,
+    Device,
+    Roles,
+    StoreKind,
+    parse_devices,
+    roles_of,
+    store_of,
+)
+from spbench_workers.benchmarks.kvstore.work import store_work
+from spbench_workers.collectives.names import DRAWN_FOR, LIBRARIES, SCHEDULED
+
+POSITION = 60
+"""The place of the family in lists of benchmarks."""
+
+OPTIMIZERS = (
+    "none",
+    "sgd",
+    "momentum",
+    "adam",
+    "rmsprop",
+    "adagrad",
+    "adadelta",
+    "nag",
+    "ftrl",
+    "signum",
+)
+COMPRESSIONS = ("none", "2bit", "1bit")
+SHARDINGS = ("hash", "balanced")
+BUCKETS = ("tensor", "fused", "sliced", "flat")
+ALGORITHMS = (*LIBRARIES, "shared", *SCHEDULED)
+FAULTS = ("wrong-element", "lost-push", "double-push")
+
+_PARAMS = (
+    Param("network", "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)),
+    Param("num_layers", "int", None, "its depth; the network's default", minimum=1),
+    Param("image_shape", "ints", None, "C,H,W of an image; what the network was made for"),
+    Param("num_classes", "int", 1000, "outputs of its last layer", minimum=1, maximum=10**6),
+    Param(
+        "kv_store",
+        "choice",
+        "device",
+        "where gradients are summed and kept",
+        choices=tuple(STORES),
+        aliases=("kvstore",),
+        spellings=SPELLINGS,
+    ),
+    Param(
+        "gpus",
+        "ints",
+        None,
+        "devices of a worker: one number is how many, several (0,3) are which; 2",
+        minimum=0,
+    ),
+    Param("device_ids", "ints", None, "which devices, as 0 or 0,3, in place of gpus", minimum=0),
+    Param("num_workers", "int", None, "workers of a dist store; 1", minimum=1),
+    Param("num_servers", "int", None, "servers of a dist store; as many as workers", minimum=0),
+    Param("num_batches", "int", 5, "timed rounds, after one more that is dropped", 1, 10**6),
+    Param("disp_batches", "int", 1, "rounds that are reported, and checked, together", minimum=1),
+    Param("test_results", "bool", True, "whether results are checked each time, or at the end"),
+    Param(
+        "optimizer",
+        "choice",
+        "none",
+        "what the store does with a sum",
+        choices=OPTIMIZERS,
+        spellings={"None": "none"},
+    ),
+    Param("gc_type", "choice", "none", "compression of what is pushed", choices=COMPRESSIONS),
+    Param("gc_threshold", "float", None, "threshold of the compression; 0.5", maximum=1e6),
+    Param(
+        "sums",
+        "choice",
+        None,
+        "of local and device: by messages, or shared, in memory that all devices of a host see; "
+        "auto: shared where that can be",
+        choices=("auto", "shared", "messages"),
+    ),
+    Param("sharding", "choice", None, "how keys go to servers; hash", choices=SHARDINGS),
+    Param("bigarray_bound", "int", None, "elements from which servers share a key; 10^6", 1),
+    Param(
+        "priority",
+        "choice",
+        None,
+        "which waiting key goes first; descending: the last one, as a backward pass has them",
+        choices=("descending", "ascending"),
+    ),
+    Param(
+        "bucket",
+        "choice",
+        None,
+        "what allreduce sums at once: a key (tensor), neighbours (fused), equal parts of all "
+        "(sliced), or all (flat); fused",
+        choices=BUCKETS,
+    ),
+    Param("bucket_bytes", "bytes", None, "most bytes of a bucket; 25MiB, sliced 1MiB", minimum=4),
+    Param(
+        "algorithm",
+        "choice",
+        None,
+        "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
+        choices=ALGORITHMS,
+    ),
+    DEVICE,
+    SEED,
+)
+
+_ALONE, _DIST, _CODED = "local and device", "a dist store", "gc_type 2bit or 1bit"
+_SIZED = "allreduce with bucket fused or sliced"
+_BUCKET_BYTES = {"fused": 25 << 20, "sliced": 1 << 20}
+_IN_TURN = "a store whose keys go one after another"
+_DEFAULTS: Mapping[str, tuple[str, Any]] = {
+    "sums": (_ALONE, "auto"),
+    "sharding": (_DIST, "hash"),
+    "bigarray_bound": (_DIST, 1_000_000),
+    "bucket": ("allreduce", "fused"),
+    "algorithm": ("allreduce", "native"),
+    "bucket_bytes": (_SIZED, None),
+    "priority": (_IN_TURN, "descending"),
+    "gc_threshold": (_CODED, 0.5),
+}
+"""Parameters that serve some cases only: which, and their values there unless given."""
+
+
+def devices_of(params: Params) -> tuple[int, ...]:
+    """Return the devices of a worker: those of device_ids, or of gpus.
+
+    A single number of gpus is their count, several are their indices.
+
+    Raises:
+        ValueError: No device is named, or one is named twice.
+    """
+    named, gpus = params["device_ids"], params["gpus"]
+    if named is not None:
+        return parse_devices(named)
+    return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
+
+
+def roles_of_params(params: Params) -> Roles:
+    """Return the roles of the ranks, devices and servers, from complete parameters.
+
+    Raises:
+        ParamError: The store cannot use one of the numbers.
+    """
+    try:
+        devices = devices_of(params)
+    except ValueError as error:
+        name = "gpus" if params["device_ids"] is None else "device_ids"
+        raise ParamError(name, f"{name}: {error}") from None
+    store = store_of(params["kv_store"])
+    return roles_of(store, len(devices), params["num_workers"], params["num_servers"])
+
+
+def _with_devices(params: Params) -> Params:
+    if params["device_ids"] is None:
+        return params | {"gpus": params["gpus"] or [2]}
+    if params["gpus"] is not None:
+        raise ParamError("device_ids", "device_ids and gpus both say which devices; give one")
+    if params["device"] == "cpu":
+        raise IdleParamError("device_ids", "on device cpu")
+    return params
+
+
+def _resolve(params: Params) -> Params:
+    params = _with_devices(params)
+    store = store_of(params["kv_store"])
+    roles = roles_of_params(params)
+    params = params | {"num_workers": roles.workers, "num_servers": roles.servers}
+    params = _with_network(_with_defaults(params, store))
+    _check_compression(params, store)
+    if store.needs_optimizer and params["optimizer"] == "none":
+        raise ParamError(
+            "optimizer",
+            f"{store.name} needs an optimizer: a push alone says nothing of what is kept",
+        )
+    _check_algorithm(params, roles)
+    _check_sums(params)
+    return params
+
+
+def _with_defaults(params: Params, store: StoreKind) -> Params:
+    """Fill in the defaults that this case uses, and refuse parameters that would do nothing."""
+    bucket = params["bucket"] or "fused"
+    allreduce = store.name == "allreduce"
+    serves = {
+        _ALONE: not store.dist and not allreduce,
+        _DIST: store.dist,
+        "allreduce": allreduce,
+        _SIZED: allreduce and bucket in _BUCKET_BYTES,
+        _IN_TURN: not (allreduce and bucket == "flat"),
+        _CODED: params["gc_type"] != "none",
+    }
+    filled = dict(params)
+    for name, (where, default) in _DEFAULTS.items():
+        if serves[where]:
+            filled[name] = default if params[name] is None else params[name]
+        elif params[name] is not None:
+            raise IdleParamError(name, f"here: it is for {where}")
+    if serves[_SIZED]:
+        filled["bucket_bytes"] = filled["bucket_bytes"] or _BUCKET_BYTES[bucket]
+    return filled
+
+
+def _with_network(params: Params) -> Params:
+    known = NETWORKS[params["network"]]
+    shape = tuple(params["image_shape"] or known.image_shape)
+    try:
+        parameters(params["network"], params["num_layers"], shape, params["num_classes"])
+    except NetworkError as error:
+        raise ParamError(error.param, f"{error.param}: {error}") from None
+    return params | {"image_shape": list(shape)}
+
+
+def _check_compression(params: Params, store: StoreKind) -> None:
+    if params["gc_type"] == "none":
+        return
+    if not store.compresses:
+        raise ParamError(
+            "gc_type", f"{store.name} does not compress; device and the dist stores do"
+        )
+    if params["gc_threshold"] <= 0:
+        raise ParamError("gc_threshold", f"gc_threshold {params['gc_threshold']} is not above 0")
+
+
+def _check_algorithm(params: Params, roles: Roles) -> None:
+    algorithm, devices = params["algorithm"], roles.devices
+    if DRAWN_FOR.get(algorithm, devices) != devices:
+        raise ParamError(
+            "algorithm", f"{algorithm} is drawn for {DRAWN_FOR[algorithm]} devices, not {devices}"
+        )
+    if algorithm == "nccl" and params["device"] == "cpu":
+        raise ParamError("device", "nccl needs a GPU for each rank: device cuda or auto")
+    if algorithm == "nccl" and params["optimizer"] != "none":
+        raise ParamError(
+            "optimizer", "optimizers run on the host; with algorithm nccl leave optimizer out"
+        )
+
+
+def _check_sums(params: Params) -> None:
+    if params["sums"] == "shared" and params["gc_type"] != "none":
+        raise ParamError("sums", "compressed pushes are sent: leave out sums shared, or gc_type")
+    if params["sums"] == "shared" and params["device"] == "cuda":
+        raise ParamError("sums", "sums shared are computed by the host, on device cpu")
+
+
+def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the parameters of a store with as many devices as ranks, each with its gradients.
+
+    Raises:
+        ScalingError: Servers are among the ranks, devices are named one by one, or the gradients of
+            all are to stay the same.
+    """
+    own_work(given, params, to)
+    if store_of(params["kv_store"]).dist:
+        raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
+    if params["device_ids"] is not None:
+        raise ScalingError("device_ids names the devices: give gpus")
+    return given | {"gpus": [to.ranks]}
+
+
+def _place(params: Params, rank: int) -> dict[str, Any]:
+    role = roles_of_params(params).role(rank)
+    if not isinstance(role, Device):
+        return {"server": role.index}
+    device = {"device": devices_of(params)[role.index]}
+    return {"worker": role.worker, **device} if params["num_servers"] else device
+
+
+_METRICS = (
+    time_of("one push and pull of all keys"),
+    Metric(
+        "bandwidth_gb_s",
+        "GB/s",
+        "higher",
+        "bytes of all keys times 2(n - 1)/n for n devices over the time, as in measure.py",
+        "min",
+    ),
+    Metric("error", "1", "lower", "measure.py's: the devices' errors over one of their sums"),
+    Metric("mean_relative_error", "1", "lower", "the same, in the mean over devices"),
+    Metric("num_arrays", "1", "none", "keys"),
+    Metric("total_mb", "MB", "none", "size of all arrays in 10^6 bytes"),
+    Metric(
+        "bytes_sent",
+        "B",
+        "none",
+        "bytes that a rank sends, or writes to others, in a round; the busiest's",
+    ),
+    Metric("bytes_on_the_wire", "B", "none", "the same, of all ranks together"),
+    Metric("wire_gb_s", "GB/s", "higher", "bytes on the wire over time", "min"),
+    Metric("messages_sent", "1", "none", "messages that a rank sends in a round"),
+    Metric(
+        "flat_allreduce_ms",
+        "ms",
+        "none",
+        "one allreduce of all arrays, by the MPI or by NCCL",
+        separate=True,
+    ),
+    Metric("server_imbalance", "1", "lower", "the fullest server's elements over the mean"),
+    Metric("home_imbalance", "1", "lower", "the fullest home's elements over the mean"),
+    Metric("compression_ratio", "1", "none", "bytes of what is pushed over those of its codes"),
+    Metric("saturated_share", "1", "lower", "elements that owe more than a code can ever bring"),
+)
+
+BENCHMARKS = (
+    Benchmark(
+        name="kvstore.push_pull",
+        takes_devices=True,
+        summary="a network's gradients are pushed to a store and pulled from it",
+        params=_PARAMS,
+        metrics=_METRICS,
+        checks=("result", "identical", "protocol"),
+        faults=FAULTS,
+        resolve=_resolve,
+        ranks=lambda params: Ranks(exact=roles_of_params(params).size),
+        scaled=_over_devices,
+        work=store_work,
+        place=_place,
+        own_lines=True,
+    ),
+)

@@ -1,0 +1,41 @@
+"""Random gradients by seed: every rank can make those of all others, so that none is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from spbench_workers.benchmarks.kvstore.keys.arena import Array
+
+SeedFor = Callable[..., int]
+"""A function that makes a seed of words, the same on every rank."""
+
+TIMED = 0
+"""The draw that all timed rounds push, as measure.py does; others are numbered from 1."""
+
+
+class Gradients:
+    """Uniform random gradients from -1 to 1 for each rank, key and draw.
+
+    Args:
+        seed_for: Makes the seeds.
+        elements: Elements of each key.
+    """
+
+    def __init__(self, seed_for: SeedFor, elements: Sequence[int]) -> None:
+        self._seed_for, self._elements = seed_for, elements
+
+    def fill(self, rank: int, key: int, draw: int, out: Array) -> None:
+        """Write a rank's gradient of a key."""
+        seed = self._seed_for("gradient", rank, key, draw)
+        np.random.default_rng(seed).random(dtype=np.float32, out=out)
+        # Multiples of 2^-24: both steps are exact.
+        np.multiply(out, 2.0, out=out)
+        np.subtract(out, 1.0, out=out)
+
+    def of(self, rank: int, key: int, draw: int) -> Array:
+        """Return a rank's gradient of a key in memory of its own."""
+        out = np.empty(self._elements[key], np.float32)
+        self.fill(rank, key, draw, out)
+        return out

@@ -1,0 +1,182 @@
+"""Sharding of keys over servers, and the message tags of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
+    largest_first,
+    loads_of,
+    max_over_mean,
+)
+
+BIGARRAY_BOUND = 1_000_000
+"""Elements from which on MXNet splits an array (MXNET_KVSTORE_BIGARRAY_BOUND)."""
+
+_PRIME = 9973
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard: elements ``first`` up to ``last`` of a key, and the ``server`` that keeps them."""
+
+    server: int
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.last - self.first
+
+
+Shards = list[list[Shard]]
+"""The shards of each key, in the order of their elements; they cover it without a gap."""
+
+
+def shards(
+    elements: Sequence[int],
+    servers: int,
+    scheme: str = "hash",
+    bigarray_bound: int = BIGARRAY_BOUND,
+    *,
+    word: int = 1,
+) -> Shards:
+    """Return the shards of each key, the same on every rank.
+
+    Args:
+        elements: Elements of each key, in key order.
+        servers: The number of servers.
+        scheme: ``hash`` or ``balanced``.
+        bigarray_bound: Arrays of at least so many elements are split.
+        word: Elements that must stay together: those of one word of a compressed gradient. Then
+            words are split as elements else are, and the last shard takes the rest.
+
+    Raises:
+        KeyError: There is no scheme of that name in SCHEMES.
+    """
+    return SCHEMES[scheme](elements, servers, bigarray_bound, word)
+
+
+def server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
+    """Return the elements that each server keeps."""
+    flat = [shard for shards_of_key in shards_of_keys for shard in shards_of_key]
+    return loads_of([shard.count for shard in flat], [shard.server for shard in flat], servers)
+
+
+def imbalance(shards_of_keys: Shards, servers: int) -> float:
+    """Return the load of the fullest server over the mean; 1.0 is even."""
+    return max_over_mean(server_loads(shards_of_keys, servers))
+
+
+def _by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+    empty = [0] * servers
+    return [
+        [Shard(key * _PRIME % servers, 0, count)] if count < bound else _split(count, empty, word)
+        for key, count in enumerate(elements)
+    ]
+
+
+def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+    """Assign small arrays, largest first, then split the others over the least loaded servers.
+
+    An array that is larger than a server's fair share is split, whatever the bound. On a few keys
+    the hash may by chance be more even: then it is taken.
+    """
+    total = sum(elements)
+    small = [
+        key for key, count in enumerate(elements) if count < bound and count * servers <= total
+    ]
+    chosen = largest_first([elements[key] for key in small], servers)
+    loads = loads_of([elements[key] for key in small], chosen, servers)
+    chosen_server = dict(zip(small, chosen, strict=True))
+    spread: Shards = []
+    for key, count in enumerate(elements):
+        if key in chosen_server:
+            spread.append([Shard(chosen_server[key], 0, count)])
+        else:
+            spread.append(_split(count, loads, word))
+            for shard in spread[-1]:
+                loads[shard.server] += shard.count
+    hashed = _by_hash(elements, servers, bound, word)
+    return min(spread, hashed, key=lambda candidate: imbalance(candidate, servers))
+
+
+def _split(count: int, loads: Sequence[int], word: int) -> list[Shard]:
+    """Split a key, between words, so that it fills the least loaded servers up to one level.
+
+    With equal loads that is a shard on each server, as MXNet splits it. A server that would get no
+    word has no shard.
+    """
+    padded = -(-count // word) * word
+    order = sorted(range(len(loads)), key=loads.__getitem__)
+    by_load = [loads[server] for server in order]
+    filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
+    level = padded + sum(by_load[:filled])  # times the servers that are filled
+    servers = sorted(order[:filled])
+    cuts, assigned = [0], 0
+    for server in servers:
+        assigned += level - filled * loads[server]
+        cuts.append(min(count, word * _rounded(assigned, filled * word)))
+    pieces = zip(servers, pairwise(cuts), strict=True)
+    return [Shard(server, first, last) for server, (first, last) in pieces if last > first]
+
+
+def _reaches(amount: int, by_load: Sequence[int]) -> bool:
+    """Whether so much lifts all of these servers to the level of the last, the fullest."""
+    return amount >= by_load[-1] * len(by_load) - sum(by_load)
+
+
+def _rounded(numerator: int, denominator: int) -> int:
+    """Return the quotient rounded as C++ does, halves away from zero, but exactly."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
+    "hash": _by_hash,
+    "balanced": _balanced,
+}
+
+
+PUSH, PULL = 0, 1
+"""Kinds of messages: to a server a gradient or a pull request, from it an ack or a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A shard of ``key`` with its number ``index`` among its server's shards, for message tags."""
+
+    server: int
+    index: int
+    key: int
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.last - self.first
+
+    def tag(self, kind: int) -> int:
+        """Return the tag of its messages of a kind, PUSH or PULL."""
+        return 2 * self.index + kind
+
+
+def slots_of(shards: Shards, servers: int) -> list[list[Slot]]:
+    """Return the slots of each key, the same on every rank."""
+    counts = [0] * servers
+    slots: list[list[Slot]] = []
+    for key, shards_of_key in enumerate(shards):
+        slots.append([])
+        for shard in shards_of_key:
+            index = counts[shard.server]
+            counts[shard.server] += 1
+            slots[-1].append(Slot(shard.server, index, key, shard.first, shard.last))
+    return slots
+
+
+def slots_on(slots: Sequence[Sequence[Slot]], server: int) -> list[Slot]:
+    """Return a server's slots, in the order of their indices."""
+    return [slot for slots_of_key in slots for slot in slots_of_key if slot.server == server]

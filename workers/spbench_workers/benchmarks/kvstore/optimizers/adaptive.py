@@ -1,0 +1,135 @@
+"""Optimizers whose steps follow the size of earlier gradients, element by element."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
+    LEARNING_RATE,
+    Array,
+    Arrays,
+    InBlocks,
+    decay,
+)
+
+ADAM_RATE = 0.001
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+RMSPROP_RATE, RMSPROP_DECAY, RMSPROP_EPSILON = 0.001, 0.9, 1e-8
+ADAGRAD_EPSILON = 1e-7
+ADADELTA_DECAY, ADADELTA_EPSILON = 0.9, 1e-5
+FTRL_RATE, FTRL_BETA, FTRL_LAMBDA = 0.1, 1.0, 0.01
+
+
+class Adam(InBlocks):
+    """Adam as MXNet has it: the correction of both means lies in the rate.
+
+    ``rate_t = rate * sqrt(1 - beta2^t) / (1 - beta1^t)``, with t the updates of this key, and
+    ``w -= rate_t * m / (sqrt(v) + epsilon)`` (Kingma and Ba, 2015, end of section 2).
+    """
+
+    states = 2
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [mean, square], [step] = states, scratch
+        rate = ADAM_RATE * math.sqrt(1 - BETA2**self._updates) / (1 - BETA1**self._updates)
+        decay(mean, BETA1, gradient, step)
+        _decay_square(square, BETA2, gradient, step)
+        np.sqrt(square, out=step)
+        np.add(step, EPSILON, out=step)
+        np.divide(mean, step, out=step)
+        np.multiply(step, rate, out=step)
+        np.subtract(weight, step, out=weight)
+
+
+class RmsProp(InBlocks):
+    """RMSProp, ``n`` the mean of squares: ``w -= rate * g / sqrt(n + epsilon)``."""
+
+    states = 1
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [square], [step] = states, scratch
+        _decay_square(square, RMSPROP_DECAY, gradient, step)
+        _root(square, RMSPROP_EPSILON, step)
+        np.divide(gradient, step, out=step)
+        np.multiply(step, RMSPROP_RATE, out=step)
+        np.subtract(weight, step, out=weight)
+
+
+class AdaGrad(InBlocks):
+    """AdaGrad, ``h`` the sum of squares: ``w -= rate * g / sqrt(h + epsilon)``."""
+
+    states = 1
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [history], [step] = states, scratch
+        np.multiply(gradient, gradient, out=step)
+        np.add(history, step, out=history)
+        _root(history, ADAGRAD_EPSILON, step)
+        np.divide(gradient, step, out=step)
+        np.multiply(step, LEARNING_RATE, out=step)
+        np.subtract(weight, step, out=weight)
+
+
+class AdaDelta(InBlocks):
+    """AdaDelta: steps as long as the mean of earlier steps, by the mean of gradients.
+
+    ``d = sqrt(D + epsilon) / sqrt(G + epsilon) * g`` and ``w -= d``, with G and D the means of the
+    squares of gradients and of steps; there is no rate.
+    """
+
+    states, scratches = 2, 2
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [square, steps], [step, root] = states, scratch
+        _decay_square(square, ADADELTA_DECAY, gradient, step)
+        _root(steps, ADADELTA_EPSILON, step)
+        _root(square, ADADELTA_EPSILON, root)
+        np.divide(step, root, out=step)
+        np.multiply(step, gradient, out=step)
+        np.subtract(weight, step, out=weight)
+        _decay_square(steps, ADADELTA_DECAY, step, root)
+
+
+class Ftrl(InBlocks):
+    """Follow the regularised leader: weights that stay 0 until gradients outweigh lambda.
+
+    ``z += g - (sqrt(n + g^2) - sqrt(n)) / rate * w`` and ``n += g^2``, then
+    ``w = (sign(z) * lambda - z) / ((beta + sqrt(n)) / rate)``, or 0 where ``|z| <= lambda``
+    (McMahan et al., 2013).
+    """
+
+    states, scratches = 2, 2
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [leader, square], [step, root] = states, scratch
+        np.sqrt(square, out=step)
+        np.multiply(gradient, gradient, out=root)
+        np.add(square, root, out=square)
+        np.sqrt(square, out=root)
+        np.subtract(root, step, out=step)
+        np.multiply(step, 1 / FTRL_RATE, out=step)
+        np.multiply(step, weight, out=step)
+        np.subtract(gradient, step, out=step)
+        np.add(leader, step, out=leader)
+        np.clip(leader, -FTRL_LAMBDA, FTRL_LAMBDA, out=step)
+        np.subtract(step, leader, out=step)
+        np.add(root, FTRL_BETA, out=root)
+        np.multiply(root, 1 / FTRL_RATE, out=root)
+        np.divide(step, root, out=weight)
+
+
+def _decay_square(mean: Array, rate: float, value: Array, scratch: Array) -> None:
+    """Let a running mean take in the square of a value."""
+    np.multiply(value, value, out=scratch)
+    np.multiply(mean, rate, out=mean)
+    np.multiply(scratch, 1 - rate, out=scratch)
+    np.add(mean, scratch, out=mean)
+
+
+def _root(square: Array, epsilon: float, into: Array) -> None:
+    """Write ``sqrt(square + epsilon)``."""
+    np.add(square, epsilon, out=into)
+    np.sqrt(into, out=into)

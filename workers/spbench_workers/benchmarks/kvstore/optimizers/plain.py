@@ -1,0 +1,80 @@
+"""Optimizers that take gradients as they are: descent, with momentum, and by signs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
+    LEARNING_RATE,
+    MOMENTUM,
+    Array,
+    Arrays,
+    InBlocks,
+    decay,
+)
+
+
+class Overwrite:
+    """No optimizer: the weight becomes the gradient."""
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+
+    def update(self, weight: Array, gradient: Array) -> None:
+        np.copyto(weight, gradient)
+
+
+class Sgd(InBlocks):
+    """Stochastic gradient descent, ``w -= rate * g``."""
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [step] = scratch
+        np.multiply(gradient, LEARNING_RATE, out=step)
+        np.subtract(weight, step, out=weight)
+
+
+class Momentum(InBlocks):
+    """Gradient descent with momentum, ``m = momentum * m - rate * g`` and ``w += m``."""
+
+    states = 1
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [velocity], [step] = states, scratch
+        _fall(velocity, gradient, step)
+        np.add(weight, velocity, out=weight)
+
+
+def _fall(velocity: Array, gradient: Array, step: Array) -> None:
+    """Change a velocity, ``m = momentum * m - rate * g``, and leave ``rate * g`` in ``step``."""
+    np.multiply(velocity, MOMENTUM, out=velocity)
+    np.multiply(gradient, LEARNING_RATE, out=step)
+    np.subtract(velocity, step, out=velocity)
+
+
+class Nag(InBlocks):
+    """Nesterov's momentum, ``m = momentum * m - rate * g`` and ``w += momentum * m - rate * g``.
+
+    MXNet's momentum is 0 unless given, which is plain descent; here it is that of `Momentum`.
+    """
+
+    states = 1
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [velocity], [step] = states, scratch
+        _fall(velocity, gradient, step)
+        np.subtract(weight, step, out=weight)
+        np.multiply(velocity, MOMENTUM, out=step)
+        np.add(weight, step, out=weight)
+
+
+class Signum(InBlocks):
+    """Steps of one length in the direction of the gradients' mean, ``w -= rate * sign(m)``."""
+
+    states = 1
+
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+        [mean], [step] = states, scratch
+        decay(mean, MOMENTUM, gradient, step)
+        np.sign(mean, out=step)
+        np.multiply(step, LEARNING_RATE, out=step)
+        np.subtract(weight, step, out=weight)

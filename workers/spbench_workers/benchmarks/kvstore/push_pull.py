@@ -1,0 +1,132 @@
+"""The benchmark ``kvstore.push_pull``: how fast a network's gradients are pushed and pulled."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spbench_parallel.progress import PhaseProgress
+from spbench_workers.benchmarks.kvstore import report
+from spbench_workers.benchmarks.kvstore.case import StoreCase, case_of
+from spbench_workers.benchmarks.kvstore.gradients import TIMED, Gradients
+from spbench_workers.benchmarks.kvstore.rounds import RoundGroup, measure
+from spbench_workers.benchmarks.kvstore.store import fault_injection
+from spbench_workers.benchmarks.kvstore.store.opening import StorePart, open_part, open_ranks
+from spbench_workers.benchmarks.kvstore.verification.comparison import Errors, StoreComparison
+from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
+from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
+from spbench_workers.context import Context
+
+_CLOSING = (1, 2)
+"""Draws of the last two rounds: a value that is a round late shows as the first one's."""
+
+
+class PushPull:
+    """One case on one rank: its rounds, and the findings of its checks.
+
+    Args:
+        context: The case.
+        case: Its arrays, roles and places of keys.
+        part: This rank's part in the store.
+
+    Attributes:
+        result: The worst difference in the timed rounds.
+        protocol: The worst difference in the closing rounds, or a violation of the protocol.
+        identical: Whether this rank held the same bits as rank 0.
+        errors: The devices' errors in the last comparison of timed rounds.
+    """
+
+    def __init__(self, context: Context, case: StoreCase, part: StorePart) -> None:
+        self._context, self._case, self._part = context, case, part
+        self._gradients = Gradients(context.seed_for, case.elements)
+        values, shards = part.memory.values, part.shards
+        self._comparison = StoreComparison(
+            context.world.comm, case, self._gradients, values, shards
+        )
+        self._round = part.store.round
+        if not part.serves:
+            self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
+        self._uncompared = 0
+        self.result, self.protocol = WorstDifference(), WorstDifference()
+        self.identical = self._comparison.identical
+        self.errors = Errors(0.0, 0.0)
+
+    def time(self) -> list[float]:
+        """Run all timed rounds, compared as the case asks; return their times in ms."""
+        self._fill(TIMED)
+        times = measure(self._context, self._round, self._after_group)
+        if self._uncompared:
+            self._compare_timed(self._context.params["num_batches"])
+        return list(times)
+
+    def close(self) -> None:
+        """Run the closing rounds and compare after the last one."""
+        part, context = self._part, self._context
+        residuals = ResidualCheck(
+            self._case, context.world.rank, part.store.pushes, self._gradients
+        )
+        for draw in _CLOSING:
+            self._fill(draw)
+            context.world.comm.Barrier()
+            self._round()
+            context.world.comm.Barrier()
+            residuals.follow(draw)
+            if draw != _CLOSING[-1]:
+                self._comparison.follow(draw, 1)
+        self._compare(_CLOSING[-1], 1, self.protocol, "the closing rounds")
+        residuals.check(self.protocol)
+        violations = [shard.violation for shard in part.shards if shard.violation]
+        if violations:
+            # It says more than the wrong value that it leads to.
+            self.protocol = WorstDifference(float(len(violations)), 0.0, violations[0])
+
+    def _fill(self, draw: int) -> None:
+        """Write this device's gradients; the weights stay as they are."""
+        views = self._part.memory.gradients.views
+        if not self._part.serves:
+            for key, view in enumerate(views):
+                self._gradients.fill(self._context.world.rank, key, draw, view)
+            fault_injection.spoil_gradients(self._context, views)
+            self._part.memory.put()
+
+    def _after_group(self, group: RoundGroup) -> None:
+        """Compare the values, if the case asks for it, and print measure.py's line."""
+        self._uncompared += group.rounds
+        tested = self._context.params["test_results"]
+        if tested:
+            self._compare_timed(group.batch)
+        if group.batch and self._context.world.rank == 0:
+            report.say_group(self._context, self._case, group, self.errors if tested else None)
+
+    def _compare_timed(self, batch: int) -> None:
+        rounds, self._uncompared = self._uncompared, 0
+        self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
+
+    def _compare(self, draw: int, rounds: int, finding: WorstDifference, when: str) -> Errors:
+        progress = PhaseProgress(partial(self._context.progress, "check"), 1)
+        self._context.world.comm.Barrier()
+        self._part.store.settle()
+        self._part.memory.fetch()
+        errors = self._comparison.compare(draw, rounds, finding, when, progress)
+        progress.finish()
+        return errors
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    case = case_of(context.params)
+    ranks = open_ranks(context, case)
+    part = open_part(context, case, ranks)
+    if context.world.rank == 0:
+        report.say_size(context, case)
+    bench = PushPull(context, case, part)
+    times = bench.time()
+    bench.close()
+    bench.result.report(context, "result")
+    bench.identical.report(context, "identical")
+    bench.protocol.report(context, "protocol")
+    report.give_figures(context, case, times, bench.errors)
+    report.give_traffic(context, part.store, times)
+    report.give_compression(context, case, part.store)
+    report.give_limits(context, case, part.memory)
+    part.free()
+    ranks.free()

@@ -1,0 +1,215 @@
+"""Metrics and limits of a store beside its times, and the lines of measure.py."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_parallel.groups import rest
+from spbench_workers.benchmarks.kvstore import figures
+from spbench_workers.benchmarks.kvstore.case import StoreCase
+from spbench_workers.benchmarks.kvstore.keys import merge_devices
+from spbench_workers.benchmarks.kvstore.keys.merge_devices import loads_of, max_over_mean
+from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
+from spbench_workers.benchmarks.kvstore.store.base import Store
+from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
+from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush
+from spbench_workers.benchmarks.kvstore.verification.comparison import Errors
+from spbench_workers.collectives.reduction import open_reduction
+from spbench_workers.context import Context
+from spbench_workers.timing import time_batch
+
+_LIMIT_ROUNDS = 5
+
+
+def say_size(context: Context, case: StoreCase) -> None:
+    """Print measure.py's first line."""
+    context.say(figures.size_line(len(case.elements), case.total_mb))
+
+
+def say_group(context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None) -> None:
+    """Print measure.py's line of some rounds; without errors they were not compared."""
+    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
+    error = -1.0 if errors is None else errors.error
+    context.say(figures.batch_line(group.batch, group.seconds, rate, error))
+
+
+def give_figures(context: Context, case: StoreCase, times: Sequence[float], errors: Errors) -> None:
+    """Report measure.py's figures of the whole case, and the mean relative error of a device.
+
+    Args:
+        context: The case.
+        case: Its arrays, roles and places of keys.
+        times: The rounds' times in ms, each its slowest rank's.
+        errors: The devices' errors in the last comparison.
+    """
+    if context.world.rank != 0:
+        return
+    seconds = median(times) / 1000.0
+    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, seconds)
+    context.metric("bandwidth_gb_s", rate)
+    context.metric("error", errors.error)
+    context.metric("mean_relative_error", errors.mean_relative)
+    context.metric("num_arrays", len(case.elements))
+    context.metric("total_mb", case.total_mb)
+    context.say(f"mean relative error {errors.mean_relative:.3g}")
+    if case.merge_devices and case.store.on_device:
+        imbalance = merge_devices.imbalance(case.merge_devices, case.elements, case.roles.devices)
+        context.metric("home_imbalance", imbalance)
+        context.say(f"fullest home {imbalance:.2f} times the mean")
+    if case.slots:
+        imbalance = _server_imbalance(case)
+        context.metric("server_imbalance", imbalance)
+        context.say(f"fullest server {imbalance:.2f} times the mean")
+
+
+def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
+    """Report the traffic of a round, as ranks hand it to MPI. All ranks must call it.
+
+    Args:
+        context: The case.
+        store: This rank's part in the store.
+        times: The rounds' times in ms, each its slowest rank's.
+    """
+    sent = store.sent
+    context.metric("bytes_sent", sent.bytes)
+    context.metric("messages_sent", sent.messages)
+    by_rank = context.world.comm.gather((sent.bytes, sent.messages))
+    if by_rank is not None:
+        total, messages = map(sum, zip(*by_rank, strict=True))
+        rate = total / (median(times) * 1e6)
+        context.metric("bytes_on_the_wire", total)
+        context.metric("wire_gb_s", rate)
+        busiest = max(by_rank)[0]
+        context.say(
+            f"{total / 1e6:f} MB on the wire in {messages} messages a round, {rate:f} GB/sec, "
+            f"{busiest / 1e6:f} MB of them from the busiest rank"
+        )
+
+
+def give_compression(context: Context, case: StoreCase, store: Store) -> None:
+    """Report compression ratio and share of saturated residuals. All ranks must call it."""
+    pushes = [push for push in store.pushes if isinstance(push, CompressedPush)]
+    compression = case.compression()
+    if compression is None:
+        return
+    plain = sum(push.gradient.nbytes for push in pushes)
+    coded = sum(push.message.nbytes for push in pushes)
+    saturated = sum(compression.saturated(push.residual) for push in pushes)
+    sums = context.world.comm.allreduce(np.array([plain, coded, saturated]))
+    plain, coded, saturated = (int(number) for number in sums)
+    if context.world.rank == 0 and coded:
+        ratio, share = plain / coded, saturated / (plain / 4)
+        context.metric("compression_ratio", ratio)
+        context.metric("saturated_share", share)
+        context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
+
+
+def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
+    """Report the limit of a round, and the time of one allreduce. All ranks must call it.
+
+    It overwrites the pulled values.
+    """
+    comm = context.world.comm
+    serves = case.is_server(context.world.rank)
+    devices = comm.Split(MPI.UNDEFINED if serves else 0, context.world.rank)
+    if not serves:
+        _give_limits(context, case, memory, cast(MPI.Intracomm, devices))
+        devices.Free()
+    rest(comm)
+
+
+def _give_limits(
+    context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
+) -> None:
+    nccl = context.params["algorithm"] == "nccl"
+    limits = _limits_of(memory, devices, nccl=nccl)
+    copying = _slowest(limits.copy, devices)
+    flat = _slowest(limits.allreduce, devices)
+    limits.free()
+    if devices.rank != 0:
+        return
+    context.limit("time_ms", copying * 1000.0, limits.what)
+    if case.roles.devices > 1:
+        rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
+        context.limit("bandwidth_gb_s", rate, limits.what)
+    if nccl:
+        size = memory.given.nbytes
+        reason = f"NCCL reduces in place: a copy of {size} B on the GPU is in each round"
+        context.choice("in place", "off", reason)
+    context.metric("flat_allreduce_ms", flat * 1000.0)
+    context.say(f"limit: {limits.what}: {copying:f} sec")
+    context.say(f"one allreduce of all by {limits.by}: {flat:f} sec")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The calls that are timed beside a store, over its own path and memory.
+
+    Attributes:
+        copy: Copies of all arrays.
+        what: The same in words.
+        allreduce: One allreduce of all arrays.
+        by: The library or algorithm that makes it, in words.
+        free: Frees what the allreduce holds. All devices must call it.
+    """
+
+    copy: Callable[[], object]
+    what: str
+    allreduce: Callable[[], object]
+    by: str
+    free: Callable[[], object]
+
+
+def _limits_of(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
+    gradients, values = memory.gradients.flat, memory.values.flat
+    size, each = gradients.nbytes, "by each device, all at once"
+    by_mpi = partial(devices.Allreduce, gradients, values)
+    if not memory.on_gpu:
+        what = f"a copy of {size} B within its memory {each}"
+        return _Limits(
+            partial(np.copyto, values, gradients), what, by_mpi, "the MPI itself", _nothing
+        )
+    if nccl:
+        reduction = open_reduction(devices, "nccl", memory.given, memory.got)
+        what = f"a copy of {size} B within its GPU's memory {each}"
+        return _Limits(memory.copy, what, reduction.run, "NCCL", reduction.free)
+
+    def staged(body: Callable[[], object]) -> None:
+        memory.take()
+        body()
+        memory.bring()
+
+    what = f"copies of {size} B from its GPU to the host and back {each}"
+    by = "the MPI itself, by way of the host"
+    return _Limits(partial(staged, _nothing), what, partial(staged, by_mpi), by, _nothing)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
+    """Return the median seconds of a call, each as long as its slowest device's."""
+    body()
+    devices.Barrier()
+    times = array("d", bytes(8 * _LIMIT_ROUNDS))
+    time_batch(body, times, 0, _LIMIT_ROUNDS, 1.0)
+    slowest = np.frombuffer(times).copy()
+    devices.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
+    return float(np.median(slowest))
+
+
+def _server_imbalance(case: StoreCase) -> float:
+    slots = [slot for slots_of_key in case.slots for slot in slots_of_key]
+    loads = loads_of(
+        [slot.count for slot in slots], [slot.server for slot in slots], case.roles.servers
+    )
+    return max_over_mean(loads)

@@ -1,0 +1,72 @@
+"""The stores ``local`` and ``device``: no server; each key is summed on its merge device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mpi4py import MPI
+
+from spbench_workers.benchmarks.kvstore.compression import Compression
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.benchmarks.kvstore.optimizers import registry
+from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
+
+
+class DeviceStore:
+    """A reduction of gradients to merge devices, an optimizer there, and a broadcast of the values.
+
+    With device 0 as the merge device of every key it is ``local``: n arrays are sent to one host
+    and n come back. A merge device keeps the value in its own pulled array, which no other part of
+    the round writes to.
+
+    Args:
+        comm: The devices.
+        merge_devices: The merge device of each key.
+        order: The keys in the order in which they go.
+        gradients: This device's gradients.
+        values: Memory for the values that it pulls.
+        optimizer: The optimizer of a merge device; ``none`` keeps the sum itself.
+        compression: The compression of pushes; None pushes float32.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        merge_devices: Sequence[int],
+        order: Sequence[int],
+        gradients: Arena,
+        values: Arena,
+        optimizer: str,
+        compression: Compression | None,
+    ) -> None:
+        elements = [len(view) for view in gradients.views]
+        mine = [key for key in order if merge_devices[key] == comm.rank]
+        self._values = values.views
+        self._totals = values.views if optimizer == "none" else empty_views(elements, mine)
+        self._optimizers = {
+            key: registry.make(optimizer, elements[key]) for key in mine if optimizer != "none"
+        }
+        self._devices = ReduceBroadcast(
+            comm, merge_devices, order, gradients.views, self._totals, values.views, compression
+        )
+        self.pushes = self._devices.pushes
+        self.sent = Sent(*self._devices.sent)
+
+    def round(self) -> None:
+        devices = self._devices
+        devices.begin()
+        for key in devices.others:
+            devices.push(key)
+        for key in devices.merged:
+            devices.reduce(key)
+            if self._optimizers:
+                self._optimizers[key].update(self._values[key], self._totals[key])
+            devices.broadcast(key)
+        devices.finish()
+
+    def settle(self) -> None:
+        pass
+
+    def free(self) -> None:
+        self._devices.free()

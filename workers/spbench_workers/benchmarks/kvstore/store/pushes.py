@@ -1,0 +1,105 @@
+"""A push of one key's gradient, as it is or compressed.
+
+What compression drops stays with the sender as the residual (error feedback), and is added to the
+next gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spbench_workers.benchmarks.kvstore.compression import Code, Compression
+from spbench_workers.benchmarks.kvstore.keys.arena import Array
+
+Message = npt.NDArray[Any]
+"""Memory that is sent or received: float32, or the bytes of a compressed gradient."""
+
+
+class Push:
+    """The push of a gradient, or of a shard of it, uncompressed.
+
+    Attributes:
+        key: The key of the gradient.
+        first: Its first element within the key.
+        gradient: The elements.
+        message: The memory that is sent.
+    """
+
+    def __init__(self, key: int, first: int, gradient: Array) -> None:
+        self.key, self.first, self.gradient = key, first, gradient
+        self.message: Message = gradient
+
+    def prepare(self) -> None:
+        """Make the message; it is the gradient itself."""
+
+
+class CompressedPush(Push):
+    """The push of a compressed gradient.
+
+    Attributes:
+        residual: The sum of all gradients so far, less the values that were sent.
+        code: The compressed gradient, the message.
+    """
+
+    def __init__(self, key: int, first: int, gradient: Array, compression: Compression) -> None:
+        super().__init__(key, first, gradient)
+        self._compression = compression
+        self.residual: Array = np.zeros_like(gradient)
+        self.code: Code = np.zeros(compression.nbytes(len(gradient)), np.uint8)
+        self.message = self.code
+
+    def prepare(self) -> None:
+        """Compress the gradient with the residual, and update the residual."""
+        self._compression.encode(self.gradient, self.residual, self.code)
+
+
+def push_of(key: int, first: int, gradient: Array, compression: Compression | None) -> Push:
+    """Return the push of a gradient, compressed if asked."""
+    if compression is None:
+        return Push(key, first, gradient)
+    return CompressedPush(key, first, gradient, compression)
+
+
+def receive_buffer(elements: int, compression: Compression | None) -> Message:
+    """Return memory to receive one push of so many elements, compressed if asked."""
+    if compression is None:
+        return np.zeros(elements, np.float32)
+    return np.zeros(compression.nbytes(elements), np.uint8)
+
+
+def summing(
+    messages: Sequence[Message], into: Array, compression: Compression | None
+) -> Callable[[], None]:
+    """Return a function that sums messages in their order, in float32 and without allocating.
+
+    Args:
+        messages: At least one, each of one sender.
+        into: Memory of the sum. If it is the only message itself, nothing is done.
+        compression: The compression of the messages; None for float32.
+    """
+    if compression is not None:
+        return partial(_sum_codes, messages, into, compression)
+    if len(messages) > 1:
+        return partial(_sum, messages, into)
+    return _nothing if messages[0] is into else partial(np.copyto, into, messages[0])
+
+
+def _sum(messages: Sequence[Message], into: Array) -> None:
+    np.add(messages[0], messages[1], out=into)
+    for message in messages[2:]:
+        np.add(into, message, out=into)
+
+
+def _sum_codes(messages: Sequence[Message], into: Array, compression: Compression) -> None:
+    compression.decode(messages[0], into)
+    for message in messages[1:]:
+        compression.decode_add(message, into)
+
+
+def _nothing() -> None:
+    pass

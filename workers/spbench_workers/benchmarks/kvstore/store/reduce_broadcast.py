@@ -1,0 +1,153 @@
+"""Reduction of each key to its merge device, and broadcast of its value (MXNet's comm.h).
+
+Devices are the ranks of one worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mpi4py import MPI
+
+from spbench_workers.benchmarks.kvstore.compression import Compression
+from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of, receive_buffer, summing
+
+_PUSH, _VALUE = 0, 1
+
+
+@dataclass(slots=True)
+class _MergedKey:
+    """A key that is merged here: this device's own push, the sum, and the requests."""
+
+    own: Push
+    reduce: Callable[[], None]
+    receives: list[MPI.Prequest] = field(default_factory=list)
+    broadcasts: list[MPI.Prequest] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _OtherKey:
+    """A key that is merged on another device: the push to it, and the receive of the value."""
+
+    push: Push
+    send: MPI.Prequest
+    receive: MPI.Prequest
+
+
+class ReduceBroadcast:
+    """One device's part in reducing and broadcasting keys: persistent requests over fixed memory.
+
+    A round is `begin`, `push` of each of the `others`, `reduce` and `broadcast` of each key that is
+    `merged` here, and `finish`. A merge device sums the devices' arrays in the order of their
+    ranks, and has memory for all of them.
+
+    Args:
+        comm: The devices of the worker.
+        merge_devices: The merge device of each key, a rank of ``comm``.
+        order: The keys in the order in which they go.
+        gradients: This device's gradients, by key.
+        totals: The sums of a merge device, by key; the gradient itself, where there is one device.
+        values: The values that each device gets, by key; a merge device broadcasts its own.
+        compression: The compression of pushes; with one, a merge device's own push is compressed
+            too.
+
+    Attributes:
+        merged: The keys that are summed here, in order.
+        others: The keys that are summed on other devices, in order.
+        pushes: This device's pushes to merge devices, those to itself among them.
+        sent: Bytes and messages that it sends in a round.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        merge_devices: Sequence[int],
+        order: Sequence[int],
+        gradients: Sequence[Array],
+        totals: Sequence[Array],
+        values: Sequence[Array],
+        compression: Compression | None = None,
+    ) -> None:
+        self._comm, self._compression = comm, compression
+        self.merged = [key for key in order if merge_devices[key] == comm.rank]
+        self.others = [key for key in order if merge_devices[key] != comm.rank]
+        self._merged = {
+            key: self._merged_key(key, gradients[key], totals[key], values[key])
+            for key in self.merged
+        }
+        self._others = {
+            key: self._other_key(key, merge_devices[key], gradients[key], values[key])
+            for key in self.others
+        }
+        self._receives = [one for merged in self._merged.values() for one in merged.receives]
+        self._values = [other.receive for other in self._others.values()]
+        broadcasts = [one for merged in self._merged.values() for one in merged.broadcasts]
+        sends = [other.send for other in self._others.values()]
+        self._ending = [*self._values, *sends, *broadcasts]
+
+    @property
+    def pushes(self) -> list[Push]:
+        merged, others = self._merged.values(), self._others.values()
+        return [*(key.own for key in merged), *(key.push for key in others)]
+
+    @property
+    def sent(self) -> tuple[int, int]:
+        pushed = [other.push.message.nbytes for other in self._others.values()]
+        peers = range(self._comm.size - 1)
+        values = [key.own.gradient.nbytes for key in self._merged.values() for _ in peers]
+        return sum(pushed) + sum(values), len(pushed) + len(values)
+
+    def _merged_key(self, key: int, gradient: Array, total: Array, value: Array) -> _MergedKey:
+        comm, own = self._comm, push_of(key, 0, gradient, self._compression)
+        messages = [
+            own.message if rank == comm.rank else receive_buffer(len(gradient), self._compression)
+            for rank in range(comm.size)
+        ]
+        merged = _MergedKey(own, summing(messages, total, self._compression))
+        for rank, message in enumerate(messages):
+            if rank != comm.rank:
+                merged.receives.append(comm.Recv_init(message, rank, 2 * key + _PUSH))
+                merged.broadcasts.append(comm.Send_init(value, rank, 2 * key + _VALUE))
+        return merged
+
+    def _other_key(self, key: int, merge_device: int, gradient: Array, value: Array) -> _OtherKey:
+        push = push_of(key, 0, gradient, self._compression)
+        send = self._comm.Send_init(push.message, merge_device, 2 * key + _PUSH)
+        return _OtherKey(push, send, self._comm.Recv_init(value, merge_device, 2 * key + _VALUE))
+
+    def begin(self) -> None:
+        """Post the receives of a round: pushes and values."""
+        MPI.Prequest.Startall(self._receives)
+        MPI.Prequest.Startall(self._values)
+
+    def begin_values(self) -> None:
+        """Post the receives of values only: nothing is pushed."""
+        MPI.Prequest.Startall(self._values)
+
+    def push(self, key: int) -> None:
+        """Send the gradient of one of the `others` to its merge device."""
+        other = self._others[key]
+        other.push.prepare()
+        other.send.Start()
+
+    def reduce(self, key: int) -> None:
+        """Wait until all devices' gradients of a key have come to this merge device; sum them."""
+        merged = self._merged[key]
+        merged.own.prepare()
+        MPI.Request.Waitall(merged.receives)
+        merged.reduce()
+
+    def broadcast(self, key: int) -> None:
+        """Send a key's value from its merge device to the other devices."""
+        MPI.Prequest.Startall(self._merged[key].broadcasts)
+
+    def finish(self) -> None:
+        """Wait until all values have come and all sends have ended."""
+        MPI.Request.Waitall(self._ending)
+
+    def free(self) -> None:
+        """Free the persistent requests."""
+        for request in (*self._receives, *self._ending):
+            request.Free()

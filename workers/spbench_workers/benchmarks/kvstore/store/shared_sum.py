@@ -1,0 +1,125 @@
+"""Allreduce in shared memory of a host: each rank sums a part and writes it to all of them.
+
+Nothing is sent. Each of n ranks reads n parts of 1/n and writes as many: the least that an
+allreduce in one memory can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_core.layout.tiles import bounds
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import on_one_host
+from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.store.pushes import summing
+from spbench_workers.collectives.base import RankTraffic
+
+_BLOCK = 1 << 15
+"""Elements that are summed and written together: as many as stay in a core's cache."""
+_LINE = 64
+"""Bytes of a cache line."""
+
+
+class SharedWindow:
+    """Shared memory with two vectors of each rank, ``given`` and ``sums``, by rank.
+
+    Args:
+        comm: The ranks.
+        elements: Elements of each vector.
+
+    Raises:
+        CannotRunError: The ranks are not all on one host; all of them raise it.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, elements: int) -> None:
+        if not on_one_host(comm):
+            raise CannotRunError(
+                "sums in shared memory: the devices are not all on one host; choose another way"
+            )
+        vector = -(-4 * elements // _LINE) * _LINE + _LINE
+        self._comm = comm
+        self._window = MPI.Win.Allocate_shared(2 * vector, 1, comm=comm)
+        self._window.Lock_all()
+        memories = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
+        self.given = [_vector(memory, 0, elements) for memory in memories]
+        self.sums = [_vector(memory, vector, elements) for memory in memories]
+        for own in (self.given[comm.rank], self.sums[comm.rank]):
+            own.fill(0.0)
+
+    def open_sum(self, first: int, last: int) -> SharedSum:
+        """Return the reduction of the elements from ``first`` to before ``last``."""
+        return SharedSum(self._comm, self.meet, self.given, self.sums, first, last)
+
+    def meet(self) -> None:
+        """Wait for all ranks, and let each see what the others have written before."""
+        self._window.Sync()
+        self._comm.Barrier()
+        self._window.Sync()
+
+    def free(self) -> None:
+        """Free the memory. All ranks must call it, and use no vector afterwards."""
+        self._window.Unlock_all()
+        self._window.Free()
+
+
+class SharedSum:
+    """An allreduce over the vectors of a window, summed in the order of the ranks.
+
+    Args:
+        comm: The ranks.
+        meet: `SharedWindow.meet`.
+        given: Each rank's source vector.
+        sums: Each rank's result vector.
+        first: The first element.
+        last: One beyond the last.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        meet: Callable[[], None],
+        given: list[Array],
+        sums: list[Array],
+        first: int,
+        last: int,
+    ) -> None:
+        self._meet = meet
+        own, others = sums[comm.rank], [*sums[: comm.rank], *sums[comm.rank + 1 :]]
+        begin, end = (first + bound for bound in bounds(comm.rank, comm.size, last - first))
+        self._steps: list[Callable[[], object]] = []
+        for low in range(begin, end, _BLOCK):
+            part = slice(low, min(low + _BLOCK, end))
+            self._steps.append(summing([vector[part] for vector in given], own[part], None))
+            self._steps += [partial(np.copyto, other[part], own[part]) for other in others]
+        self.traffic = RankTraffic(4 * (end - begin) * len(others), 0, 1)
+
+    def run(self) -> None:
+        """Sum after a barrier of all ranks; return when all have written their parts."""
+        self._meet()
+        for step in self._steps:
+            step()
+        self._meet()
+
+    def start(self) -> None:
+        """Run the whole sum: nothing progresses by itself."""
+        self.run()
+
+    def poll(self) -> bool:
+        """Return True: `start` has ended it."""
+        return True
+
+    def wait(self) -> None:
+        """Return at once: `start` has ended it."""
+
+    def free(self) -> None:
+        """Do nothing: the window owns the memory."""
+
+
+def _vector(memory: MPI.buffer, first: int, elements: int) -> Array:
+    return np.frombuffer(cast(memoryview, memory), np.float32, elements, first)

@@ -1,0 +1,163 @@
+"""Expected values of a store, computed apart from it: in float64, with its own compression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spbench_workers.benchmarks.kvstore.case import StoreCase
+from spbench_workers.benchmarks.kvstore.gradients import Gradients
+from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
+from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
+from spbench_workers.benchmarks.kvstore.verification.reference import Replica
+
+Doubles = npt.NDArray[np.float64]
+Arrivals = Mapping[Slot, Sequence[int]]
+"""For each shard of an asynchronous store the workers of its pushes, in the order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupGradient:
+    """The gradient of a key that a group of ranks pushes together.
+
+    Attributes:
+        total: The sum of their gradients in float64.
+        size: The sum of the absolute values.
+        single: The sum in float32, rank after rank, as it is compressed.
+        terms: The number of ranks.
+    """
+
+    total: Doubles
+    size: Doubles
+    single: Array
+    terms: int
+
+
+class _Coder:
+    """An independent gradient compression with its residual, for one sender."""
+
+    def __init__(self, gc_type: str, threshold: float, elements: int) -> None:
+        self._quantise = {"2bit": self._two_bits, "1bit": self._one_bit}[gc_type]
+        self._threshold = np.float32(threshold)
+        self._residual: Array = np.zeros(elements, np.float32)
+
+    def encode(self, gradient: Array) -> Doubles:
+        self._residual = self._residual + gradient
+        delivered = self._quantise(self._residual).astype(np.float32)
+        self._residual = self._residual - delivered
+        return delivered.astype(np.float64)
+
+    def _two_bits(self, residual: Array) -> Array:
+        full = np.abs(residual) >= self._threshold
+        return np.where(full, np.copysign(self._threshold, residual), np.float32(0))
+
+    def _one_bit(self, residual: Array) -> Array:
+        return np.where(residual > self._threshold, np.float32(1), np.float32(-1))
+
+
+class _Piece:
+    """The expected value of a key, or of one shard of it, with its error bound."""
+
+    def __init__(
+        self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
+    ) -> None:
+        self.part, self.slot = slice(first, last), slot
+        count = last - first
+        self.replica = Replica(case.optimizer, count)
+        self.bound = ErrorBound(case.optimizer, count)
+        self._coders = [
+            _Coder(case.gc_type, case.threshold, count) for _ in range(groups) if case.compressed
+        ]
+
+    def take(self, given: Sequence[_GroupGradient], updates: Iterable[Sequence[int]]) -> None:
+        """Apply updates one after another, each the sum of the pushes of some groups."""
+        for groups in updates:
+            total = np.zeros(self.part.stop - self.part.start)
+            size = np.zeros_like(total)
+            terms = 0
+            for group in groups:
+                delivered, absolute, count = self._delivered(group, given[group])
+                total += delivered
+                size += absolute
+                terms += count
+            self.replica.apply(total)
+            self.bound.apply(total, terms * UNIT * size, self.replica.weight)
+
+    def _delivered(self, group: int, given: _GroupGradient) -> tuple[Doubles, Doubles, int]:
+        if not self._coders:
+            return given.total[self.part], given.size[self.part], given.terms
+        delivered = self._coders[group].encode(given.single[self.part])
+        return delivered, np.abs(delivered), 1
+
+
+class KeyExpectation:
+    """The expected value of one key, from zeros, round by round.
+
+    Args:
+        case: The case.
+        key: The key.
+        gradients: The gradients that ranks push.
+    """
+
+    def __init__(self, case: StoreCase, key: int, gradients: Gradients) -> None:
+        self._case, self._key, self._gradients = case, key, gradients
+        self._groups = _groups(case)
+        self._draw: int | None = None
+        slots = case.slots[key] if case.slots else ()
+        groups = len(self._groups)
+        self._pieces = [_Piece(case, slot.first, slot.last, slot, groups) for slot in slots] or [
+            _Piece(case, 0, case.elements[key], None, groups)
+        ]
+
+    def advance(self, draw: int, rounds: int, arrivals: Arrivals) -> None:
+        """Apply rounds that all pushed the same draw of gradients.
+
+        Args:
+            draw: The draw.
+            rounds: The number of rounds.
+            arrivals: The order of arrival of pushes, for an asynchronous store.
+        """
+        case = self._case
+        stateless = case.optimizer == "none" and not case.compressed
+        if stateless and draw == self._draw:
+            return
+        self._draw = draw
+        given = [self._given(ranks, draw) for ranks in self._groups]
+        together = [range(len(self._groups))] * (1 if stateless else rounds)
+        for piece in self._pieces:
+            if case.store.asynchronous:
+                assert piece.slot is not None
+                piece.take(given, ([worker] for worker in arrivals[piece.slot]))
+            else:
+                piece.take(given, together)
+
+    def weight_and_bound(self) -> Doubles:
+        """Return two rows: the key's expected value, and its error bound."""
+        weights = [piece.replica.weight for piece in self._pieces]
+        bounds = [piece.bound.value for piece in self._pieces]
+        return np.stack([np.concatenate(weights), np.concatenate(bounds)])
+
+    def _given(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
+        count = self._case.elements[self._key]
+        total, size = np.zeros(count), np.zeros(count)
+        single: Array = np.zeros(count, np.float32)
+        for rank in ranks:
+            gradient = self._gradients.of(rank, self._key, draw)
+            total += gradient
+            size += np.abs(gradient)
+            single += gradient
+        return _GroupGradient(total, size, single, len(ranks))
+
+
+def _groups(case: StoreCase) -> list[range]:
+    """Return the groups of ranks that push together; one of all where it makes no difference."""
+    roles = case.roles
+    if not (case.compressed or case.store.asynchronous):
+        return [roles.device_ranks]
+    if case.store.dist:
+        return [roles.devices_of(worker) for worker in range(roles.workers)]
+    return [range(rank, rank + 1) for rank in roles.device_ranks]

@@ -1,0 +1,72 @@
+"""Residual check of error feedback: delivered values plus residual equal the sum of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from spbench_workers.benchmarks.kvstore.case import StoreCase
+from spbench_workers.benchmarks.kvstore.compression import Compression
+from spbench_workers.benchmarks.kvstore.gradients import Gradients
+from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, Push
+from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT
+from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
+
+
+class ResidualCheck:
+    """The residual check of one rank's pushes over some rounds; without compression it is empty.
+
+    Args:
+        case: The case.
+        rank: This rank.
+        pushes: Its pushes.
+        gradients: The gradients that were to be pushed.
+    """
+
+    def __init__(
+        self, case: StoreCase, rank: int, pushes: Sequence[Push], gradients: Gradients
+    ) -> None:
+        self._pushes = [push for push in pushes if isinstance(push, CompressedPush)]
+        self._gradients = gradients
+        self._decoder: Compression | None = case.compression()
+        self._ranks = _contributors(case, rank)
+        # The residual so far; gradients are added to it, and delivered values are subtracted.
+        self._expected = [push.residual.astype(np.float64) for push in self._pushes]
+        self._size = [np.abs(expected) for expected in self._expected]
+        self._rounds = 0
+
+    def follow(self, draw: int) -> None:
+        """Add a round that pushed a draw of gradients."""
+        self._rounds += 1
+        for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
+            part = slice(push.first, push.first + len(push.gradient))
+            for rank in self._ranks:
+                gradient = self._gradients.of(rank, push.key, draw)[part]
+                expected += gradient
+                size += np.abs(gradient)
+            delivered = np.zeros_like(push.gradient)
+            assert self._decoder is not None
+            self._decoder.decode(push.code, delivered)
+            expected -= delivered
+            size += np.abs(delivered)
+
+    def check(self, finding: WorstDifference) -> None:
+        """Compare the residuals with the expected ones."""
+        # A round sums the ranks' gradients, adds that and takes the code off, each with a rounding.
+        roundings = self._rounds * (len(self._ranks) + 2)
+        for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
+            where = partial(_where, push)
+            finding.add_all(push.residual, expected, roundings * UNIT * size, where)
+
+
+def _where(push: CompressedPush, index: int) -> str:
+    return f"key {push.key}, element {push.first + index}, which is still owed"
+
+
+def _contributors(case: StoreCase, rank: int) -> Sequence[int]:
+    """Return the ranks whose gradients are summed in a rank's compressed pushes."""
+    if not case.store.dist or case.is_server(rank):
+        return [rank]
+    return case.roles.devices_of(rank // case.roles.devices)

@@ -1,0 +1,24 @@
+"""The estimate of the work of pushes and pulls."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.work import Work
+
+
+def store_work(params: Params, np: int) -> Work:
+    """Return the work of ``kvstore.push_pull``: rounds, and results summed again by each rank."""
+    from spbench_core.networks.registry import parameters, total_mb
+
+    arrays = parameters(
+        params["network"], params["num_layers"], tuple(params["image_shape"]), params["num_classes"]
+    )
+    size = total_mb(arrays) * 1e6 * np
+    rounds = 1.0 + params["num_batches"]
+    return Work(
+        bytes=2.0 * size * (rounds + 15.0),
+        messages=4.0 * rounds * len(arrays),
+        calls=20.0 * np * len(arrays),
+        seconds=0.1,
+        memory=2.0 * size,
+    )

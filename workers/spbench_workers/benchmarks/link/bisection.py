@@ -1,0 +1,32 @@
+"""The benchmark ``link.bisection``: each rank of one half exchanges with one of the other, at once.
+
+The halves are those of the ranks' order, which is that of the hosts, and others drawn at random.
+"""
+
+from __future__ import annotations
+
+from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
+from spbench_workers.benchmarks.link.patterns import halves, orders
+from spbench_workers.context import Context
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    world, size = context.world, context.params["size"]
+    exchanges = Exchanges(context, size)
+    drawn = orders(world.size, context.params["cuts"], context.seed_for("cuts"))
+    (first, *others) = [halves(order, world.rank, f"halves {name}") for name, order in drawn]
+    seconds = [exchanges.sampled_seconds(first, size)]
+    seconds += [exchanges.seconds(pattern, size) for pattern in others]
+    exchanges.free()
+    context.check("message", exchanges.difference.error, 0.0, exchanges.difference.detail)
+    (one_way,), how = lone_seconds(context, [size])
+    if world.rank == 0:
+        # Each pair sends a message both ways.
+        messages = 2 * (world.size // 2)
+        context.metric("bandwidth_gb_s", messages * size / seconds[0] / 1e9)
+        context.metric("worst_bandwidth_gb_s", messages * size / max(seconds) / 1e9)
+        context.limit("time_ms", one_way * 1e3, f"a message of {size} B, {how}")
+        rate = messages * size / one_way / 1e9
+        for name in ("bandwidth_gb_s", "worst_bandwidth_gb_s"):
+            context.limit(name, rate, f"{messages} times a message of {size} B, {how}")

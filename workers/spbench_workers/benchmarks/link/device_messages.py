@@ -1,0 +1,117 @@
+"""Message buffers of a ping-pong in the memory of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+
+from spbench_parallel.device.streams import finish, seconds_of
+from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.spatial.transports.staged import device_pointers
+from spbench_workers.benchmarks.link.limits import copy_seconds
+from spbench_workers.benchmarks.link.payload import poison
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+from spbench_workers.pingpong.device_pair import DevicePair, Path, check_reach, open_pair, path_open
+from spbench_workers.pingpong.pair import Peer
+from spbench_workers.timing import calls_of, repeated
+
+
+class DeviceMessages:
+    """Message buffers in a device's memory.
+
+    Args:
+        device: This rank's device.
+        path: The path of the messages.
+        largest: Bytes of the largest message.
+    """
+
+    def __init__(self, device: torch.device, path: Path, largest: int) -> None:
+        self._device, self._path = device, path
+        with allocating(2 * largest):
+            self._outgoing, self._incoming = (
+                torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)
+            )
+        self.memory = f"the memory of {device}"
+
+    def pair(self, peer: Peer, count: int) -> DevicePair:
+        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+        return open_pair(peer, outgoing, incoming, self._path)
+
+    def give(self, data: bytes) -> None:
+        self._outgoing[: len(data)].copy_(_bytes(data))
+
+    def poison(self, expected: bytes) -> None:
+        self._incoming[: len(expected)].copy_(_bytes(poison(expected)))
+
+    def forward(self, count: int) -> None:
+        self._outgoing[:count].copy_(self._incoming[:count])
+
+    def spoil(self, index: int) -> None:
+        self._incoming[index : index + 1].bitwise_not_()
+
+    def taken(self, count: int) -> bytes:
+        return self._incoming[:count].cpu().numpy().tobytes()
+
+    def copy_seconds(self, count: int) -> float:
+        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+
+        def copy() -> None:
+            incoming.copy_(outgoing)
+
+        seconds_of(self._device, copy)
+        repeats = calls_of(seconds_of(self._device, copy))
+        copies = repeated(copy, repeats)
+
+        def copy_and_wait() -> None:
+            copies()
+            finish(self._device)
+
+        return copy_seconds(copy_and_wait, repeats)
+
+    def free(self) -> None:
+        """Do nothing: torch frees the memory."""
+
+
+def _bytes(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+@contextmanager
+def device_messages(context: Context) -> Iterator[DeviceMessages]:
+    """Open the message buffers of a case on this rank's GPU. All ranks must enter and leave it.
+
+    Raises:
+        CannotRunError: The device is not there, or cannot be reached over the path.
+    """
+    comm = context.world.comm
+    device = device_of(context)
+    path = chosen_path(context)
+    with path_open(comm, device, path):
+        if path == "cuda-ipc":
+            check_reach(comm, device)
+        yield DeviceMessages(device, path, context.params["sizes"][-1])
+
+
+def chosen_path(context: Context) -> Path:
+    """Return the path of the messages, and record the choice. All ranks must call it.
+
+    Raises:
+        CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
+            the device.
+    """
+    asked: str = context.params["path"]
+    takes, evidence = device_pointers(context.world.comm)
+    if asked == "pointers" and not takes:
+        raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
+    path: Path
+    if asked != "auto":
+        path, reason = cast(Path, asked), "asked for"
+    else:
+        path, reason = "pointers" if takes else "pinned", evidence
+    if context.world.rank == 0:
+        context.choice("path", path, reason)
+    return path

@@ -1,0 +1,229 @@
+"""Catalog of the links between ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_workers.benchmarks.link.work import (
+    barrier_work,
+    bisection_work,
+    pingpong_work,
+    rings_work,
+)
+
+POSITION = 20
+"""The place of the family in lists of benchmarks."""
+
+_SIZES = {
+    "cpu": [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
+    # Links between GPUs are not filled by less.
+    "cuda": [8, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20],
+}
+"""Message sizes by device, unless given."""
+
+
+def _rising(sizes: list[int]) -> None:
+    """Refuse sizes that do not rise.
+
+    Raises:
+        ParamError: They do not.
+    """
+    if sorted(set(sizes)) != sizes:
+        raise ParamError("sizes", "sizes must rise from the smallest to the largest")
+
+
+def _resolve_sizes(params: Params) -> Params:
+    _rising(params["sizes"])
+    return params
+
+
+def _resolve(params: Params) -> Params:
+    device, path = params["device"], params["path"]
+    sizes = _SIZES[device] if params["sizes"] is None else params["sizes"]
+    _rising(sizes)
+    if device == "cpu" and path is not None:
+        raise ParamError("path", "path does nothing on the host: it is for device cuda")
+    if device == "cuda":
+        path = path or "auto"
+    return params | {"sizes": sizes, "path": path}
+
+
+def _sizes(default: list[int]) -> Param:
+    return Param(
+        "sizes", "bytes_list", default, "message sizes, rising", minimum=1, maximum=1 << 30
+    )
+
+
+def _drawn(name: str, default: int, least: int) -> Param:
+    told = f"random {name} that are drawn, beside that of the ranks' order"
+    return Param(name, "int", default, told, minimum=least, maximum=1000)
+
+
+_LOOP = (warmup(5), iterations(50), SEED)
+_of_all = partial(
+    Benchmark,
+    checks=("message",),
+    faults=("corrupt-message",),
+    ranks=lambda _: Ranks(minimum=2),
+    scaled=own_work,
+)
+
+BENCHMARKS = (
+    Benchmark(
+        name="link.pingpong",
+        imports_torch=False,
+        summary="latency and bandwidth between pairs of ranks, over message sizes",
+        measures="link",
+        params=(
+            Param(
+                "pairs",
+                "choice",
+                "all",
+                "all pairs of ranks, or each rank with the next one",
+                choices=("all", "neighbours"),
+            ),
+            Param(
+                "at_once",
+                "int",
+                None,
+                "pairs that are measured at once, at most; up to 28 pairs one, else all that "
+                "a round of the tournament has: half as many as there are ranks",
+                minimum=1,
+            ),
+            Param(
+                "sizes",
+                "bytes_list",
+                None,
+                "message sizes, rising; 8 B to 4 MiB, with device cuda to 64 MiB",
+                minimum=1,
+                maximum=1 << 30,
+            ),
+            replace(
+                DEVICE,
+                default="cpu",
+                help="whose memory messages leave and come to: the host's, or a GPU's",
+                choices=("cpu", "cuda"),
+            ),
+            Param(
+                "path",
+                "choice",
+                None,
+                "how messages go between GPUs: through pinned memory of the host, by an MPI that "
+                "takes pointers to memory of a GPU, by CUDA IPC within a host, or by NCCL; auto: "
+                "pointers, where MPI says so",
+                choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
+            ),
+            warmup(5),
+            iterations(50),
+            SEED,
+        ),
+        metrics=(
+            time_of("one round trip of the largest message"),
+            Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes of the largest message over half the round trip, slowest pair",
+                "min",
+            ),
+        ),
+        checks=("echo",),
+        faults=("corrupt-message",),
+        work=pingpong_work,
+        resolve=_resolve,
+        ranks=lambda _: Ranks(minimum=2),
+    ),
+    _of_all(
+        name="link.ring",
+        imports_torch=False,
+        summary="each rank sends to both neighbours of a ring, in order and in random rings",
+        params=(
+            _sizes([8, 1 << 20]),
+            _drawn("rings", 3, 0),
+            *_LOOP,
+        ),
+        metrics=(
+            time_of("one exchange of the largest message with both neighbours, ring in order"),
+            Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that a rank sends to both neighbours over the time, ring in order",
+                "min",
+            ),
+            Metric("random_latency_us", "us", "lower", "smallest messages, mean of random rings"),
+            Metric(
+                "random_bandwidth_gb_s", "GB/s", "higher", "sent by a rank, random rings", "min"
+            ),
+        ),
+        resolve=_resolve_sizes,
+        work=rings_work,
+    ),
+    _of_all(
+        name="link.bisection",
+        imports_torch=False,
+        summary="each rank of one half exchanges with one of the other half, all at once",
+        params=(
+            Param("size", "bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30),
+            _drawn("cuts", 3, 0),
+            *_LOOP,
+        ),
+        metrics=(
+            time_of("one exchange of a message in each pair, both ways, halves in order"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes of all pairs, both ways, over the time, halves in order",
+                "min",
+            ),
+            Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
+        ),
+        work=bisection_work,
+    ),
+    _of_all(
+        name="link.effective",
+        imports_torch=False,
+        summary="bandwidth of all ranks in rings, the mean over message sizes and patterns",
+        params=(
+            _sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]),
+            _drawn("rings", 3, 1),
+            *_LOOP,
+        ),
+        metrics=(
+            time_of("one exchange of the largest message with both neighbours, ring in order"),
+            Metric(
+                "effective_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that all ranks send over the time, mean of sizes and rings",
+                "min",
+            ),
+            Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
+        ),
+        resolve=_resolve_sizes,
+        work=rings_work,
+    ),
+    Benchmark(
+        name="link.barrier",
+        imports_torch=False,
+        summary="the time in which all ranks know that all have come",
+        params=(warmup(20), iterations(200), SEED),
+        metrics=(
+            time_of("one barrier"),
+            Metric("latency_us", "us", "lower", "one barrier, slowest rank"),
+        ),
+        checks=("all-came",),
+        faults=("leave-early",),
+        work=barrier_work,
+        ranks=lambda _: Ranks(minimum=2),
+        scaled=own_work,
+    ),
+)

@@ -1,0 +1,155 @@
+"""Exchanges of all ranks at once by persistent requests: checked, and timed together."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from time import perf_counter
+
+from mpi4py import MPI
+
+from spbench_parallel.groups import rest
+from spbench_workers.benchmarks.link.patterns import Pattern
+from spbench_workers.benchmarks.link.payload import PayloadDifference, compare, poison, random_bytes
+from spbench_workers.comm import World
+from spbench_workers.context import Context
+from spbench_workers.pingpong.pair import Peer, one_way_seconds
+from spbench_workers.timing import calls_of, measure, repeated, time_batch
+
+_TAG = 81
+_TRIPS = 50
+
+
+class Exchanges:
+    """The exchanges of a case on one rank, in memory that MPI allocates.
+
+    Args:
+        context: The case.
+        largest: Bytes of the largest message.
+
+    Attributes:
+        difference: The first wrong message.
+    """
+
+    def __init__(self, context: Context, largest: int) -> None:
+        self._context, self._comm = context, context.world.comm
+        self._buffers = [MPI.Alloc_mem(largest) for _ in range(4)]
+        for buffer in self._buffers:
+            buffer[:] = bytes(largest)
+        self.difference = PayloadDifference()
+
+    def seconds(self, pattern: Pattern, count: int) -> float:
+        """Check and time a pattern with messages of ``count`` bytes; all ranks must call it.
+
+        Returns:
+            The seconds of one exchange: the slowest rank of each, then their median.
+        """
+        return self._timed(pattern, count, self._short)
+
+    def sampled_seconds(self, pattern: Pattern, count: int) -> float:
+        """Do the same, and report each exchange as a sample of the case's time."""
+        return self._timed(pattern, count, self._sampled)
+
+    def _timed(
+        self, pattern: Pattern, count: int, time: Callable[[Callable[[], object]], array[float]]
+    ) -> float:
+        requests = self._open(pattern, count)
+
+        def exchange() -> None:
+            MPI.Prequest.Startall(requests)
+            MPI.Prequest.Waitall(requests)
+
+        self._check(exchange, pattern, count, "before")
+        times = time(exchange)
+        self._check(exchange, pattern, count, "after")
+        for request in requests:
+            request.Free()
+        return self._context.median_of_slowest(times) / 1000.0
+
+    def _open(self, pattern: Pattern, count: int) -> list[MPI.Prequest]:
+        outgoing, incoming = self._buffers[:2], self._buffers[2:]
+        # With two ranks both messages go between the same two: the tag tells them apart.
+        receives = [
+            self._comm.Recv_init([incoming[way], count, MPI.BYTE], source=source, tag=_TAG + way)
+            for way, source in enumerate(pattern.sources)
+        ]
+        sends = [
+            self._comm.Send_init([outgoing[way], count, MPI.BYTE], dest=to, tag=_TAG + way)
+            for way, to in enumerate(pattern.to)
+        ]
+        return [*receives, *sends]
+
+    def _sampled(self, exchange: Callable[[], object]) -> array[float]:
+        return measure(self._context, exchange)
+
+    def _short(self, exchange: Callable[[], object]) -> array[float]:
+        """Time samples of so many exchanges that the clock's own time does not count, in ms."""
+        for _ in range(max(1, self._context.params["warmup"])):
+            exchange()
+        self._comm.Barrier()
+        start = perf_counter()
+        exchange()
+        calls = calls_of(self._context.largest(perf_counter() - start))
+        iterations: int = self._context.params["iterations"]
+        times = array("d", bytes(8 * iterations))
+        self._comm.Barrier()
+        time_batch(repeated(exchange, calls), times, 0, iterations, 1000.0 / calls)
+        return times
+
+    def _check(
+        self, exchange: Callable[[], object], pattern: Pattern, count: int, when: str
+    ) -> None:
+        """Exchange fresh bytes over wrong ones, and compare what came."""
+        rank = self._context.world.rank
+        for way, to in enumerate(pattern.to):
+            self._buffers[way][:count] = self._message(pattern, count, when, way, rank, to)
+        expected = [
+            self._message(pattern, count, when, way, source, rank)
+            for way, source in enumerate(pattern.sources)
+        ]
+        for buffer, message in zip(self._buffers[2:], expected, strict=False):
+            buffer[:count] = poison(message)
+        exchange()
+        if self._context.planted("corrupt-message") and expected:
+            self._buffers[2][count // 2] ^= 0xFF
+        for way, message in enumerate(expected):
+            found = compare(self._buffers[2 + way][:count].tobytes(), message)
+            if found.error and not self.difference.error:
+                told = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
+                self.difference = PayloadDifference(found.error, f"{told}: {found.detail}")
+
+    def _message(
+        self, pattern: Pattern, count: int, when: str, way: int, source: int, to: int
+    ) -> bytes:
+        seed = self._context.seed_for("exchange", pattern.name, when, way, source, to, count)
+        return random_bytes(seed, count)
+
+    def free(self) -> None:
+        """Free the memory."""
+        for buffer in self._buffers:
+            MPI.Free_mem(buffer)
+
+
+def far_rank(world: World) -> int:
+    """Return the first rank on another host than rank 0, else rank 1. All ranks must call it."""
+    hosts = world.comm.allgather(world.host)
+    return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
+
+
+def lone_seconds(context: Context, sizes: list[int]) -> tuple[list[float], str]:
+    """Measure one link alone while the other ranks sleep: what an exchange of all is held against.
+
+    All ranks must call it.
+
+    Returns:
+        The one-way seconds of a message of each size, on rank 0, and how they were measured; zeros
+        on other ranks.
+    """
+    world, far = context.world, far_rank(context.world)
+    rest(world.comm)
+    found = [0.0] * len(sizes)
+    if world.rank in (0, far):
+        peer = Peer(world.comm, far - world.rank, leads=world.rank == 0)
+        found = [one_way_seconds(peer, size, _TRIPS) for size in sizes]
+    rest(world.comm)
+    return found, f"ping-pong of ranks 0 and {far} alone"

@@ -1,0 +1,138 @@
+"""Message buffers of a ping-pong: the memory of sent and received messages."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from time import perf_counter
+from typing import Protocol
+
+from mpi4py import MPI
+
+from spbench_workers.benchmarks.link.limits import copy_seconds
+from spbench_workers.benchmarks.link.payload import poison
+from spbench_workers.context import Context
+from spbench_workers.pingpong.pair import Pair, Peer
+from spbench_workers.timing import calls_of, repeated
+
+
+class Trips(Protocol):
+    """A ping-pong of one message size between this rank and a peer."""
+
+    @property
+    def peer(self) -> Peer:
+        """The other rank."""
+
+    @property
+    def count(self) -> int:
+        """Bytes of one message."""
+
+    def send(self) -> None:
+        """Send once."""
+
+    def receive(self) -> None:
+        """Receive once."""
+
+    def trips(self, count: int) -> None:
+        """Make ``count`` round trips; both ranks must ask for the same number."""
+
+    def free(self) -> None:
+        """Free its requests."""
+
+
+class Messages(Protocol):
+    """Message buffers of any size up to the largest, one to send and one to receive."""
+
+    @property
+    def memory(self) -> str:
+        """The memory in words, such as ``its memory``."""
+
+    def pair(self, peer: Peer, count: int) -> Trips:
+        """Return a ping-pong of so many bytes; the peer must open it too."""
+
+    def give(self, data: bytes) -> None:
+        """Write the message that is sent."""
+
+    def poison(self, expected: bytes) -> None:
+        """Make the receive buffer differ from the expected message in every byte."""
+
+    def forward(self, count: int) -> None:
+        """Copy the received message to the send buffer."""
+
+    def spoil(self, index: int) -> None:
+        """Flip a byte of the received message."""
+
+    def taken(self, count: int) -> bytes:
+        """Return the received message."""
+
+    def copy_seconds(self, count: int) -> float:
+        """Return the seconds in which this rank copies so many bytes within the memory."""
+
+    def free(self) -> None:
+        """Free the memory."""
+
+
+class HostMessages:
+    """Message buffers in the host's memory, allocated by MPI.
+
+    Args:
+        largest: Bytes of the largest message.
+    """
+
+    memory = "its memory"
+
+    def __init__(self, largest: int) -> None:
+        self._outgoing, self._incoming = MPI.Alloc_mem(largest), MPI.Alloc_mem(largest)
+        for memory in (self._outgoing, self._incoming):
+            memory[:] = bytes(largest)
+
+    def pair(self, peer: Peer, count: int) -> Pair:
+        return Pair(peer, self._outgoing, self._incoming, count)
+
+    def give(self, data: bytes) -> None:
+        self._outgoing[: len(data)] = data
+
+    def poison(self, expected: bytes) -> None:
+        self._incoming[: len(expected)] = poison(expected)
+
+    def forward(self, count: int) -> None:
+        self._outgoing[:count] = self._incoming[:count]
+
+    def spoil(self, index: int) -> None:
+        self._incoming[index] ^= 0xFF
+
+    def taken(self, count: int) -> bytes:
+        return self._incoming[:count].tobytes()
+
+    def copy_seconds(self, count: int) -> float:
+        copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
+        start = perf_counter()
+        copy()
+        repeats = calls_of(perf_counter() - start)
+        return copy_seconds(repeated(copy, repeats), repeats)
+
+    def free(self) -> None:
+        MPI.Free_mem(self._outgoing)
+        MPI.Free_mem(self._incoming)
+
+
+@contextmanager
+def messages_of(context: Context) -> Iterator[Messages]:
+    """Open the message buffers of a case, on host or GPU. All ranks must enter and leave it.
+
+    Raises:
+        CannotRunError: The device is not there, or cannot be reached over the path.
+    """
+    if context.params["device"] == "cpu":
+        context.device("cpu", "asked for", speaks=context.world.rank == 0)
+        messages = HostMessages(context.params["sizes"][-1])
+        yield messages
+        messages.free()
+    else:
+        # torch is slow to import: a case on the host does not pay for it.
+        from spbench_workers.benchmarks.link.device_messages import device_messages
+
+        with device_messages(context) as on_device:
+            yield on_device

@@ -1,0 +1,179 @@
+"""The benchmark ``link.pingpong``: latency and bandwidth of every pair of ranks."""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+from spbench_core.events.rank_events import BATCH_INTERVAL
+from spbench_core.events.statuses import Activity
+from spbench_parallel.groups import rest
+from spbench_workers.benchmarks.link.messages import Messages, Trips, messages_of
+from spbench_workers.benchmarks.link.payload import PayloadDifference, compare, random_bytes
+from spbench_workers.context import Context
+from spbench_workers.pingpong.pair import Peer
+from spbench_workers.pingpong.schedule import rounds
+from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
+
+_COUNT_TAG = 78
+
+
+class PingPong:
+    """One case on one rank, and its findings.
+
+    Args:
+        context: The case.
+        messages: The message buffers of this rank.
+        pairs: The number of pairs that it is in.
+
+    Attributes:
+        slowest_ms: The round trip of the largest message in each iteration, over the rank's pairs.
+        one_way: Median one-way seconds by ``(peer, bytes)``, for the pairs that this rank leads.
+        difference: The first wrong echo.
+    """
+
+    def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
+        self._context, self._messages = context, messages
+        self._comm = context.world.comm
+        self._sizes: list[int] = context.params["sizes"]
+        self._iterations: int = context.params["iterations"]
+        self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
+        self.slowest_ms = array("d", bytes(8 * self._iterations))
+        self.one_way: dict[tuple[int, int], float] = {}
+        self.difference = PayloadDifference()
+
+    def meet(self, peer: int) -> None:
+        """Check and time all sizes with one peer, which must call it as well."""
+        other = Peer(self._comm, peer, leads=self._context.world.rank < peer)
+        for count in self._sizes:
+            pair = self._messages.pair(other, count)
+            self._check(pair, "before")
+            times = self._time(pair)
+            self._check(pair, "after")
+            pair.free()
+            if other.leads:
+                self.one_way[peer, count] = median(times) / 2.0
+            if count == self._sizes[-1]:
+                both = zip(self.slowest_ms, times, strict=True)
+                self.slowest_ms = array("d", [max(old, 1000.0 * new) for old, new in both])
+
+    def _time(self, pair: Trips) -> array[float]:
+        """Return the seconds of one round trip, iteration by iteration."""
+        trips, seconds = self._warm_up(pair)
+        body = self._context.with_fault(partial(pair.trips, trips), seconds * trips)
+        times = array("d", bytes(8 * self._iterations))
+        batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
+        for first in range(0, self._iterations, batch):
+            # The two ranks begin a batch together.
+            other = pair.peer.rank
+            self._comm.sendrecv(None, dest=other, sendtag=_COUNT_TAG, source=other)
+            count = min(batch, self._iterations - first)
+            time_batch(body, times, first, count, 1.0 / trips)
+            self._done += count
+            self._context.progress(Activity.TIMING, self._done, self._total)
+        return times
+
+    def _warm_up(self, pair: Trips) -> tuple[int, float]:
+        """Return the number of round trips in a sample, and the seconds of one of them."""
+        trips, seconds = 1, 0.0
+        samples = self._context.params["warmup"]
+        for repeats in (1, samples) if samples else (1,):
+            start = perf_counter()
+            for _ in range(repeats):
+                pair.trips(trips)
+            seconds = (perf_counter() - start) / (repeats * trips)
+            trips, seconds = self._agree(pair, calls_of(seconds), seconds)
+        return trips, seconds
+
+    def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
+        """Return the leading rank's number of trips in a sample, and its seconds."""
+        if pair.peer.leads:
+            self._comm.send((trips, seconds), dest=pair.peer.rank, tag=_COUNT_TAG)
+            return trips, seconds
+        agreed: tuple[int, float] = self._comm.recv(source=pair.peer.rank, tag=_COUNT_TAG)
+        return agreed
+
+    def _check(self, pair: Trips, when: str) -> None:
+        """Send fresh bytes there and back, and compare them on both sides."""
+        rank, count, messages = self._context.world.rank, pair.count, self._messages
+        ends = sorted((rank, pair.peer.rank))
+        expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
+        messages.poison(expected)
+        if pair.peer.leads:
+            messages.give(expected)
+            pair.send()
+            pair.receive()
+        else:
+            pair.receive()
+            messages.forward(count)
+            pair.send()
+        if self._context.planted("corrupt-message"):
+            messages.spoil(count // 2)
+        found = compare(messages.taken(count), expected)
+        if found.error and not self.difference.error:
+            detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
+            self.difference = PayloadDifference(found.error, detail)
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    with messages_of(context) as messages:
+        _run(context, messages)
+
+
+def _run(context: Context, messages: Messages) -> None:
+    world, sizes = context.world, context.params["sizes"]
+    hosts = world.comm.allgather(world.host)
+    schedule = rounds(world.size, context.params["pairs"], context.params["at_once"])
+    peers = [_peer_of(world.rank, pairs) for pairs in schedule]
+    pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
+    for peer in peers:
+        rest(world.comm)
+        if peer is not None:
+            pingpong.meet(peer)
+        # No rank sends results before all have ended, nor times before all have sent.
+        rest(world.comm)
+        if peer is not None and world.rank < peer:
+            _give_pair(context, pingpong, peer, hosts)
+    for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
+        context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
+    context.check("echo", pingpong.difference.error, 0.0, pingpong.difference.detail)
+    _give_slowest(context, pingpong.one_way)
+    rest(world.comm)
+    if world.rank == 0:
+        seconds = messages.copy_seconds(sizes[-1])
+        what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
+        if context.params["device"] != "cpu":
+            what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
+        context.limit("time_ms", 2 * seconds * 1e3, f"{what}, there and back")
+        context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, what)
+    rest(world.comm)
+
+
+def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:
+    return next((sum(pair) - rank for pair in pairs if rank in pair), None)
+
+
+def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
+    rank = context.world.rank
+    for count in context.params["sizes"]:
+        seconds = pingpong.one_way[peer, count]
+        labels = {"source": rank, "target": peer, "bytes": count}
+        labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
+        context.metric("latency_us", seconds * 1e6, **labels)
+        context.metric("bandwidth_gb_s", count / seconds / 1e9, **labels)
+
+
+def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
+    sizes = context.params["sizes"]
+    mine = [
+        max((time for (_, count), time in one_way.items() if count == size), default=0.0)
+        for size in (sizes[0], sizes[-1])
+    ]
+    gathered = context.world.comm.gather(mine)
+    if gathered is not None:
+        smallest, largest = (max(column) for column in zip(*gathered, strict=True))
+        context.metric("latency_us", smallest * 1e6)
+        context.metric("bandwidth_gb_s", sizes[-1] / largest / 1e9)

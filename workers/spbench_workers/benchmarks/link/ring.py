@@ -1,0 +1,42 @@
+"""The benchmark ``link.ring``: all ranks send to both neighbours of a ring, in order or at random.
+
+As the ring of HPCC (Rabenseifner and others): latency by the smallest, bandwidth by the largest
+message; of random rings the mean over all that were drawn.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
+from spbench_workers.benchmarks.link.patterns import orders, ring
+from spbench_workers.context import Context
+
+_MESSAGES = 2
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    world, sizes = context.world, context.params["sizes"]
+    least, most = sizes[0], sizes[-1]
+    exchanges = Exchanges(context, most)
+    drawn = orders(world.size, context.params["rings"], context.seed_for("rings"))
+    (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
+    small = [exchanges.seconds(pattern, least) for pattern in (first, *others)]
+    large = [exchanges.sampled_seconds(first, most)]
+    large += [exchanges.seconds(pattern, most) for pattern in others]
+    exchanges.free()
+    context.check("message", exchanges.difference.error, 0.0, exchanges.difference.detail)
+    (latency, one_way), how = lone_seconds(context, [least, most])
+    if world.rank == 0:
+        rates = [_MESSAGES * most / seconds / 1e9 for seconds in large]
+        context.metric("latency_us", small[0] * 1e6)
+        context.metric("bandwidth_gb_s", rates[0])
+        if others:
+            context.metric("random_latency_us", fmean(small[1:]) * 1e6)
+            context.metric("random_bandwidth_gb_s", fmean(rates[1:]))
+        context.limit("time_ms", _MESSAGES * one_way * 1e3, f"two messages of {most} B, {how}")
+        for name in ("latency_us", "random_latency_us")[: 1 + bool(others)]:
+            context.limit(name, latency * 1e6, f"a message of {least} B, {how}")
+        for name in ("bandwidth_gb_s", "random_bandwidth_gb_s")[: 1 + bool(others)]:
+            context.limit(name, most / one_way / 1e9, f"a message of {most} B, {how}")

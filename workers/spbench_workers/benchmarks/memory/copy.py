@@ -1,0 +1,129 @@
+"""The benchmark ``memory.copy``: how fast each rank copies within its memory, or to a GPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
+from spbench_parallel.device.streams import finish, is_gpu
+from spbench_workers.benchmarks.memory.cores import copying_from
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.timing import measure
+
+_BLOCK = 1 << 24
+"""Bytes that are generated or compared at once."""
+_HOST = torch.device("cpu")
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    place = device_of(context)
+    ends = ends_of(context, place)
+    with copying_from(context, place):
+        _run(context, place, *ends)
+
+
+def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
+    size = context.params["size"]
+    source, target = (buffer(size, end, context.params["pinned"]) for end in (origin, goal))
+
+    def copy() -> None:
+        target.copy_(source, non_blocking=True)
+        # Between two GPUs the copy is on the stream of the source.
+        finish(place)
+
+    def copy_and_corrupt() -> None:
+        copy()
+        target[size // 2].bitwise_not_()
+
+    body = copy_and_corrupt if context.planted("corrupt-copy") else copy
+    before = _check(context, body, source, target, "before")
+    times = measure(context, body)
+    after = _check(context, body, source, target, "after")
+    error, detail = before if before[0] else after
+    context.check("copy", error, 0.0, detail)
+    give_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
+
+
+def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
+    """Return the devices of a copy's source and target.
+
+    Raises:
+        NoDeviceError: The path needs a GPU, or a second one, that is not there.
+    """
+    path = context.params["path"]
+    if path == "device":
+        return place, place
+    if not is_gpu(place):
+        raise NoDeviceError(
+            f"path {path} needs a GPU, and rank {context.world.rank} on {context.world.host} "
+            "computes on the CPU; take path device"
+        )
+    if path == "to_device":
+        return _HOST, place
+    return place, _HOST if path == "to_host" else _peer(context, place)
+
+
+def _peer(context: Context, place: torch.device) -> torch.device:
+    count, index = torch.cuda.device_count(), place.index or 0
+    if count < 2:
+        raise NoDeviceError(
+            f"path peer needs two GPUs, and rank {context.world.rank} on {context.world.host} "
+            f"sees {count}; show it another ({VISIBLE}), or take path device"
+        )
+    peer = torch.device(place.type, (index + 1) % count)
+    direct = torch.cuda.can_device_access_peer(index, peer.index)
+    if context.world.rank == 0:
+        context.choice(
+            "peer",
+            f"{place} to {peer}",
+            "peer access" if direct else "no peer access: by way of the host",
+        )
+    return peer
+
+
+def buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
+    """Return a buffer of zeros, in pinned memory where it is on the host and asked for."""
+    pins = pinned and not is_gpu(place)
+    return torch.zeros(size, dtype=torch.uint8, device=place, pin_memory=pins)
+
+
+def _check(
+    context: Context,
+    body: Callable[[], object],
+    source: torch.Tensor,
+    target: torch.Tensor,
+    when: str,
+) -> tuple[float, str]:
+    """Copy fresh bytes over wrong ones; return the largest error and the place of the first."""
+    size = source.numel()
+    firsts = range(0, size, _BLOCK)
+    context.progress("check", 0, 1)
+    for first in firsts:
+        fresh = _random_block(context, when, first, min(_BLOCK, size - first))
+        source[first : first + _BLOCK].copy_(fresh)
+        target[first : first + _BLOCK].copy_(fresh.bitwise_not_())
+    body()
+    for first in firsts:
+        expected = _random_block(context, when, first, min(_BLOCK, size - first))
+        got = target[first : first + _BLOCK].cpu()
+        if not torch.equal(got, expected):
+            return _difference(got, expected, first)
+    return 0.0, ""
+
+
+def _random_block(context: Context, when: str, first: int, size: int) -> torch.Tensor:
+    seed = context.seed_for("copy", context.world.rank, when, first)
+    words = torch.empty(-(-size // 8), dtype=torch.int64)
+    words.random_(-(1 << 63), None, generator=torch.Generator().manual_seed(seed))
+    return words.view(torch.uint8)[:size]
+
+
+def _difference(got: torch.Tensor, expected: torch.Tensor, first: int) -> tuple[float, str]:
+    place = int((got != expected).nonzero()[0])
+    error = float((got.short() - expected.short()).abs().max())
+    return error, f"byte {first + place} is {int(got[place])}, not {int(expected[place])}"

@@ -1,0 +1,85 @@
+"""Catalog of the benchmarks of memory bandwidth."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
+from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_workers.benchmarks.memory.work import copy_work
+
+POSITION = 30
+"""The place of the family in lists of benchmarks."""
+
+_PATH = Param(
+    "path",
+    "choice",
+    "device",
+    "from where to where: within the device's memory, from the host to a GPU, back, or from a GPU "
+    "to another one of the same host",
+    choices=("device", "to_device", "to_host", "peer"),
+)
+_PINNED = Param(
+    "pinned", "bool", None, "whether the host's side is pinned; on for to_device and to_host"
+)
+_CORES = Param(
+    "cores",
+    "choice",
+    "all",
+    "the cores that the rank copies from: all of its own, or those near to its GPU or far from it",
+    choices=("all", "near", "far"),
+)
+
+
+def _resolve(params: Params) -> Params:
+    """Fill in ``pinned``.
+
+    Raises:
+        ParamError: A parameter does nothing on this path, or needs a GPU.
+    """
+    path, crosses = params["path"], params["path"] in ("to_device", "to_host")
+    if params["device"] == "cpu" and path != "device":
+        raise ParamError("path", f"path {path} needs a GPU, and device is cpu; take path device")
+    if params["device"] == "cpu" and params["cores"] != "all":
+        raise ParamError(
+            "cores", f"cores {params['cores']} are those of a GPU, and device is cpu; take all"
+        )
+    if params["pinned"] and not crosses:
+        raise ParamError(
+            "pinned", f"path {path} has no side on the host; take path to_device or to_host"
+        )
+    return params | {"pinned": crosses if params["pinned"] is None else params["pinned"]}
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="memory.copy",
+        summary="each rank copies a buffer within its memory, or to or from a GPU's, all at once",
+        measures="rank",
+        params=(
+            Param("size", "bytes", 64 << 20, "bytes of one copy", minimum=8, maximum=16 << 30),
+            _PATH,
+            _PINNED,
+            _CORES,
+            warmup(3),
+            iterations(30),
+            DEVICE,
+            SEED,
+        ),
+        metrics=(
+            time_of("one copy"),
+            Metric(
+                "bandwidth_gb_s",
+                "GB/s",
+                "higher",
+                "bytes that a rank copies over the time",
+                "min",
+            ),
+        ),
+        checks=("copy",),
+        faults=("corrupt-copy",),
+        resolve=_resolve,
+        scaled=own_work,
+        work=copy_work,
+    ),
+)

@@ -1,0 +1,155 @@
+"""A case of a model benchmark: the plan and the training that its parameters ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spbench_core.events.statuses import Activity
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.models.layers import Model
+from spbench_core.models.reach import fewest_normalised
+from spbench_parallel.models.imported.layouts import check_layout
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.over_tiles import gathered, gathered_values
+from spbench_parallel.plan import ModelPlan, TrainingConfig
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_parallel.same_operators import check_same_operators
+from spbench_workers.benchmarks.model.choices import chosen_balance, chosen_format, straight_skips
+from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.network import batching_of, network_of
+from spbench_workers.benchmarks.model.resolving import model_of
+from spbench_workers.context import Context
+from spbench_workers.device_choice import device_of
+
+LEAST_VALUES = 8
+"""Values of a channel in a micro-batch that is compared, where it is normalised."""
+
+
+_NAMED = 8
+"""Operators on gathered maps that are named, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCase:
+    """A case of a model benchmark, ready to be computed.
+
+    Attributes:
+        plan: The model, its layout and its micro-batches.
+        training: None for inference.
+    """
+
+    plan: ModelPlan
+    training: TrainingConfig | None
+
+    @property
+    def images(self) -> int:
+        """Images of a step, of all replicas."""
+        return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
+
+    def small(self, batch_size: int) -> ModelPlan:
+        """Return the plan of a batch that is as small as the layout lets it be.
+
+        It has an image more where ``batch_size`` has, so that micro-batches are of unequal sizes.
+        Each channel that is normalised has `LEAST_VALUES` values, even where ``batch_size`` images
+        have fewer: few values, nearly equal, would make every rounding large. Where maps end as
+        single pixels, each rank has two images, as batch normalisation needs them.
+        """
+        plan = self.plan
+        members = max(stage.members for stage in plan.layout.stages)
+        pairs = 1 + max(batch.pair for batch in plan.batches)
+        parts = len(plan.batches) // (pairs * len(plan.layout.directions))
+        pixels = fewest_normalised(plan.model) or LEAST_VALUES
+        images = max(members * (2 if pixels == 1 else 1), -(-LEAST_VALUES // pixels))
+        least = parts * len(plan.layout.directions) * images
+        size = least + (batch_size > least)
+        batches = micro_batches(size, parts, mirrored=plan.layout.mirrored, times=pairs)
+        return replace(plan, batches=batches)
+
+
+def case_of(context: Context) -> ModelCase:
+    """Return the case that the parameters ask for. All ranks must call it."""
+    params = context.params
+    model, layout = _model(context), layout_of(params)
+    precision = PRECISIONS[params["precision"]]
+    place = device_of(context, tf32=precision.tf32)
+    plan = ModelPlan(
+        model,
+        layout,
+        (len(model.layers),),
+        micro_batches(
+            params["batch_size"],
+            params["parts"],
+            mirrored=layout.mirrored,
+            times=params["times"] or 1,
+        ),
+        schedule=params["schedule"] or "1f1b",
+        seed=context.seed,
+        device=place,
+        precision=precision,
+        backend=params["backend"] or "mpi",
+        master_comm=bool(params["enable_master_comm_opt"]),
+        fused_layers=params.get("fused_layers") or 0,
+        statistics=_statistics(context),
+        recompute=params["recompute"],
+        recompute_stages=_stages(params["recompute_stages"]),
+        loss=params.get("loss") or "cross_entropy",
+    )
+    if len(layout.stages) > 1:
+        plan = replace(plan, balance=chosen_balance(context, plan))
+        if isinstance(model, ImportedModel):
+            # If the balance was measured, the stage of a layer was not known before the launch.
+            check_layout(model, layout, plan.balance, batching_of(params, layout))
+        plan = replace(plan, straight=straight_skips(context, plan))
+    if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
+        _tell_gathered(context, model, layout)
+    plan = replace(plan, memory_format=chosen_format(context, plan))
+    return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
+
+
+def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
+    """Say which operators of a network of the user's own are computed on gathered maps."""
+    network = model.network
+    found = gathered(network, {stage.grid for stage in layout.stages if stage.spatial})
+    if context.world.rank == 0:
+        values = gathered_values(network, found)
+        reason = f"{len(found)} of {len(network.operators)} operators: on every rank alike, of "
+        reason += f"{values / 1e6:.3g} million numbers of an image; gathered_ms is their time"
+        names = ", ".join(node.name for node in found[:_NAMED])
+        if len(found) > _NAMED:
+            names += f" and {len(found) - _NAMED} more"
+        context.choice("gathered", names or "nothing", reason if found else "all are over tiles")
+
+
+def _model(context: Context) -> Model:
+    """Return the model that the parameters name.
+
+    Raises:
+        CannotRunError: A network of the user's own cannot be imported, or differs by rank.
+    """
+    if "network" in context.params:
+        context.progress(Activity.IMPORT, 0, 1)
+        model = network_of(context.params, context.seed)
+        check_same_operators(context.world.comm, model.network)
+        return model
+    return model_of(context.entry.name.removeprefix("model."), context.params)
+
+
+def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:
+    return None if chosen is None else tuple(chosen)
+
+
+def _statistics(context: Context) -> str:
+    if context.planted_in_job("tile-batchnorm"):
+        return "tile"
+    return "replicas" if context.params["sync_batchnorm"] == "replicas" else "image"
+
+
+def _training(context: Context) -> TrainingConfig:
+    params = context.params
+    return TrainingConfig(
+        params["optimizer"],
+        params["learning_rate"],
+        params["weight_decay"],
+        params["learning_rate_decay"],
+    )

@@ -1,0 +1,239 @@
+"""Entries of models over many ranks, learning or inferring: ResNet, AmoebaNet-D, one's own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
+from spbench_core.catalog.parameters import Params
+from spbench_workers.benchmarks.model.layout import layout_of, model_place, model_ranks
+from spbench_workers.benchmarks.model.params import (
+    AMOEBANET,
+    COMMON,
+    IMPORTED,
+    OWN_NETWORK,
+    RESNET,
+    multiplies_either_way,
+)
+from spbench_workers.benchmarks.model.profile.entry import BENCHMARKS as PROFILES
+from spbench_workers.benchmarks.model.resolving import ONLY_PIPELINES, resolve
+from spbench_workers.benchmarks.model.scaling import scaled_model
+from spbench_workers.benchmarks.model.work import estimate_of_model
+
+if TYPE_CHECKING:
+    from spbench_core.layout.stages import ModelLayout
+
+POSITION = 70
+"""The place of the family in lists of benchmarks."""
+
+
+def _phase(name: str, what: str, *, waits: bool = False) -> Metric:
+    """Return the metric of a phase of a rank's step."""
+    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name, waits=waits)
+
+
+_METRICS = (
+    time_of("one step, or one batch of inference"),
+    Metric(
+        "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
+    ),
+    _phase("forward", "forward work of a rank in a step, images made or read"),
+    _phase("backward", "backward work of a rank in a step"),
+    _phase("exchange", "halo exchange of a rank in a step", waits=True),
+    _phase("join", "what passes from stage to stage, waits left out"),
+    _phase("allreduce", "sums of gradients and statistics over ranks", waits=True),
+    _phase("optimizer", "the update of the weights"),
+    _phase("bubble", "a rank's wait for other stages, and for the next step", waits=True),
+    Metric(
+        "gathered_ms",
+        "ms",
+        "lower",
+        "of a rank's passes, operators on gathered maps of a network of one's own over tiles",
+    ),
+    Metric(
+        "bubble",
+        "1",
+        "lower",
+        "share of the ranks' time in which they wait, all together; the phase has the longest wait",
+        "mean",
+        title="bubble share",
+    ),
+    Metric(
+        "ideal_bubble",
+        "1",
+        "none",
+        "the same of the schedule, its stages equally long",
+        title="ideal bubble share",
+    ),
+    Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric(
+        "activation_mb", "MB", "lower", "the most that autograd keeps, in a step of the warm-up"
+    ),
+    Metric("parameter_mb", "MB", "none", "weights, their gradients and the optimizer's state"),
+    Metric("halo_mb", "MB", "none", "halos and their gradients that a rank sends and receives"),
+    Metric("message_mb", "MB", "none", "buffers of messages between stages"),
+    Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
+    Metric("messages_sent", "1", "none", "messages of a rank in a step"),
+    Metric("parameters", "1", "none", "trainable parameters in use"),
+    Metric("loss", "1", "none", "cross entropy, or the loss that was chosen, of the last step"),
+    Metric("epoch_loss", "1", "none", "the same of the last epoch's images"),
+    Metric("accuracy", "1", "none", "share of them, or of pixels, whose class had the top logit"),
+    Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric(
+        "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
+    ),
+    Metric("latency_ms", "ms", "lower", "inference of a request, from its arrival to its answer"),
+    Metric(
+        "offered_load",
+        "1",
+        "none",
+        "arrival_rate times the work on a request: above 1 they pile up",
+    ),
+    Metric("top1", "1", "higher", "share of images, or pixels, whose class has the top logit"),
+    Metric("top5", "1", "higher", "share of them whose class is among the five largest"),
+    Metric(
+        "mean_iou", "1", "higher", "of pixels' classes: intersection over union, the mean over them"
+    ),
+    Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
+    Metric("agreement", "1", "higher", "share of them of the same class as in fp32"),
+    Metric("logit_error", "1", "lower", "largest change of a logit by the format, over fp32's"),
+    Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
+    Metric("sequential_ms", "ms", "none", "one process' time for as many images", separate=True),
+    Metric("speedup_vs_sequential", "1", "higher", "sequential time over time"),
+    Metric("efficiency", "1", "higher", "that over the number of ranks"),
+)
+FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
+"""Checks at full size, of which no rank needs to hold more than its own part."""
+_OF_16_BITS = ("fp16", "bf16")
+_CHECKS = (
+    *("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products"),
+    *("latency", "bits"),
+    *FULL_SIZE,
+)
+_OF_NETWORKS = ("state",)
+"""Checks of a user's own network: every entry of its ``state_dict``, under every name."""
+_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
+_OF_STEPS = (
+    "drop-gradient",
+    "mean-instead-of-sum",
+    "tile-batchnorm",
+    "wrong-neighbour",
+    "skipped-microbatch",
+    "lost-halo-gradient",
+    "zero-weight-gradient",
+    "zero-input-gradient",
+    "scale-weight-gradient",
+    "scale-input-gradient",
+    "drop-tile",
+)
+_OF_IMPORTS = ("lost-tile-sum", "tile-dice", "other-draws", "stale-state")
+FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {"wrong-neighbour"}
+"""Faults of gradients and statistics, which inference has none of."""
+_FAULTS = (*_OF_STEPS, "uncounted-wait")
+FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
+"""The same faults, planted at full size alone."""
+
+
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return the checks of these parameters.
+
+    Inference has outputs alone, and latencies under an open load; slopes of the loss need the whole
+    model on one process. Products are compared on GPUs alone, so ``auto`` does not promise them.
+    """
+    if params["validate"] == "off":
+        return ()
+    left_out = set() if multiplies_either_way(params) else {"products"}
+    if params["scheme"] != "sequential":
+        left_out.add("slope")
+    if params["arrival"] != "poisson":
+        left_out.add("latency")
+    if params["enable_evaluation"]:
+        left_out |= set(checks) - set(_OF_INFERENCE)
+    layout = layout_of(params)
+    if not checks_full_size(params):
+        left_out |= set(FULL_SIZE)
+    if len(layout.stages) == 1:
+        left_out.add("joints")
+    if not _checks_operators(params, layout):
+        left_out |= {"operators", "scales"}
+    if not _keeps_bits(params, layout):
+        left_out.add("bits")
+    return tuple(name for name in checks if name not in left_out)
+
+
+def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return the faults that change anything: those of learning where something is learnt."""
+    if not params["enable_evaluation"]:
+        return faults
+    return tuple(one for one in faults if one.removeprefix("full:") not in FAULTS_OF_LEARNING)
+
+
+def checks_full_size(params: Params) -> bool:
+    """Return whether a step at full size is checked: with auto, and always in 16 bits."""
+    narrow = params["precision"] in _OF_16_BITS
+    return params["validate"] == "auto" or (narrow and params["validate"] != "off")
+
+
+def _checks_operators(params: Params, layout: ModelLayout) -> bool:
+    """Return whether operators are computed again.
+
+    Training in more than 16 bits: all operators that multiply, as no other check at full size sees
+    their gradients. Inference: only those of several ranks. In 16 bits: all; in a user's network
+    only those of several ranks, because its other operators may round differently. Layers that
+    ``halo_D2`` fuses are left out.
+    """
+    if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
+        return False
+    narrow = params["precision"] in _OF_16_BITS
+    if narrow and "network" not in params:
+        return True
+    if not narrow and not params["enable_evaluation"]:
+        return True
+    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
+    return bool(shared) and not params.get("halo_D2")
+
+
+def _keeps_bits(params: Params, layout: ModelLayout) -> bool:
+    """Return whether one process adds all up in the same order, so that bits are the same."""
+    alone = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    return (
+        params["precision"] in _OF_16_BITS
+        and alone
+        and not layout.mirrored
+        and len(layout.stages) > 1
+    )
+
+
+BENCHMARKS = (
+    *(
+        Benchmark(
+            name=f"model.{name}",
+            summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
+            runs_in="model.run",
+            checked_in="model.network" if name == "network" else None,
+            params=params,
+            metrics=_METRICS,
+            checks=(*_CHECKS, *(_OF_NETWORKS if name == "network" else ())),
+            faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
+            resolve=partial(resolve, name),
+            ranks=model_ranks,
+            scaled=partial(scaled_model, ONLY_PIPELINES),
+            throughput="images_per_second",
+            choose_checks=_checks,
+            choose_faults=_faults,
+            own_lines=True,
+            says_passed=True,
+            place=model_place,
+            # Nothing is known of a user's network before it is loaded.
+            work=None if name == "network" else estimate_of_model(name),
+            begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
+        )
+        for name, title, params in (
+            ("resnet", "a residual network", (*COMMON, *RESNET)),
+            ("amoebanet", "AmoebaNet-D", (*COMMON, *AMOEBANET)),
+            ("network", "a network of your own", (*OWN_NETWORK, *IMPORTED)),
+        )
+    ),
+    *PROFILES,
+)

@@ -1,0 +1,90 @@
+"""The network that the parameters of a case name."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.layout.balance import Balance, check_stages, read_balance
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.layout.tiles import parse_pair
+from spbench_core.models.parts import Map
+from spbench_core.models.registry import CHANNELS
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.models.imported.advice import where
+from spbench_parallel.models.imported.layouts import Batching, check_ends, check_layout
+from spbench_parallel.models.imported.model import ImportedModel, imported
+from spbench_parallel.models.imported.over_tiles import gathered
+from spbench_workers.benchmarks.model.layout import layout_of
+
+
+def network_of(params: Params, seed: int) -> ImportedModel:
+    """Return the network of a case, which has a layer for each stage.
+
+    Raises:
+        CannotRunError: It cannot be imported, is not for this task, has fewer layers than there are
+            stages, none in whose maps a stage of tiles can end, an operator that cannot be in such
+            a layout, or with ``strict`` one that is not there over tiles.
+    """
+    image = Map(CHANNELS, *parse_pair(params["image_size"]))
+    arguments = params["network_args"] or {}
+    model = imported(params["network"], arguments, image, seed, params["weights"])
+    _check_task(model, params)
+    layout = layout_of(params)
+    try:
+        check_stages(len(layout.stages), len(model.layers))
+    except ValueError as error:
+        raise CannotRunError(f"network {model.name}: {error}") from None
+    check_ends(model, layout)
+    check_layout(model, layout, _balance_of(params, layout, model), batching_of(params, layout))
+    missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
+    if missing and params["strict"]:
+        raise CannotRunError(
+            f"network {model.name}: {where(missing[0])} is not there over tiles; leave out strict, "
+            "and it is computed on gathered maps"
+        )
+    return model
+
+
+def _balance_of(params: Params, layout: ModelLayout, model: ImportedModel) -> Balance | None:
+    """Return the layers of each stage, if the parameters name them."""
+    try:
+        return read_balance(params.get("balance") or "", len(layout.stages), len(model.layers))
+    except ValueError:  # what is wrong in it is reported by the launch
+        return None
+
+
+def batching_of(params: Params, layout: ModelLayout) -> Batching:
+    """Return how the parameters of a case share out the images of a step."""
+    micro_batches = (params.get("parts") or 1) * (params.get("times") or 1)
+    return Batching(
+        micro_batches * len(layout.directions),
+        together=params.get("sync_batchnorm") == "replicas",
+        training=not params.get("enable_evaluation"),
+        recomputes=bool(params.get("recompute")),
+    )
+
+
+def _check_task(model: ImportedModel, params: Params) -> None:
+    task, asked = "segment" if model.segments else "classify", params["task"]
+    if asked not in (None, task):
+        gives = "a class for each pixel" if model.segments else "one class for each image"
+        raise CannotRunError(f"network {model.name}: it gives {gives}; take task {task}")
+    if model.segments:
+        if params["app"] == "cifar":
+            raise CannotRunError(
+                f"network {model.name}: it gives a class for each pixel, and cifar has no masks; "
+                "take app medical, with datapath"
+            )
+    elif params["loss"] == "dice":
+        raise CannotRunError(
+            f"network {model.name}: it gives one class for each image, and loss dice is of pixels; "
+            "take cross_entropy"
+        )
+
+
+def check(params: Params) -> None:
+    """Check that a case's network can be imported, and cut into as many stages.
+
+    Raises:
+        CannotRunError: It cannot.
+    """
+    network_of(params, seed=0)

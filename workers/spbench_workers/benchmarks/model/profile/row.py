@@ -1,0 +1,150 @@
+"""Passes through a model's layers in a row, forward and back, each layer by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from spbench_parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
+from spbench_parallel.pipeline.later_weights import LaterWeights
+from spbench_workers.benchmarks.model.profile.memory import Kept, use_of
+from spbench_workers.benchmarks.model.profile.subject import ProfiledModel
+
+Step = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of one pass, by layer.
+
+    Attributes:
+        forward: The forward pass.
+        backward: The backward pass.
+        data: The backward pass without the gradients of weights that schedule zb-h1 computes later.
+        weights: These.
+    """
+
+    forward: list[float]
+    backward: list[float]
+    data: list[float]
+    weights: list[float]
+
+
+@dataclass(slots=True)
+class PassMemory:
+    """Bytes of one pass, by layer.
+
+    Attributes:
+        activation: The outputs that it makes.
+        kept: Tensors kept from forward until backward.
+        working: The peak beside these while the layer runs.
+    """
+
+    activation: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    working: list[int] = field(default_factory=list)
+
+
+class LayerRow:
+    """A model's layers in a row, each fed with the detached output of the one before.
+
+    The loss counts as a part of the last layer. As in training, the images get no gradient.
+    """
+
+    def __init__(self, subject: ProfiledModel) -> None:
+        self._subject = subject
+        last = subject.layers[-1]
+        self._steps: list[Step] = [
+            *subject.layers[:-1],
+            lambda data: subject.loss(as_tuple(last(data))),
+        ]
+
+    def output(self, images: torch.Tensor) -> Tensors:
+        """Return the output of the last layer, without the loss."""
+        laps = Laps(images.device)
+        data: Tensors = (images,)
+        with torch.no_grad():
+            for layer in self._subject.layers:
+                data = forward(layer, data, laps)
+        return data
+
+    def take(self, images: torch.Tensor) -> Times:
+        """Time one pass forward and back, and one whose gradients of weights come later."""
+        laps = Laps(images.device)
+        self._pass(images, laps)
+        seconds, count = laps.seconds(), len(self._steps)
+        later, laps = LaterWeights(), Laps(images.device)
+        self._pass(images, laps, later)
+        for place in range(count):
+            laps.take(partial(later.compute, place))
+        apart = laps.seconds()
+        return Times(
+            forward=seconds[:count],
+            backward=seconds[: count - 1 : -1],
+            data=apart[2 * count - 1 : count - 1 : -1],
+            weights=apart[2 * count :],
+        )
+
+    def _pass(self, images: torch.Tensor, laps: Laps, later: LaterWeights | None = None) -> None:
+        """Run one pass forward and back; of the layers in reverse where it goes back."""
+        passed = []
+        data: Tensors = (images,)
+        for place, step in enumerate(self._steps):
+            with nullcontext() if later is None else later.of(place):
+                outputs = forward(step, data, laps)
+            passed.append((data, outputs))
+            data = _cut_off(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
+        while passed:
+            inputs, outputs = passed.pop()
+            backward(outputs, gradients, laps)
+            gradients = _gradients(inputs)
+
+    def weigh(self, images: torch.Tensor) -> PassMemory:
+        """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
+        device, memory, passed = images.device, PassMemory(), []
+        kept, laps = Kept(self._subject.layers), Laps(device)
+        data: Tensors = (images,)
+        for place, step in enumerate(self._steps):
+            with kept.of(memory.kept), use_of(device) as use:
+                outputs = forward(step, data, laps)
+            memory.activation.append(sum(map(_bytes, self._made(place, outputs))))
+            memory.working.append(use.peak - use.left)
+            passed.append((data, outputs))
+            data = _cut_off(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
+        for place in reversed(range(len(passed))):
+            inputs, outputs = passed.pop()
+            with use_of(device) as use:
+                backward(outputs, gradients, laps)
+            memory.working[place] = max(memory.working[place], use.peak)
+            gradients = _gradients(inputs)
+        return memory
+
+    def _made(self, place: int, outputs: Tensors) -> Tensors:
+        """Return those of a layer's outputs that it makes itself; of the last one the loss."""
+        made = self._subject.made
+        if made is None or place == len(self._steps) - 1:
+            return outputs
+        return tuple(outputs[at] for at in made[place])
+
+
+def _cut_off(outputs: Tensors) -> Tensors:
+    return tuple(
+        output.detach().requires_grad_() if output.is_floating_point() else output.detach()
+        for output in outputs
+    )
+
+
+def _gradients(inputs: Tensors) -> list[torch.Tensor]:
+    """Return the gradients of a layer's inputs, which are those of the outputs before it."""
+    return [torch.zeros_like(data) if data.grad is None else data.grad for data in inputs]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

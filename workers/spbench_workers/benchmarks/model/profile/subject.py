@@ -1,0 +1,165 @@
+"""The subject of a profile: a model, made layer by layer and as a whole, with its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_core.layout.tiles import parse_pair
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import Map
+from spbench_core.models.registry import CHANNELS
+from spbench_core.models.routes import TensorTable, tensors_of
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.layer_times import Tensors
+from spbench_parallel.models.build import build_stage
+from spbench_parallel.models.builders import DenseBuilder
+from spbench_parallel.models.imported.loading import called_by_name, in_words, place_of
+from spbench_parallel.models.imported.model import ImportedModel, as_model
+from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.precision.formats import PRECISIONS
+from spbench_workers.benchmarks.model.profile.entry import KNOWN
+from spbench_workers.benchmarks.model.resolving import model_of
+
+Loss = Callable[[Tensors], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledModel:
+    """A model to profile.
+
+    Attributes:
+        names: The names of its layers, in a row.
+        layers: The layers, each a module of its own.
+        whole: The model as one module, of the same weights.
+        parameters: The number of its parameters, counted independently of the layers.
+        pixels: Returns the input of a number of images.
+        loss: Returns the loss of the last layer's output.
+        made: By layer, which of its outputs it makes, by their places; the others came as they are.
+            None: all of them.
+        skips: Layers, one that makes an output and one that reads it, with others between.
+    """
+
+    names: tuple[str, ...]
+    layers: tuple[nn.Module, ...]
+    whole: nn.Module
+    parameters: int
+    pixels: Callable[[int], torch.Tensor]
+    loss: Loss
+    made: tuple[tuple[int, ...], ...] | None = None
+    skips: tuple[tuple[int, int], ...] = ()
+
+
+def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
+    """Return the model that the parameters of ``model.profile`` name.
+
+    Raises:
+        CannotRunError: A model of the user's own cannot be imported, or cut into layers.
+    """
+    name = params["model"]
+    if name in KNOWN:
+        return _of_layers(model_of(name, params), params, device, seed)
+    torch.manual_seed(seed)
+    made = _made(name, params["network_args"] or {})
+    if isinstance(made, nn.Module):
+        return _of_layers(_imported(name, made, params["image_size"]), params, device, seed)
+    return _given(name, made, params, device)
+
+
+def _imported(name: str, module: nn.Module, image_size: int | str | None) -> ImportedModel:
+    if image_size is None:
+        raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
+    return as_model(traced(name, module, Map(CHANNELS, *parse_pair(image_size))))
+
+
+def _of_layers(
+    model: Model, params: dict[str, Any], device: torch.device, seed: int
+) -> ProfiledModel:
+    precision = PRECISIONS[params["precision"]]
+    random = torch.Generator().manual_seed(seed)
+
+    def built(first: int, last: int) -> nn.Sequential:
+        return build_stage(
+            model, first, last, DenseBuilder(), seed=seed, device=device, dtype=precision.weights
+        )
+
+    def pixels(count: int) -> torch.Tensor:
+        data = model.image
+        shape = (count, data.channels, data.height, data.width)
+        return torch.randn(shape, generator=random).to(device, precision.work)
+
+    def loss(outputs: Tensors) -> torch.Tensor:
+        logits = outputs[0].to(torch.promote_types(outputs[0].dtype, torch.float32))
+        classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
+        return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
+
+    count, table = len(model.layers), tensors_of(model)
+    return ProfiledModel(
+        tuple(layer.name for layer in model.layers),
+        tuple(built(index, index + 1) for index in range(count)),
+        built(0, count),
+        model.parameters,
+        pixels,
+        loss,
+        tuple(
+            tuple(at for at, number in enumerate(alive) if table.makers[number] == index)
+            for index, alive in enumerate(table.alive[1:])
+        ),
+        _skips(table),
+    )
+
+
+def _skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
+    pairs = zip(table.makers, table.readers, strict=True)
+    found = {(maker, reader) for maker, readers in pairs for reader in readers}
+    return tuple(sorted((maker, reader) for maker, reader in found if reader - maker > 1))
+
+
+def _given(name: str, made: object, params: dict[str, Any], device: torch.device) -> ProfiledModel:
+    whole, example = _checked(name, made)
+    precision = PRECISIONS[params["precision"]]
+    whole = whole.to(device, precision.weights)
+    children = list(whole.named_children())
+
+    def pixels(count: int) -> torch.Tensor:
+        rows = torch.arange(count) % len(example)
+        images = example[rows].to(device)
+        return images.to(precision.work) if images.is_floating_point() else images
+
+    def loss(outputs: Tensors) -> torch.Tensor:
+        return torch.stack([output.float().sum() for output in outputs]).sum()
+
+    return ProfiledModel(
+        tuple(name for name, _ in children),
+        tuple(module for _, module in children),
+        whole,
+        sum(parameter.numel() for parameter in whole.parameters()),
+        pixels,
+        loss,
+    )
+
+
+def _made(name: str, arguments: dict[str, Any]) -> object:
+    """Return what the user's callable returns."""
+    try:
+        return called_by_name(name, arguments)
+    except Exception as error:  # it is the user's own code
+        raise CannotRunError(f"model {name}: {place_of(error)}{in_words(error)}") from error
+
+
+def _checked(name: str, made: object) -> tuple[nn.Sequential, torch.Tensor]:
+    pair = made if isinstance(made, tuple) and len(made) == 2 else (None, None)
+    whole, example = pair
+    if not isinstance(whole, nn.Sequential) or not isinstance(example, torch.Tensor):
+        raise CannotRunError(
+            f"model {name}: it must return an nn.Module, or an nn.Sequential and its input, a "
+            "tensor of images"
+        )
+    if not len(whole) or not example.dim() or not len(example):
+        raise CannotRunError(f"model {name}: the nn.Sequential or its input is empty")
+    return whole, example

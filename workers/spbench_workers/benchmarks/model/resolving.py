@@ -1,0 +1,318 @@
+"""Parameters of the model benchmarks that follow from others, and those that contradict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from spbench_core.catalog.benchmark import (
+    IdleParamError,
+    ParamError,
+)
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.shared_params import resolve_device_ids
+from spbench_core.layout.tiles import parse_pair
+from spbench_core.schedule.orders import INTERLEAVED, ZERO_BUBBLE
+from spbench_workers.benchmarks.model.layout import (
+    MIRRORED,
+    TILED,
+    layout_of,
+    resolve_balance,
+    resolve_grids,
+    resolve_imports_balance,
+    resolve_members,
+)
+from spbench_workers.benchmarks.model.params import AMOEBANET, RESNET, SCHEMES, check_tf32
+from spbench_workers.benchmarks.model.rounds import check_round_members, resolve_rounds
+
+if TYPE_CHECKING:
+    from spbench_core.models.layers import Model
+
+BASELINE_MAX = 60.0
+"""Seconds that the baseline on one process may take, where nothing is said of it."""
+_PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
+_OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
+    "split_size": (_PIPELINES, 2),
+    "balance": (_PIPELINES, None),
+    "local_DP": (_PIPELINES, "1"),
+    "replicas": (_PIPELINES, 1),
+    "backend": (_PIPELINES, "mpi"),
+    "schedule": (_PIPELINES, "1f1b"),
+    "spatial_size": (TILED, 1),
+    "num_spatial_parts": (TILED, None),
+    "slice_method": (TILED, None),
+    "grid": (TILED, None),
+    "halo_D2": (TILED, False),
+    "fused_layers": (TILED, None),
+    "strict": (TILED, False),
+    "times": (MIRRORED, 1),
+    "enable_master_comm_opt": (MIRRORED, False),
+    "sync_batchnorm": (_PIPELINES, None),
+    "baseline": (_PIPELINES, True),
+    "baseline_max": (_PIPELINES, None),
+    "baseline_memory": (_PIPELINES, None),
+}
+"""Parameters that only some schemes read, and their defaults there."""
+ONLY_PIPELINES = frozenset(_OF_SCHEMES) | {"rounds"}
+_OF_LEARNING: dict[str, Any] = {
+    "schedule": None,
+    "enable_master_comm_opt": None,
+    "optimizer": "sgd",
+    "learning_rate": 0.001,
+    "weight_decay": 0.0,
+    "learning_rate_decay": 1.0,
+    "checkpoint_every": None,
+    "sync_batchnorm": None,
+}
+"""Parameters that do nothing where nothing is learnt."""
+
+
+def resolve(name: str, params: Params) -> Params:
+    """Fill in the parameters that follow from others.
+
+    Raises:
+        ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
+            tiles that cannot be.
+    """
+    params = _resolve_baseline(_resolve_learning(_resolve_scheme(resolve_rounds(params))))
+    params = _resolve_numbers(resolve_device_ids(_resolve_load(_resolve_data(params))))
+    if params["scheme"] in TILED:
+        params = _resolve_halo(resolve_grids(params))
+    if params["scheme"] != "sequential":
+        params = resolve_members(params)
+        check_round_members(params)
+    _check_schedule(params)
+    _check_shares(params)
+    params = _resolve_recomputation(params)
+    if name == "network":
+        return _resolve_import(params)
+    params = with_model(name, params)
+    if params["scheme"] == "sequential":
+        return params
+    return resolve_balance(params, model_of(name, params))
+
+
+def _resolve_import(params: Params) -> Params:
+    """Check what can be known of a network of the user's own before it is loaded.
+
+    Raises:
+        ParamError: It is no ``module:callable``, or the balance is not one of so many stages.
+    """
+    if params["network"] is None:
+        raise ParamError("network", "there is no network: give module:callable")
+    module, _, function = params["network"].partition(":")
+    if not all(map(str.isidentifier, (*module.split("."), function))):
+        raise ParamError("network", f"network {params['network']!r} is no module:callable")
+    if params["enable_evaluation"]:
+        for name in ("save_weights", "loss"):
+            _refuse(params, name, "with enable_evaluation")
+    else:
+        params = _filled(params, {"loss": "cross_entropy"})
+    _check_task(params)
+    arguments = params["network_args"]
+    if arguments is not None and not isinstance(arguments, dict):
+        raise ParamError("network_args", "network_args are a mapping of names to values")
+    if params["scheme"] == "sequential":
+        return params
+    return resolve_imports_balance(params)
+
+
+def _check_task(params: Params) -> None:
+    if params["task"] == "classify" and params["loss"] == "dice":
+        raise ParamError("loss", "loss dice is of pixels' classes, with task segment")
+    if params["task"] == "segment" and params["app"] == "cifar":
+        raise ParamError("app", "cifar has no masks; task segment takes medical, with datapath")
+
+
+def _check_schedule(params: Params) -> None:
+    schedule, scheme = params["schedule"], params["scheme"]
+    if schedule == "1f1b-deep" and scheme in MIRRORED:
+        raise ParamError(
+            "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
+        )
+    if schedule != ZERO_BUBBLE:
+        return
+    if scheme != "lp":
+        raise ParamError("schedule", f"schedule zb-h1 is for scheme lp, not for {scheme}")
+    if params["recompute"] is not None:
+        raise ParamError("recompute", "with schedule zb-h1 activations are kept; take 1f1b")
+
+
+def model_of(name: str, params: Params) -> Model:
+    """Return the model of complete parameters.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
+    from spbench_core.models.layers import ModelError
+    from spbench_core.models.registry import model
+
+    own = AMOEBANET if name == "amoebanet" else RESNET
+    try:
+        return model(
+            name,
+            image_size=parse_pair(params["image_size"]),
+            num_classes=params["num_classes"],
+            **{param.name: params[param.name] for param in own},
+        )
+    except ModelError as error:
+        raise ParamError(error.param, str(error)) from None
+
+
+def _refuse(params: Params, name: str, why: str) -> None:
+    if params[name] is not None:
+        raise IdleParamError(name, why)
+
+
+def _filled(params: Params, defaults: Mapping[str, Any]) -> Params:
+    return params | {name: default for name, default in defaults.items() if params[name] is None}
+
+
+def _resolve_scheme(params: Params) -> Params:
+    scheme = params["scheme"]
+    defaults = {}
+    for name, (schemes, default) in _OF_SCHEMES.items():
+        if name not in params:  # fused layers are not for every network
+            continue
+        if scheme in schemes:
+            defaults[name] = default
+        elif name != "baseline" or params[name]:
+            # One process has no baseline anyway: leaving it out for a whole suite is no mistake.
+            _refuse(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
+    if params["enable_evaluation"]:
+        defaults = {name: value for name, value in defaults.items() if name not in _OF_LEARNING}
+    return _filled(params, defaults)
+
+
+def _resolve_learning(params: Params) -> Params:
+    if params["enable_evaluation"]:
+        for name in _OF_LEARNING:
+            # Whatever the order, inference is the same; but not with more stages a rank.
+            if params[name] != INTERLEAVED:
+                _refuse(params, name, "with enable_evaluation")
+        return params
+    params = _filled(params, _OF_LEARNING)
+    if params["checkpoint"] is None:
+        _refuse(params, "checkpoint_every", "without checkpoint")
+    if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
+        advice = "take num_epochs 2 or more"
+        raise IdleParamError("learning_rate_decay", "in one epoch", advice)
+    return params
+
+
+def _resolve_baseline(params: Params) -> Params:
+    if params["baseline"]:
+        return _filled(params, {"baseline_max": BASELINE_MAX})
+    for name in ("baseline_max", "baseline_memory"):
+        _refuse(params, name, "without baseline")
+    return params
+
+
+def _resolve_load(params: Params) -> Params:
+    """Fill in the load of inference.
+
+    Raises:
+        ParamError: A load is asked for that does nothing, or that has no rate.
+    """
+    if not params["enable_evaluation"]:
+        for name in ("arrival", "arrival_rate"):
+            _refuse(params, name, "without enable_evaluation")
+        return params
+    if params["arrival"] != "poisson":
+        _refuse(params, "arrival_rate", "without arrival poisson")
+        return _filled(params, {"arrival": "closed"})
+    if params["arrival_rate"] is None:
+        raise ParamError("arrival", "arrival poisson needs an arrival_rate: requests a second")
+    return params
+
+
+def _resolve_data(params: Params) -> Params:
+    if params["app"] in ("synthetic", "patterns"):
+        for name in ("datapath", "num_workers"):
+            _refuse(params, name, f"with app {params['app']}")
+        return _filled(params, {"iterations": 10})
+    if params["datapath"] is None:
+        raise ParamError("datapath", f"app {params['app']} needs a datapath")
+    return params
+
+
+def _resolve_numbers(params: Params) -> Params:
+    if params["precision"] == "int8":
+        if not params["enable_evaluation"]:
+            raise ParamError("precision", "int8 can infer, not learn; set enable_evaluation")
+        if params["device"] == "cuda":
+            raise ParamError("device", "int8 infers on device cpu alone")
+        params = params | {"device": "cpu"}
+    check_tf32(params)
+    if params["backend"] == "nccl" and params["device"] == "cpu":
+        raise ParamError("backend", "backend nccl carries data of device cuda, not of cpu")
+    return params
+
+
+def _resolve_halo(params: Params) -> Params:
+    if "halo_D2" not in params:
+        return params
+    if params["halo_D2"] and params["sync_batchnorm"] is not None:
+        raise ParamError(
+            "sync_batchnorm", "sync_batchnorm cannot be had with halo_D2; leave out one of them"
+        )
+    if not params["halo_D2"]:
+        _refuse(params, "fused_layers", "without halo_D2")
+        return params
+    return _filled(params, {"fused_layers": 1})
+
+
+def _resolve_recomputation(params: Params) -> Params:
+    """Refuse to compute again what is not kept, or of stages that there are not."""
+    kind, chosen = params["recompute"], params["recompute_stages"]
+    if kind is None:
+        _refuse(params, "recompute_stages", "without recompute")
+        return params
+    if params["enable_evaluation"]:
+        _refuse(params, "recompute", "with enable_evaluation")
+    if kind == "block" and params.get("halo_D2"):
+        raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
+    stages = len(layout_of(params).stages)
+    for stage in chosen or ():
+        if stage >= stages:
+            raise ParamError(
+                "recompute_stages", f"there is no stage {stage}: the last one is {stages - 1}"
+            )
+        if chosen.count(stage) > 1:
+            raise ParamError("recompute_stages", f"stage {stage} is listed twice")
+    return params
+
+
+def _check_shares(params: Params) -> None:
+    """Refuse a layout that shares nothing, and a batch too small for its shares."""
+    from spbench_core.layout.micro_batches import check_images
+
+    layout, scheme = layout_of(params), params["scheme"]
+    if layout.replicas == 1:
+        _refuse(params, "sync_batchnorm", "with one replica")
+    members = max(stage.members for stage in layout.stages)
+    if scheme != "sequential":
+        if layout.ranks == 1:
+            raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
+        if layout.mirrored and len(layout.stages) == 1:
+            raise ParamError(
+                "split_size", f"a pipeline of one stage has no mirror; {scheme} takes 2 or more"
+            )
+    try:
+        check_images(
+            params["batch_size"], params["parts"], mirrored=layout.mirrored, members=members
+        )
+    except ValueError as error:
+        raise ParamError("batch_size", f"batch_size: {error}") from None
+
+
+def with_model(name: str, params: Params) -> Params:
+    """Fill in the model's own parameters, and refuse a model that cannot be built.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
+    if name == "resnet" and params["arch"] is None:
+        params = _filled(params, {"version": 2, "depth": 110})
+    model_of(name, params)
+    return params

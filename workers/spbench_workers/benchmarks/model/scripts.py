@@ -1,0 +1,132 @@
+"""MPI4DL's and Infer-HiRes' scripts of models, whose one parser all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+
+from spbench_core.catalog.parameters import Params
+from spbench_workers.reference_scripts import Given, Script, ScriptFlag, sets, switch
+
+_CHECKPOINT = "InferHiRes.pth"
+"""The file in the folder that ``--checkpoint`` names: one for all ranks, whatever the layout."""
+_CHECKPOINT_HELP = (
+    f"a folder, for {_CHECKPOINT} in it, or a file: read if there is one, written when learning"
+)
+
+_SHARED = (
+    ScriptFlag("-v", word="true", silent=True, help="each step's loss and accuracy too"),
+    sets("--batch-size", 32),
+    sets("--parts", 1),
+    sets("--split-size", 2),
+    sets("--num-spatial-parts", 4),
+    sets("--spatial-size", 1),
+    sets("--times", 1, help="batches that are loaded for a step, in GEMS alone"),
+    sets("--image-size", 32),
+    sets("--num-epochs", 1),
+    sets("--num-classes", 10),
+    sets("--balance", None),
+    switch("--halo-D2"),
+    sets("--fused-layers", 1),
+    sets("--local-DP", 1),
+    sets("--slice-method", "square"),
+    sets("--app", 3),
+    sets("--datapath", "./train"),
+    switch("--enable-master-comm-opt"),
+    sets("--num-workers", 0),
+    switch("--enable-evaluation"),
+    sets("--backend", "mpi"),
+    sets("--precision", "fp32"),
+    sets("--checkpoint", None, help=_CHECKPOINT_HELP),
+    sets("--optimizer", "sgd"),
+    sets("--learning-rate", 0.001),
+    sets("--weight-decay", 1e-4),
+    sets("--learning-rate-decay", 0.85),
+)
+_CELLS = (sets("--num-layers", 18), sets("--num-filters", 416))
+_NO_CELLS = tuple(
+    ScriptFlag(flag.flag, flag.default, help="it is AmoebaNet's; ResNet has --depth")
+    for flag in _CELLS
+)
+_FLAGS = {"resnet": (*_SHARED, *_NO_CELLS), "amoebanet": (*_SHARED, *_CELLS)}
+_MIRRORED_HELP = {
+    "batch_size": "images of a step in each direction of mirrored pipelines",
+    "times": "batches that are loaded for a step: a pair of halves takes two, and 1 is a pair too",
+}
+"""Flags that are something else in GEMS than in the other schemes."""
+_KINDS = {
+    "lp": ("lp", "layer_parallelism/benchmark_{}_lp.py"),
+    "sp": ("sp", "spatial_parallelism/benchmark_{}_sp.py"),
+    "gems": ("gems", "gems_master_model/benchmark_{}_gems_master.py"),
+    "gems_sp": (
+        "gems_sp",
+        "gems_master_with_spatial_parallelism/benchmark_{}_gems_master_with_sp.py",
+    ),
+}
+"""By the last word of an alias: its scheme, and its script below ``benchmarks``."""
+
+
+def _flags(model: str, scheme: str) -> tuple[ScriptFlag, ...]:
+    """Return the flags of a model's script for a scheme."""
+    if not scheme.startswith("gems"):
+        return _FLAGS[model]
+    return tuple(
+        replace(flag, help=_MIRRORED_HELP.get(flag.name, flag.help)) for flag in _FLAGS[model]
+    )
+
+
+def _adapted(params: Params, _: Given) -> Params:
+    """Return the parameters with a checkpoint's folder turned into its file."""
+    path = params.get("checkpoint")
+    if path is not None and not PurePath(path).suffix:
+        return params | {"checkpoint": str(PurePath(path) / _CHECKPOINT)}
+    return params
+
+
+def _mirrored(params: Params, given: Given) -> Params:
+    """Return the parameters of mirrored pipelines: ``--batch-size`` is each direction's there.
+
+    A pair takes 2 B images; ``--times T`` loads T B, which are T / 2 pairs.
+    """
+    try:
+        batch, times = int(params["batch_size"]), int(params["times"])
+    except ValueError:  # the catalog says it better
+        return _adapted(params, given)
+    if batch < 1 or times < 1:
+        return _adapted(params, given)
+    pairs = {"batch_size": 2 * batch, "times": max(1, times // 2)}
+    return _adapted(params | pairs, given)
+
+
+def _with_depth(params: Params, given: Given) -> Params:
+    """Return the parameters; the script's ResNet-50 gives way to a version or a depth."""
+    if {"version", "depth"} & set(given) and "arch" not in given:
+        params = {name: value for name, value in params.items() if name != "arch"}
+    return _adapted(params, given)
+
+
+_script_of = partial(Script, adapt=_adapted)
+
+SCRIPTS = (
+    *(
+        _script_of(
+            f"{model}_{kind}",
+            f"benchmarks/{file.format(model)}",
+            f"model.{model}",
+            _flags(model, scheme),
+            fixed={"scheme": scheme},
+            adapt=_mirrored if scheme.startswith("gems") else _adapted,
+        )
+        for model in _FLAGS
+        for kind, (scheme, file) in _KINDS.items()
+    ),
+    _script_of(
+        "resnet_inference",
+        "benchmarks/single_gpu_inference/benchmark_resnet_inference.py",
+        "model.resnet",
+        (*_FLAGS["resnet"], sets("--arch", "resnet50")),
+        fixed={"scheme": "sequential", "enable_evaluation": "true"},
+        adapt=_with_depth,
+    ),
+)

@@ -1,0 +1,112 @@
+"""Estimates of the work of models over many ranks, and of the profile of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.work import Work, WorkEstimate
+from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.resolving import model_of
+
+_VALIDATION = 12.0
+"""Steps' worth of the comparison with one process; measured on the shipped suites."""
+_FULL_SIZE = 10.0
+"""Steps' worth of the checks at full size, in float64."""
+_BASELINE = 6.0
+"""Steps of the baseline on one process, the first of which is dropped."""
+_TILE_MESSAGES = 4.0
+"""Messages of a rank for one operator over tiles: halos to neighbours, and sums of statistics."""
+_PARAMETER_BYTES = 240.0
+"""Bytes that are copied for a parameter: weights are drawn, sent and compared, in float64."""
+_LEARNING = 3.0
+"""Work of a step of learning over that of inference: gradients of maps and of weights."""
+_SET_UP = 1.0
+"""Seconds to build models, and to measure the layers that the balance follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelSize:
+    """Multiply-adds, parameters, operators and values of a model, for one image."""
+
+    multiply_adds: int
+    parameters: int
+    operators: int
+    values: int
+
+
+def _size(name: str, params: Params) -> _ModelSize:
+    own = ("image_size", "num_classes", "arch", "version", "depth", "num_layers", "num_filters")
+    keys = (*own, "pool3", "shift")
+    return _cached_size(name, tuple((key, params[key]) for key in keys if key in params))
+
+
+@cache
+def _cached_size(name: str, items: tuple[tuple[str, object], ...]) -> _ModelSize:
+    from spbench_core.models.operators import count_operators
+
+    model = model_of(name, dict(items))
+    operators = count_operators(model)
+    return _ModelSize(
+        sum(count.multiply_adds for count in model.counts),
+        model.parameters,
+        operators.operators,
+        operators.values,
+    )
+
+
+def estimate_of_model(name: str) -> WorkEstimate:
+    """Return the estimate of ``model.resnet`` or ``model.amoebanet``."""
+    return partial(_model_work, name)
+
+
+def _model_work(name: str, params: Params, np: int) -> Work | None:
+    if params["iterations"] is None:
+        return None  # a pass over images in a folder, however many there are
+    size = _size(name, params)
+    mirrored = params["scheme"] in ("gems", "gems_sp")
+    replicas = params.get("replicas") or 1
+    copies = replicas * (2 if mirrored else 1)
+    times = params.get("times") or 1
+    parts = params["parts"] * copies * times
+    images = params["batch_size"] * copies * times
+    # Each rank of a stage calls each of its operators.
+    stages = layout_of(params).stages
+    stage_ranks = np / replicas / len(stages)
+    tiled = sum(stage.spatial for stage in stages) / len(stages)
+    learns = not params["enable_evaluation"]
+    factor = _LEARNING if learns else 1.0
+    flops = 2.0 * size.multiply_adds * images * factor
+    timed = float(params["iterations"] * params["num_epochs"] + params["warmup"])
+    checks = 0.0 if params["validate"] == "off" else _VALIDATION
+    full_size = _FULL_SIZE if params["validate"] == "auto" else 0.0
+    steps = timed + checks + full_size
+    baseline = _BASELINE if params.get("baseline") and np > 1 else 0.0
+    waiting = 0.0
+    if params["arrival_rate"]:
+        waiting = params["iterations"] / params["arrival_rate"]
+    # Weights, gradients and momentum; maps are kept for one micro-batch at least.
+    kept = 3.0 if learns else 1.0
+    return Work(
+        flops=flops * steps,
+        single_flops=flops * baseline,
+        calls=size.operators * parts * stage_ranks * factor * (steps + baseline),
+        bytes=_PARAMETER_BYTES * size.parameters * copies,
+        messages=size.operators * parts * tiled * _TILE_MESSAGES * factor * steps,
+        seconds=_SET_UP + waiting,
+        memory=4.0 * (size.parameters * copies * kept + size.values * images / parts),
+    )
+
+
+def profile_work(params: Params, np: int) -> Work | None:
+    """Return the work of ``model.profile``: each rank runs each layer by itself."""
+    if params["model"] not in ("resnet", "amoebanet"):
+        return None
+    size = _size(params["model"], params)
+    steps = float(params["iterations"] + params["warmup"] + 2)
+    images = float(sum(params["batch_sizes"]))
+    flops = 2.0 * size.multiply_adds * _LEARNING * steps * images
+    calls = size.operators * _LEARNING * steps * len(params["batch_sizes"])
+    memory = 4.0 * (2.0 * size.parameters + size.values * max(params["batch_sizes"]))
+    return Work(flops=np * flops, calls=np * calls, seconds=0.1, memory=np * memory)

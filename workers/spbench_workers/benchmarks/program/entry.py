@@ -1,0 +1,306 @@
+"""Catalog of the benchmark that runs any program, and reads its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from spbench_core.catalog.benchmark import (
+    Benchmark,
+    Fold,
+    IdleParamError,
+    Metric,
+    ParamError,
+    Ranks,
+    time_of,
+)
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import any_work
+from spbench_core.programs.expectation import (
+    ExpectationError,
+    OutputExpectation,
+    OutputTable,
+    expectation_of,
+)
+from spbench_core.programs.placeholders import (
+    PLACEHOLDERS,
+    is_known,
+    named,
+    texts_with_placeholders,
+)
+from spbench_core.programs.presets import PRESETS
+from spbench_core.programs.presets.preset import Preset
+from spbench_core.whole_numbers import parse_whole
+
+POSITION = 80
+"""The place of the family in lists of benchmarks."""
+
+_EXPECTED = ("metrics", "samples", "json", "table", "must", "never")
+_IN_WORDS = ("size", "count", "word")
+"""Parameters that stand in the program's words alone."""
+_TAKEN = ("time_ms", "skew")
+"""Metrics that every case has."""
+_OF_POINT = ("name", "value", "rank", "measured_by")
+"""Names beside those of a point's labels, where points are kept."""
+_FOLDS: dict[str, Fold] = {"lower": "max", "higher": "min", "none": "mean"}
+
+
+def expectation(params: Params) -> OutputExpectation:
+    """Return what the program is expected to print: as its preset says, where a case says nothing.
+
+    Raises:
+        ParamError: A parameter says it in a way that cannot be read.
+    """
+    preset = _preset(params)
+    given = {name: params[name] for name in _EXPECTED if params[name] is not None}
+    try:
+        return expectation_of({**(preset.expects if preset else {}), **given})
+    except ExpectationError as error:
+        param = error.param.partition(".")[0].partition("[")[0]
+        raise ParamError(param, str(error)) from None
+
+
+def awaited(params: Params) -> tuple[int, int, str] | None:
+    """Return the rank that waits, the rank that it waits for, and the pattern of the line.
+
+    Raises:
+        ParamError: ``wait_for`` is none of this kind.
+    """
+    given = params["wait_for"]
+    if given is None:
+        return None
+    keys = {"rank": int, "of": int, "line": str}
+    fits = isinstance(given, Mapping) and set(given) == set(keys)
+    if not fits or not all(type(given[key]) is kind for key, kind in keys.items()):
+        raise ParamError("wait_for", "wait_for is {rank: N, of: N, line: PATTERN}")
+    if given["rank"] == given["of"] or min(given["rank"], given["of"]) < 0:
+        raise ParamError("wait_for", "wait_for: a rank waits for another one, from 0 up")
+    return given["rank"], given["of"], given["line"]
+
+
+def argv_of(params: Params, rank: int) -> list[str] | None:
+    """Return the words that a rank starts, placeholders in them; None: it starts nothing."""
+    own = (params["by_rank"] or {}).get(str(rank), params["argv"])
+    words: list[str] | None = own
+    return words
+
+
+def _preset(params: Params) -> Preset | None:
+    return None if params["preset"] is None else PRESETS[params["preset"]]
+
+
+def _resolve(params: Params) -> Params:
+    """Fill in what the preset says, and whose output is read.
+
+    Raises:
+        ParamError: Nothing says which program, or a parameter cannot be read or does nothing.
+    """
+    preset = _preset(params)
+    if preset is not None:
+        params = params | _of_preset(params, preset)
+    params = params | {"per": params["per"] or "rank"}
+    every = params["per"] == "host"
+    params = params | {"output": params["output"] or ("every" if every else "first")}
+    if params["argv"] is None and params["by_rank"] is None:
+        raise ParamError("argv", "there is no program: give argv, by_rank or a preset")
+    params = params | {"by_rank": _by_rank(params), "env": _environment(params)}
+    _check_placeholders(params)
+    awaited(params)
+    _check_names(expectation(params))
+    return params
+
+
+def _of_preset(params: Params, preset: Preset) -> Params:
+    said = {"argv": list(preset.argv), "per": preset.per, "reads": preset.reads}
+    if params["by_rank"] is not None:
+        del said["argv"]
+    filled = {name: value for name, value in said.items() if params[name] is None}
+    env = {**preset.env, **(params["env"] or {})}
+    return filled | ({"env": env} if env else {})
+
+
+def _by_rank(params: Params) -> Mapping[str, list[str]] | None:
+    given = params["by_rank"]
+    if given is None:
+        return None
+    words = Param("by_rank", "words", None, "")
+    read = {}
+    for rank, argv in given.items() if isinstance(given, Mapping) else ():
+        if not rank.isdecimal():
+            raise ParamError("by_rank", f"by_rank: {rank!r} is no rank: write 0, 1 and so on")
+        try:
+            read[str(parse_whole(rank))] = words.read(argv)
+        except ValueError as error:
+            raise ParamError("by_rank", f"by_rank.{rank}: {error}") from None
+    if not read:
+        raise ParamError("by_rank", "by_rank is a mapping from ranks to words")
+    if params["per"] != "rank":
+        raise IdleParamError("by_rank", f"with per {params['per']}", "take per: rank")
+    return read
+
+
+def _environment(params: Params) -> Mapping[str, str] | None:
+    given = params["env"]
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ParamError("env", "env is a mapping from names to texts")
+    for name, value in given.items():
+        if isinstance(value, (bool, float)) or not isinstance(value, (str, int)):
+            raise ParamError("env", f"env.{name}: {value!r} is no text (put it in quotes)")
+        if not name or "=" in name or "\0" in f"{name}{value}":
+            raise ParamError("env", f"env: {name!r} is no name of a variable")
+    return {name: str(value) for name, value in given.items()}
+
+
+def _check_placeholders(params: Params) -> None:
+    seen: set[str] = set()
+    for param, text in texts_with_placeholders(params):
+        if "\0" in text:
+            raise ParamError(param, f"{param}: a word has a NUL character")
+        for name in named(text):
+            if not is_known(name):
+                raise ParamError(param, f"{param}: {_unknown(name)}")
+            if name in _IN_WORDS and params[name] is None:
+                raise ParamError(param, f"{param}: {{{name}}} has no value: give {name}")
+            seen.add(name)
+    for name in _IN_WORDS:
+        if params[name] is not None and name not in seen:
+            advice = f"write {{{name}}} where it is to stand, or leave it out"
+            raise IdleParamError(name, "where no word has its placeholder", advice)
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, PLACEHOLDERS, 1)
+    known = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(PLACEHOLDERS)}"
+    return f"{{{name}}} is no placeholder ({known}); {{{{{name}}}}} is the text itself"
+
+
+def _check_names(expected: OutputExpectation) -> None:
+    for name in expected.figures:
+        if name in _TAKEN:
+            raise ParamError(
+                "metrics", f"metrics: every case has its own {name}; take another name"
+            )
+    for table in expected.tables:
+        for label in _labels_of(table):
+            if label in _OF_POINT:
+                raise ParamError("table", f"table: no label can be called {label}")
+
+
+def _labels_of(table: OutputTable) -> set[str]:
+    groups = (name for pattern in table.context for name in pattern.groupindex)
+    return {*table.labels, *table.fixed, *groups}
+
+
+def _metrics(metrics: tuple[Metric, ...], params: Params) -> tuple[Metric, ...]:
+    figures = expectation(params).figures.values()
+    return (
+        *metrics,
+        *(Metric(f.name, f.unit, f.better, "as printed", _FOLDS[f.better]) for f in figures),
+    )
+
+
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    expected = expectation(params)
+    made = {
+        "must": bool(expected.must),
+        "output": bool(expected.figures),
+        "never": bool(expected.never or expected.lines or expected.tables),
+    }
+    return tuple(check for check in checks if made.get(check, True))
+
+
+def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    expected = expectation(params)
+    changing = {
+        "drop-output": bool(expected.must or expected.required),
+        "forge-line": bool(expected.never),
+    }
+    return tuple(fault for fault in faults if changing.get(fault, True))
+
+
+def _ranks(params: Params) -> Ranks:
+    preset = _preset(params)
+    if preset is not None and preset.np is not None:
+        return Ranks(exact=preset.np, why=f"as {preset.name} needs them")
+    waiting = awaited(params)
+    named = [*map(int, params["by_rank"] or ()), *(waiting[:2] if waiting else ())]
+    return Ranks(minimum=max(named, default=0) + 1)
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="program.run",
+        imports_torch=False,
+        summary="any program in the ranks' place, MPI or not: its time, its output, its exit code",
+        params=(
+            Param(
+                "argv",
+                "words",
+                None,
+                "the program and its words, run without a shell; {rank}, {np}, {host}, {hosts}, "
+                "{host:0}, {local_rank}, {size}, {count} and {word} are filled in",
+            ),
+            Param("by_rank", "data", None, 'the words of single ranks: {"0": [...], "1": [...]}'),
+            Param(
+                "per",
+                "choice",
+                None,
+                "who starts it: each rank, the first rank of each host, or the job's first; rank",
+                choices=("rank", "host", "job"),
+            ),
+            Param(
+                "preset",
+                "choice",
+                None,
+                "a program whose output is known: what is left out is as it needs it",
+                choices=tuple(PRESETS),
+            ),
+            Param("size", "bytes", None, "a number of bytes for {size}, to sweep"),
+            Param("count", "int", None, "a number for {count}, to sweep"),
+            Param("word", "text", None, "a text for {word}, to sweep"),
+            Param("cwd", "text", None, "its working folder; that of the run"),
+            Param("env", "data", None, "variables that it gets: {NAME: VALUE}"),
+            Param(
+                "metrics",
+                "data",
+                None,
+                "numbers in lines: {NAME: {pattern: '(?P<value>...)', unit, better, scale}}",
+            ),
+            Param("samples", "data", None, "the same of numbers that many lines have"),
+            Param("json", "data", None, "numbers in a JSON document: {NAME: {path: a.0.b, unit}}"),
+            Param("table", "data", None, "a table, or several: {header, columns, labels, metrics}"),
+            Param("must", "lines", None, "patterns that some line must match, each"),
+            Param("never", "lines", None, "patterns that no line may match"),
+            Param("exit_code", "int", 0, "the exit code to expect", minimum=0, maximum=255),
+            Param("reads", "text", None, "the file that it writes its results to; its output"),
+            Param(
+                "output",
+                "choice",
+                None,
+                "whose output must hold what is expected: the first rank's, or every rank's; with "
+                "per host every",
+                choices=("first", "every"),
+            ),
+            Param(
+                "wait_for",
+                "data",
+                None,
+                "a rank that starts once another has printed a line: {rank: 1, of: 0, line: ...}",
+            ),
+        ),
+        metrics=(time_of("one execution of the program"),),
+        checks=("exit_code", "never", "must", "output"),
+        faults=("corrupt-exit", "drop-output", "forge-line"),
+        resolve=_resolve,
+        ranks=_ranks,
+        scaled=any_work,
+        choose_checks=_checks,
+        choose_faults=_faults,
+        choose_metrics=_metrics,
+        begins_with={"argv": ["hostname"]},
+        starts_program=True,
+    ),
+)
+"""Programs of others."""

@@ -1,0 +1,74 @@
+"""The session of a rank that runs a program: its place by the launcher, and one case."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from spbench_parallel.errors import CannotRunError
+from spbench_workers.benchmarks.program.run import run
+from spbench_workers.binding.local_rank import told_local_rank
+from spbench_workers.channel import FileChannel, launcher_rank
+from spbench_workers.comm import World
+from spbench_workers.session import begin, connected, report_failure, run_case
+from spbench_workers.shared_memory import set_private_folder
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+BROKE_OFF_STATUS = 1
+
+
+class NoCommunicator:
+    """The communicator of a rank that starts no MPI: each use of it is an error."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"this rank has started no MPI: it has no {name}")
+
+
+def serve() -> None:
+    """Run the first of the job's cases, and end: a program's MPI starts once in a launch."""
+    channel = connected()
+    set_private_folder(os.environ)  # for the program's MPI
+    try:
+        world = launched_world(os.environ)
+        begin(channel, world, {"mpi": None, "mpi4py": None})
+        case = channel.receive_cases()[0]
+    except BaseException as error:
+        report_failure(channel, error)
+        raise
+    broke_off: list[bool] = []
+    world = replace(world, hosts=tuple(case.get("hosts", ())))
+    run_case(world, channel, case, lambda context: broke_off.append(run(context, channel)))
+    channel.close()
+    if any(broke_off) and isinstance(channel, FileChannel):
+        sys.exit(BROKE_OFF_STATUS)  # nobody else would tell the launcher to end the others
+
+
+def launched_world(environ: os._Environ[str]) -> World:
+    """Return this rank's place by its launcher's environment.
+
+    Raises:
+        CannotRunError: The launcher does not tell it.
+    """
+    rank, size = launcher_rank(environ)
+    if rank is None or size is None:
+        raise CannotRunError(
+            "the launcher does not tell a rank's number and how many there are, without which no "
+            "program can take a rank's place; take another launcher"
+        )
+    local = told_local_rank(environ)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    return World(
+        comm=cast("MPI.Intracomm", NoCommunicator()),
+        rank=rank,
+        size=size,
+        local_rank=local[0] if local else rank,
+        host=socket.gethostname(),
+        cpus=cpus,
+        threads=len(cpus),
+    )

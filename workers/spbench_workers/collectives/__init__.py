@@ -1,0 +1,1 @@
+"""Collectives over ranks: algorithms of messages between two ranks, and those of libraries."""

@@ -1,0 +1,25 @@
+"""Names of the algorithms of collectives, and what each is for. Standard library only."""
+
+ROOTED = (
+    "binomial",
+    "muji",
+    "muji_2",
+    "muji_4",
+    "muji_8",
+    "muji_fallback",
+    "flat",
+    "two_level",
+    "chain",
+)
+"""Algorithms whose root does more than the others: `rotate_roots` moves it."""
+SCHEDULED = ("ring", "bidirectional_ring", "recursive_doubling", "rabenseifner", *ROOTED)
+"""Algorithms of our own, over messages between two ranks."""
+LIBRARIES = ("native", "gloo", "nccl")
+"""Allreduces of a library: the MPI, and torch.distributed."""
+
+ITEM_BYTES = {"fp32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "int32": 4, "int64": 8}
+"""Bytes of a number, by its format."""
+MUJI_SIZES = (2, 4, 8)
+"""Numbers of ranks for which muji has a tree."""
+DRAWN_FOR = {f"muji_{size}": size for size in MUJI_SIZES}
+"""Algorithms for one number of ranks only."""

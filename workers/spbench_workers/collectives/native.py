@@ -1,0 +1,204 @@
+"""The collectives of the MPI itself: blocking, persistent (MPI 4) and nonblocking.
+
+MPI 3.1 has no floating-point type of two bytes. fp16 and bf16 are sent as pairs of bytes, and an
+operation that torch computes is registered with MPI for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+from mpi4py import MPI
+
+from spbench_parallel.errors import CannotRunError
+from spbench_workers.collectives.arithmetic import (
+    Action,
+    copy_into,
+    is_short,
+    memory_of,
+    nothing,
+    reduce_into,
+)
+from spbench_workers.collectives.base import Mode, Reduction
+
+_TYPES = {
+    torch.float64: MPI.DOUBLE,
+    torch.float32: MPI.FLOAT,
+    torch.int32: MPI.INT32_T,
+    torch.int64: MPI.INT64_T,
+}
+_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+_NAMES = {
+    "allreduce": "Allreduce",
+    "allgather": "Allgather",
+    "reduce_scatter": "Reduce_scatter_block",
+    "broadcast": "Bcast",
+    "alltoall": "Alltoall",
+}
+_REDUCING = ("allreduce", "reduce_scatter")
+
+
+def registered_operation(dtype: torch.dtype, op: str) -> str:
+    """Return in words the operation that is registered where MPI has none; empty where it has."""
+    if not is_short(dtype):
+        return ""
+    return f"MPI_Op_create: {op} by torch over pairs of bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A collective of MPI with its arguments."""
+
+    comm: MPI.Intracomm
+    name: str
+    arguments: tuple[Any, ...]
+
+    def blocking(self) -> Action:
+        return partial(getattr(self.comm, self.name), *self.arguments)
+
+    def nonblocking(self) -> Callable[[], MPI.Request]:
+        begin: Callable[[], MPI.Request]
+        begin = partial(getattr(self.comm, "I" + self.name.lower()), *self.arguments)
+        return begin
+
+    def persistent(self) -> MPI.Prequest:
+        try:
+            request: MPI.Prequest = getattr(self.comm, self.name + "_init")(*self.arguments)
+        except (AttributeError, NotImplementedError):
+            raise CannotRunError(
+                f"mode persistent: this MPI has no MPI_{self.name}_init, which came with MPI 4; "
+                "use mode blocking or nonblocking"
+            ) from None
+        return request
+
+
+def open_native(
+    comm: MPI.Intracomm,
+    collective: str,
+    source: torch.Tensor,
+    result: torch.Tensor,
+    op: str,
+    mode: Mode,
+) -> Reduction:
+    """Return a collective of MPI's own on memory of the host.
+
+    Args:
+        comm: The ranks, n of them.
+        collective: ``allreduce`` and ``broadcast`` (from rank 0) take c elements to c elements,
+            ``allgather`` c to n c, ``reduce_scatter`` n c to c, ``alltoall`` n c to n c.
+        source: The input of this rank, a dense vector.
+        result: Memory of the output; the source itself works in place. In place, ``allgather``
+            finds a rank's own part in it, and ``reduce_scatter`` leaves the output at the
+            beginning, of n c elements.
+        op: ``sum``, ``prod``, ``max`` or ``min``.
+        mode: The kind of MPI call: blocking, persistent or nonblocking.
+
+    Raises:
+        CannotRunError: The mode is persistent, and the MPI has no persistent collectives.
+    """
+    send: Any = MPI.IN_PLACE if source is result else _message(source)
+    receive = _message(result)
+    copy: Action = nothing
+    arguments: tuple[Any, ...] = (send, receive)
+    if collective in _REDUCING:
+        arguments += (_operation(op, result.dtype),)
+    elif collective == "broadcast":
+        arguments = (receive,)
+        if source is not result and comm.rank == 0:
+            copy = copy_into(result, source)
+    call = _Call(comm, _NAMES[collective], arguments)
+    return _Blocking(call, copy) if mode == "blocking" else _Requested(call, copy, mode)
+
+
+def _message(vector: torch.Tensor) -> list[Any]:
+    """Return memory and type; mpi4py derives the counts from the call."""
+    # mpi4py inspects a buffer of its own kind in less time than an array.
+    buffer = MPI.buffer.frombuffer(memory_of(vector))
+    if is_short(vector.dtype):
+        return [buffer, _pair_type()]
+    return [buffer, _TYPES[vector.dtype]]
+
+
+@cache
+def _pair_type() -> MPI.Datatype:
+    return MPI.BYTE.Create_contiguous(2).Commit()
+
+
+def _operation(op: str, dtype: torch.dtype) -> MPI.Op:
+    return _registered(op, dtype) if is_short(dtype) else _OPS[op]
+
+
+@cache
+def _registered(op: str, dtype: torch.dtype) -> MPI.Op:
+    """Return an operation for numbers of two bytes; MPI keeps it for the rest of the job."""
+
+    def reduce(incoming: Any, held: Any, _: MPI.Datatype) -> None:
+        if len(held):
+            one, other = (torch.frombuffer(part, dtype=dtype) for part in (held, incoming))
+            reduce_into(op, one, other)()
+
+    return MPI.Op.Create(reduce, commute=True)
+
+
+class _Blocking:
+    """A blocking collective: one call of MPI, with as little around it as can be."""
+
+    traffic = None
+
+    def __init__(self, call: _Call, copy: Action) -> None:
+        collective = call.blocking()
+
+        def copy_first() -> None:
+            copy()
+            collective()
+
+        self.run = collective if copy is nothing else copy_first
+        self.start = self.run
+
+    def poll(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+    def free(self) -> None:
+        pass
+
+
+class _Requested:
+    """A collective by a request: a persistent one, or a new one from each nonblocking call."""
+
+    traffic = None
+
+    def __init__(self, call: _Call, copy: Action, mode: Mode) -> None:
+        self._copy = copy
+        self._kept = call.persistent() if mode == "persistent" else None
+        self._begin = call.nonblocking() if self._kept is None else self._restart
+        self._request: MPI.Request = MPI.REQUEST_NULL
+
+    def _restart(self) -> MPI.Request:
+        assert self._kept is not None
+        self._kept.Start()
+        return self._kept
+
+    def run(self) -> None:
+        self.start()
+        self._request.Wait()
+
+    def start(self) -> None:
+        self._copy()
+        self._request = self._begin()
+
+    def poll(self) -> bool:
+        return self._request.Test()
+
+    def wait(self) -> None:
+        self._request.Wait()
+
+    def free(self) -> None:
+        if self._kept is not None:
+            self._kept.Free()

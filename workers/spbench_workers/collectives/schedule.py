@@ -1,0 +1,93 @@
+"""The schedule of one rank in an allreduce, as data without MPI: sends, receives and additions.
+
+An algorithm is a function that returns the steps of one rank. `spbench_workers.collectives.stepped`
+runs them; bytes, messages and rounds are counted from the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A message: elements ``first`` up to ``last`` of the result, to or from another rank.
+
+    Attributes:
+        peer: The other rank.
+        first: The first element.
+        last: One beyond the last; equal to ``first`` where there is nothing to send, and then
+            neither side has a message.
+        add: Whether a received message is reduced into the result; otherwise it replaces it.
+            It has no meaning for a sent message.
+    """
+
+    peer: int
+    first: int
+    last: int
+    add: bool = False
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStep:
+    """One step of a schedule: its transfers all end before the rank's next step begins.
+
+    Sends read the result as it is when the step begins. Receives with ``add`` are kept aside until
+    all transfers have ended and then reduced into the result, in the order of ``receives``; no two
+    receives of a step overlap unless all of them add, and a receive that replaces never overlaps
+    with a send.
+
+    Attributes:
+        round: The round of the whole group, from 0; a rank may have none in a round, never two.
+        sends: Transfers to other ranks, at most one to each.
+        receives: Transfers from other ranks, at most one from each.
+    """
+
+    round: int
+    sends: tuple[Transfer, ...] = ()
+    receives: tuple[Transfer, ...] = ()
+
+
+Schedule = list[ScheduleStep]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleCosts:
+    """The costs of the schedules of all ranks, to compare with an algorithm's formulas.
+
+    Attributes:
+        rounds: Rounds in which anyone sends.
+        messages: Messages that the busiest sender sends.
+        elements: Elements that the busiest sender sends.
+        added: Elements that the busiest rank reduces.
+    """
+
+    rounds: int
+    messages: int
+    elements: int
+    added: int
+
+
+def work_of(schedules: Sequence[Schedule]) -> ScheduleCosts:
+    """Return the costs of the schedules of all ranks, counted step by step."""
+    sent = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
+    return ScheduleCosts(
+        rounds=len({step.round for steps in schedules for step in steps if _sends(step)}),
+        messages=max(sum(transfer.count > 0 for transfer in transfers) for transfers in sent),
+        elements=max(sum(transfer.count for transfer in transfers) for transfers in sent),
+        added=max(sum(_added(step) for step in steps) for steps in schedules),
+    )
+
+
+def _sends(step: ScheduleStep) -> bool:
+    return any(transfer.count for transfer in step.sends)
+
+
+def _added(step: ScheduleStep) -> int:
+    return sum(transfer.count for transfer in step.receives if transfer.add)

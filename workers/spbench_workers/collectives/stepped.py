@@ -1,0 +1,215 @@
+"""Execution of a schedule: messages of MPI, and reductions between them.
+
+All memory is allocated before the first run. Messages use the given communicator, with a tag for
+each round; two reductions that are under way at once need communicators of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.collectives.arithmetic import (
+    Action,
+    copy_into,
+    memory_of,
+    nothing,
+    reduce_into,
+)
+from spbench_workers.collectives.base import Mode, RankTraffic, Reduction
+from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One message: memory, the rank that it goes to or comes from, and its tag."""
+
+    memory: Any
+    peer: int
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """One step with its memory: the messages, and the reductions after them."""
+
+    sends: list[_Message]
+    receives: list[_Message]
+    sums: list[Action]
+
+
+def open_stepped(
+    comm: MPI.Intracomm,
+    schedule: Schedule,
+    source: torch.Tensor,
+    result: torch.Tensor,
+    op: str,
+    mode: Mode,
+) -> Reduction:
+    """Return an allreduce by a schedule, on memory of the host.
+
+    Args:
+        comm: The ranks; a schedule's peers are their numbers.
+        schedule: The steps of this rank.
+        source: The input of this rank, a dense vector.
+        result: Memory of the output; the source itself reduces in place. Otherwise the source is
+            copied there first, in the time of a run.
+        op: ``sum``, ``prod``, ``max`` or ``min``.
+        mode: ``blocking`` uses blocking sends and receives, the others persistent requests.
+    """
+    phases = _phases(schedule, result, op)
+    copy = nothing if source is result else copy_into(result, source)
+    made = _Blocking if mode == "blocking" else _Persistent
+    return made(comm, phases, copy)
+
+
+def _phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
+    """Return the steps in which this rank sends or receives anything; they share scratch memory."""
+    scratch = result.new_empty(max(map(_kept_aside, schedule), default=0))
+    phases = [_phase(step, result, scratch, op) for step in schedule]
+    return [phase for phase in phases if phase.sends or phase.receives]
+
+
+def _kept_aside(step: ScheduleStep) -> int:
+    return sum(transfer.count for transfer in step.receives if transfer.add)
+
+
+def _phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
+    receives, sums, used = [], [], 0
+    for transfer in filter(_travels, step.receives):
+        place = _part(result, transfer)
+        if transfer.add:
+            aside = scratch[used : used + transfer.count]
+            sums.append(reduce_into(op, place, aside))
+            place, used = aside, used + transfer.count
+        receives.append(_message(place, transfer, step))
+    sends = [_message(_part(result, one), one, step) for one in filter(_travels, step.sends)]
+    return _Phase(sends, receives, sums)
+
+
+def _travels(transfer: Transfer) -> bool:
+    return transfer.count > 0
+
+
+def _part(vector: torch.Tensor, transfer: Transfer) -> torch.Tensor:
+    return vector[transfer.first : transfer.last]
+
+
+def _message(part: torch.Tensor, transfer: Transfer, step: ScheduleStep) -> _Message:
+    return _Message([MPI.buffer.frombuffer(memory_of(part)), MPI.BYTE], transfer.peer, step.round)
+
+
+def _traffic(phases: list[_Phase]) -> RankTraffic:
+    sends = [send for phase in phases for send in phase.sends]
+    sizes = [len(send.memory[0]) for send in sends]
+    return RankTraffic(bytes=sum(sizes), messages=len(sends), rounds=len(phases))
+
+
+class _Blocking:
+    """Execution by blocking calls; a step of several transfers uses nonblocking ones and a wait."""
+
+    def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
+        self.traffic = _traffic(phases)
+        self._copy = copy
+        self._steps = [(_call(comm, phase), phase.sums) for phase in phases]
+
+    def run(self) -> None:
+        self._copy()
+        for call, sums in self._steps:
+            call()
+            for add in sums:
+                add()
+
+    start = run
+
+    def poll(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+    def free(self) -> None:
+        self._steps.clear()
+
+
+def _call(comm: MPI.Intracomm, phase: _Phase) -> Action:
+    """Return the cheapest call that makes all transfers of a phase."""
+    sends = [(one.memory, one.peer, one.tag) for one in phase.sends]
+    receives = [(one.memory, one.peer, one.tag) for one in phase.receives]
+    match sends, receives:
+        case [send], [receive]:
+            return partial(comm.Sendrecv, *send, *receive)
+        case [send], []:
+            return partial(comm.Send, *send)
+        case [], [receive]:
+            return partial(comm.Recv, *receive)
+    starts = [partial(comm.Irecv, *receive) for receive in receives]
+    starts += [partial(comm.Isend, *send) for send in sends]
+
+    def all_at_once() -> None:
+        MPI.Request.Waitall([start() for start in starts])
+
+    return all_at_once
+
+
+class _Persistent:
+    """Execution by persistent requests, which are started in each run, step by step."""
+
+    def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
+        self.traffic = _traffic(phases)
+        self._copy = copy
+        self._steps = [(_requests(comm, phase), phase.sums) for phase in phases]
+        self._at = len(phases)
+
+    def run(self) -> None:
+        self._copy()
+        for requests, sums in self._steps:
+            MPI.Prequest.Startall(requests)
+            MPI.Prequest.Waitall(requests)
+            for add in sums:
+                add()
+
+    def start(self) -> None:
+        self._copy()
+        self._at = -1
+        self._begin_next()
+
+    def poll(self) -> bool:
+        while self._at < len(self._steps):
+            requests, sums = self._steps[self._at]
+            if not MPI.Prequest.Testall(requests):
+                return False
+            self._end(sums)
+        return True
+
+    def wait(self) -> None:
+        while self._at < len(self._steps):
+            requests, sums = self._steps[self._at]
+            MPI.Prequest.Waitall(requests)
+            self._end(sums)
+
+    def _end(self, sums: list[Action]) -> None:
+        for add in sums:
+            add()
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        self._at += 1
+        if self._at < len(self._steps):
+            MPI.Prequest.Startall(self._steps[self._at][0])
+
+    def free(self) -> None:
+        for requests, _ in self._steps:
+            for request in requests:
+                request.Free()
+        self._steps.clear()
+        self._at = 0
+
+
+def _requests(comm: MPI.Intracomm, phase: _Phase) -> list[MPI.Prequest]:
+    receives = [comm.Recv_init(one.memory, one.peer, one.tag) for one in phase.receives]
+    return receives + [comm.Send_init(one.memory, one.peer, one.tag) for one in phase.sends]

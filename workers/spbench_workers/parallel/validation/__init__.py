@@ -1,1 +1,0 @@
-"""Validation of a model over many ranks: references, and injected faults that they must find."""

@@ -1,0 +1,268 @@
+"""Ping-pong of two ranks between the memories of their devices.
+
+There are four paths. ``pinned``: from the device to pinned memory of the host, by MPI, and from
+there to the other device, as the transport ``cuda`` does. ``pointers``: MPI reads and writes the
+memory of the device. ``cuda-ipc``: the receiver reads the memory of the sender's device, as the
+transport of that name does. ``nccl``: by NCCL, and where the device is the host by gloo.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from mpi4py import MPI
+
+from spbench_parallel.device.streams import finish
+from spbench_parallel.errors import CannotRunError
+from spbench_parallel.groups import on_one_host
+from spbench_parallel.p2p import torch_group
+from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.spatial.transports import Wiring, exchange_once
+from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
+from spbench_workers.pingpong.pair import TAG, Pair, Peer, half_trip_seconds
+
+Path = Literal["pinned", "pointers", "cuda-ipc", "nccl"]
+
+
+class DevicePair(ABC):
+    """A ping-pong of one message size between this rank's device and a peer's.
+
+    Args:
+        peer: The other rank.
+        outgoing: The message that is sent: bytes on the device.
+        incoming: Memory of the other's message, as long.
+
+    Attributes:
+        peer: The other rank.
+        count: Bytes of one message.
+    """
+
+    def __init__(self, peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
+        self.peer, self.count = peer, outgoing.numel()
+        self._outgoing, self._incoming = outgoing, incoming
+        self._device = outgoing.device
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open requests and buffers."""
+
+    @abstractmethod
+    def send(self) -> None:
+        """Send once, after all earlier work of the current stream."""
+
+    @abstractmethod
+    def receive(self) -> None:
+        """Receive once; later work of the current stream finds the message."""
+
+    def trips(self, count: int) -> None:
+        """Make ``count`` round trips; both ranks must ask for the same number.
+
+        When it returns, the last message has arrived on the device.
+        """
+        first, then = self.send, self.receive
+        if not self.peer.leads:
+            first, then = then, first
+        for _ in range(count):
+            first()
+            then()
+            finish(self._device)
+
+    @abstractmethod
+    def free(self) -> None:
+        """Free what MPI or the group holds."""
+
+
+class _Pinned(DevicePair):
+    """A ping-pong through pinned memory of the host."""
+
+    def _open(self) -> None:
+        pins = self._device.type == "cuda"
+        self._outbox, self._inbox = (
+            torch.zeros(self.count, dtype=torch.uint8, pin_memory=pins) for _ in range(2)
+        )
+        boxes = memory_of(self._outbox), memory_of(self._inbox)
+        self._pair = Pair(self.peer, *boxes, self.count)
+
+    def send(self) -> None:
+        self._outbox.copy_(self._outgoing, non_blocking=True)
+        finish(self._device)
+        self._pair.send()
+
+    def receive(self) -> None:
+        self._pair.receive()
+        # `trips` or `send` waits for the stream before the next message comes.
+        self._incoming.copy_(self._inbox, non_blocking=True)
+
+    def free(self) -> None:
+        finish(self._device)
+        self._pair.free()
+
+
+class _Pointers(DevicePair):
+    """A ping-pong in which MPI reads and writes the device's memory."""
+
+    def _open(self) -> None:
+        memories = memory_of(self._outgoing), memory_of(self._incoming)
+        self._pair = Pair(self.peer, *memories, self.count)
+
+    def send(self) -> None:
+        # MPI does not know torch's streams.
+        finish(self._device)
+        self._pair.send()
+
+    def receive(self) -> None:
+        # Nor do they know MPI: work that still reads the memory must have ended.
+        finish(self._device)
+        self._pair.receive()
+
+    def free(self) -> None:
+        self._pair.free()
+
+
+class _CudaIpc(DevicePair):
+    """A ping-pong by the transport ``cuda-ipc``, one for each way, of these two ranks alone."""
+
+    def _open(self) -> None:
+        everyone = self.peer.comm.Get_group()
+        two = everyone.Incl(sorted((self.peer.comm.rank, self.peer.rank)))
+        self._comm = self.peer.comm.Create_group(two, TAG)
+        two.Free()
+        everyone.Free()
+        ways = [self._way(sender) for sender in range(2)]
+        self._out, self._back = ways[self._comm.rank], ways[1 - self._comm.rank]
+
+    def _way(self, sender: int) -> CudaIpcTransport:
+        shape, other, sends = (1, 1, 1, self.count), 1 - self._comm.rank, self._comm.rank == sender
+        return CudaIpcTransport(
+            Wiring(
+                comm=self._comm,
+                tag=TAG,
+                outgoing=[self._outgoing.view(shape)] if sends else [],
+                targets=[other] if sends else [],
+                shapes=[] if sends else [shape],
+                sources=[] if sends else [other],
+                into=[] if sends else [self._incoming.view(shape)],
+                dtype=torch.uint8,
+                device=self._device,
+            )
+        )
+
+    def send(self) -> None:
+        exchange_once(self._out)
+
+    def receive(self) -> None:
+        exchange_once(self._back)
+
+    def free(self) -> None:
+        for way in (self._out, self._back) if self.peer.leads else (self._back, self._out):
+            way.free()
+        self._comm.Free()
+
+
+class _Nccl(DevicePair):
+    """A ping-pong by NCCL, whose stream waits for the current one, and the current one for it."""
+
+    def _open(self) -> None:
+        self._group = torch_group.acquire(self.peer.comm, self._device)
+
+    def send(self) -> None:
+        for work in self._group.exchange([], [(self._outgoing, self.peer.rank)], TAG):
+            work.wait()
+
+    def receive(self) -> None:
+        for work in self._group.exchange([(self._incoming, self.peer.rank)], [], TAG):
+            work.wait()
+
+    def free(self) -> None:
+        torch_group.release(self.peer.comm, self._device)
+
+
+_KINDS: dict[Path, type[DevicePair]] = {
+    "pinned": _Pinned,
+    "pointers": _Pointers,
+    "cuda-ipc": _CudaIpc,
+    "nccl": _Nccl,
+}
+
+
+def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
+    """Return the pair of this rank and a peer, which must open it too, within `path_open`.
+
+    Args:
+        peer: The other rank.
+        outgoing: The message that is sent: a dense vector of bytes on the device.
+        incoming: Memory of the other's message, as long.
+        path: The path of the messages.
+    """
+    return _KINDS[path](peer, outgoing, incoming)
+
+
+def check_reach(comm: MPI.Intracomm, device: torch.device) -> None:
+    """Look whether all ranks read each other's memory by CUDA IPC. All ranks must call it.
+
+    Raises:
+        TransportError: One cannot; all of them raise it, and none waits for a pair that failed.
+    """
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    CudaIpcTransport(
+        Wiring(
+            comm=comm,
+            tag=TAG,
+            outgoing=[torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device=device)] * len(others),
+            targets=others,
+            shapes=[(1, 1, 1, 1)] * len(others),
+            sources=others,
+            into=None,
+            dtype=torch.uint8,
+            device=device,
+        )
+    ).free()
+
+
+@contextmanager
+def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
+    """Hold what a path needs on all ranks of ``comm``, also on those without a pair.
+
+    All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.
+
+    Raises:
+        CannotRunError: The path cannot serve these ranks; all of them raise it.
+    """
+    if path == "cuda-ipc" and not on_one_host(comm):
+        raise CannotRunError("path cuda-ipc needs all ranks on one host; choose another path")
+    if path != "nccl":
+        yield
+        return
+    if device.type == "cuda" and (reason := torch_group.nccl_refusal(comm, device)):
+        raise CannotRunError(f"path nccl {reason}; choose another path")
+    torch_group.acquire(comm, device)
+    yield
+    # Not after an exception: a release waits for all ranks.
+    torch_group.release(comm, device)
+
+
+def one_way_device_seconds(
+    peer: Peer, count: int, trips: int, *, device: torch.device, path: Path
+) -> float:
+    """Return half the median round trip of ``count`` bytes between two ranks' devices.
+
+    Both ranks of the pair must call it. With path ``nccl`` all ranks of its ``comm`` must be within
+    `path_open`, unless the pair are all of them: the group is that of the whole communicator.
+
+    Args:
+        peer: The other rank.
+        count: Bytes of a message.
+        trips: The number of timed round trips.
+        device: This rank's device.
+        path: The path; with ``pointers`` MPI must take memory of the device.
+    """
+    outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
+    pair = open_pair(peer, outgoing, incoming, path)
+    seconds = half_trip_seconds(pair.trips, trips)
+    pair.free()
+    return seconds
