@@ -23,12 +23,13 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors, WorstError
+from spbench_parallel.full_size.bound import OperatorErrors
 from spbench_parallel.full_size.check import StepCheck, StepErrors
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.conv import SpatialConv2d
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.fault_injection import (
     SLIGHTLY,
     drop_tile_of,
@@ -56,13 +57,13 @@ class EveryError(WorstError):
     """All errors beyond their bounds, by tensor."""
 
     def __init__(self, largest: dict[str, float]) -> None:
-        super().__init__()
+        super().__init__(tolerance=1.0, compared=True)
         self._largest = largest
 
-    def note(self, error: float, where: str) -> None:
+    def add(self, error: float, tolerance: float = 1.0, detail: str = "", wrong: int = 0) -> None:
         """Take in an error over its bound."""
-        super().note(error, where)
-        tensor = where.split(" at row")[0]
+        super().add(error, tolerance, detail, wrong)
+        tensor = detail.split(" at row")[0]
         if not error <= 1.0:
             self._largest[tensor] = max(error, self._largest.get(tensor, 0.0))
 

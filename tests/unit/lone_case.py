@@ -31,5 +31,8 @@ class LoneCase:
     def check(self, name, error, tolerance, where):
         self.checks[name] = error <= tolerance
 
+    def check_worst(self, name, worst):
+        self.check(name, worst.error, worst.tolerance, worst.detail)
+
     def choice(self, name, value, reason):
         self.choices[name] = value, reason

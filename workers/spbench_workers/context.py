@@ -17,6 +17,7 @@ from spbench_workers import faults
 from spbench_workers.disturbance import Counters, counters, disturbances, slowed
 
 if TYPE_CHECKING:
+    from spbench_parallel.verify.worst_error import WorstError
     from spbench_workers.channel import Channel
     from spbench_workers.comm import World
 
@@ -159,6 +160,10 @@ class Context:
             detail=detail,
         )
         return passed
+
+    def check_worst(self, name: str, worst: WorstError) -> bool:
+        """Report the worst of several comparisons as a check; return whether it passed."""
+        return self.check(name, worst.error, worst.tolerance, worst.detail)
 
     def metric(self, name: str, value: float, **labels: Any) -> None:
         """Report one of the benchmark's metrics, with labels such as ``peer=1, bytes=8``."""

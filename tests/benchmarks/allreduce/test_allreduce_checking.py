@@ -37,6 +37,9 @@ class Job:
     def check(self, name, error, tolerance=0.0, detail=""):
         self.told[name] = (error <= tolerance, detail)
 
+    def check_worst(self, name, worst):
+        self.check(name, worst.error, worst.tolerance, worst.detail)
+
     def failed(self):
         return {name for name, (passed, _) in self.told.items() if not passed}
 

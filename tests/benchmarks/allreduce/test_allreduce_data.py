@@ -1,5 +1,6 @@
 """Vectors that ranks give, what must come of them, and what a comparison notices."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.verification import data
 from spbench_workers.benchmarks.allreduce.verification.data import (
     ExpectedPeriod,
     Numbers,
-    Worst,
     compare,
     fill,
 )
@@ -53,7 +54,8 @@ def test_whole_numbers_reduce_without_rounding(dtype, op, ranks):
     assert not expected.tolerance.any()
     for order in (vectors, vectors[::-1]):
         result = fold(op, order, numbers.dtype)
-        assert compare(result, expected) == Worst(0, 0.0, 0.0, "")
+        worst = compare(result, expected)
+        assert (worst.wrong, worst.error, worst.tolerance, worst.detail) == (0, 0.0, 0.0, "")
     assert len(set(expected.values.tolist())) > 1
 
 
@@ -122,10 +124,12 @@ def test_what_was_not_written_is_wrong():
     expected = ExpectedPeriod(np.zeros(3), np.zeros(3), np.full(3, 1e9))
     found = compare(torch.tensor([0.0, float("nan"), 0.0]), expected)
     assert found.wrong == 1
-    assert found.error != found.error
+    assert found.error == math.inf
     assert found.detail.startswith("element 1 is nan")
-    joined = Worst(2, 5.0, 1.0, "five").joined(found)
-    assert (joined.wrong, joined.detail) == (3, found.detail)
+    worst = WorstError()
+    worst.add(5.0, 1.0, "five", wrong=2)
+    worst.merge(found)
+    assert (worst.wrong, worst.detail) == (3, found.detail)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.exchange import view
 from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo import compute, fused, sampling, whole_tile
-from spbench_workers.benchmarks.halo.compare import Mismatch
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.reference import Reference, reach_of
 from spbench_workers.benchmarks.halo.sampling import Sampling, operations, sampling_of
@@ -251,7 +251,7 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
         return result
 
     monkeypatch.setattr(sampling, "BOXES", 0)
-    monkeypatch.setattr(fused, "_difference", lambda *_: Mismatch())
+    monkeypatch.setattr(fused, "_difference", lambda *_: WorstError())
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
 
@@ -298,8 +298,8 @@ def test_what_is_not_read_has_no_gradient(name):
         tile = chosen.owned.tile(rank)
         of_tile = view(image.grad, Box((0, 90), (0, 101)), tile).clone()
         read = chosen.read(1, tile)
-        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == Mismatch()
-        assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).wrong
+        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == WorstError.of(0.0)
+        assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).exceeds
 
 
 @pytest.mark.parametrize("device", ["cpu", "late"])
@@ -313,13 +313,13 @@ def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
     at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
     got = values.to(torch.device(device))
     look = partial(whole_tile.look_through, got, tile)
-    assert look(0.25, whole_numbers=True) == Mismatch(0.5, 0.25, at + "no whole number")
-    assert not look(0.5, whole_numbers=True).wrong
-    assert not look(0.0, whole_numbers=False).wrong
+    assert look(0.25, whole_numbers=True) == WorstError.of(0.5, 0.25, at + "no whole number")
+    assert not look(0.5, whole_numbers=True).exceeds
+    assert not look(0.0, whole_numbers=False).exceeds
     stray = whole_tile.look_for_strays(got, tile, 0.25, [])
-    assert stray == Mismatch(2.5, 0.25, at + "and nothing reaches it")
+    assert stray == WorstError.of(2.5, 0.25, at + "and nothing reaches it")
     here = Box((10 + row, 11 + row), (20 + col, 21 + col))
-    assert not whole_tile.look_for_strays(got, tile, 0.25, [here]).wrong
+    assert not whole_tile.look_for_strays(got, tile, 0.25, [here]).exceeds
 
 
 def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.case import case_of
@@ -13,7 +14,6 @@ from spbench_workers.benchmarks.kvstore.gradients import Gradients
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, slots_on
 from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, summing
 from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation
-from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 
 ELEMENTS = (5, 1, 64, 0, 33)
@@ -137,40 +137,21 @@ def law(make, gradients, tamper=lambda push: None):
         push.prepare()
         tamper(push)
         followed.follow(draw)
-    finding = WorstDifference()
-    followed.check(finding)
-    return finding
+    worst = WorstError()
+    followed.check(worst)
+    return worst
 
 
 def test_what_is_delivered_and_owed_is_what_was_given(make, gradients):
-    finding = law(make, gradients)
-    assert 0 < finding.tolerance < 1e-5
-    assert finding.error <= finding.tolerance
+    worst = law(make, gradients)
+    assert 0 < worst.tolerance < 1e-5
+    assert worst.error <= worst.tolerance
 
 
 def test_a_code_that_changes_breaks_the_law(make, gradients):
     def spoil(push):
         push.code[3] = 0b11000000
 
-    finding = law(make, gradients, spoil)
-    assert finding.error >= 0.49
-    assert 12 <= int(finding.detail.split()[3].strip(",")) < 16
-
-
-def test_the_worst_difference_is_found():
-    finding = WorstDifference()
-    expected, bound = np.zeros(4), np.array([1.0, 0.1, 0.1, 0.1])
-    finding.add_all(np.array([0.9, 0.0, 0.2, 0.0]), expected, bound, "element {}".format)
-    assert (finding.error, finding.tolerance, finding.detail) == (0.2, 0.1, "element 2")
-    finding.add_all(np.zeros(4), expected, bound, "later {}".format)
-    assert finding.error == 0.2
-    finding.add_all(np.array([0, np.nan, 9, 0]), expected, bound, "then {}".format)
-    assert finding.detail == "then 1"
-    assert np.isnan(finding.error)
-    finding.add(5.0, 0.0, "smaller than a NaN")
-    assert np.isnan(finding.error)
-    finding = WorstDifference()
-    finding.add(0.0, np.nan, "no bound")
-    assert (finding.tolerance, finding.detail) == (0.0, "no bound")
-    finding.add_all(np.zeros(0), np.zeros(0), np.zeros(0), str)
-    assert finding.detail == "no bound"
+    worst = law(make, gradients, spoil)
+    assert worst.error >= 0.49
+    assert 12 <= int(worst.detail.split()[3].strip(",")) < 16

@@ -97,10 +97,10 @@ def test_the_largest_error_is_named_and_no_number_is_the_largest():
     layer = nn.Conv2d(3, 4, (1, 3))
     with ProductErrors() as errors:
         layer(torch.randn(2, 3, 5, 5))
-        assert errors.where.endswith("of a convolution with 4x3x1x3 weights")
+        assert errors.worst.detail.endswith("of a convolution with 4x3x1x3 weights")
         layer(torch.full((2, 3, 5, 5), float("nan")))
         layer(torch.randn(2, 3, 5, 5))
-    assert errors.worst == float("inf")
+    assert errors.worst.error == float("inf")
 
 
 def test_the_output_is_the_device_s_own():
@@ -110,7 +110,7 @@ def test_the_output_is_the_device_s_own():
     with ProductErrors() as errors:
         found = layer(pixels), linear(values)
     assert all(map(torch.equal, found, wanted))
-    assert 0 < errors.worst < tolerance_of(FP32)
+    assert 0 < errors.worst.error < tolerance_of(FP32)
 
 
 def test_the_tolerances_lie_between_the_formats():

@@ -36,6 +36,7 @@ import torch
 
 from spbench_parallel.full_size.blocks import blocks
 from spbench_parallel.precision.formats import Precision
+from spbench_parallel.verify.worst_error import WorstError
 
 SLACK = 2.0
 STATISTICS_SLACK = 16.0
@@ -107,18 +108,9 @@ class Rounding:
         return SLACK * error
 
 
-@dataclass(slots=True)
-class WorstError:
-    """The worst error so far, over its bound, and where it is; 0 before any."""
-
-    error: float = 0.0
-    where: str = ""
-
-    def note(self, error: float, where: str) -> None:
-        """Take in an error over its bound. What is not a number is worse than any."""
-        error = math.inf if math.isnan(error) else error
-        if error > self.error:
-            self.error, self.where = error, where
+def worst_ratio() -> WorstError:
+    """Return an accumulator of errors over their bounds, which are at most 1 if all is right."""
+    return WorstError.within(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +122,8 @@ class OperatorErrors:
         scales: Of the scales of whole tensors.
     """
 
-    single: WorstError = field(default_factory=WorstError)
-    scales: WorstError = field(default_factory=WorstError)
+    single: WorstError = field(default_factory=worst_ratio)
+    scales: WorstError = field(default_factory=worst_ratio)
 
 
 class ScaleError:

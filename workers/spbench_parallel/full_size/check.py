@@ -31,7 +31,7 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, WorstError
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, worst_ratio
 from spbench_parallel.full_size.gradient_sums import GradientSums
 from spbench_parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_parallel.full_size.joints import JointSums
@@ -55,6 +55,7 @@ from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import TiledPool
 from spbench_parallel.spatial.redistribute import Redistribute
 from spbench_parallel.spatial.replicated import BesideTiles, OwnTile
+from spbench_parallel.verify.worst_error import WorstError
 
 
 class OperatorKind(Enum):
@@ -108,9 +109,9 @@ class StepErrors:
     """The errors of a step, by kind, each over its bound."""
 
     operators: OperatorErrors = field(default_factory=OperatorErrors)
-    joints: WorstError = field(default_factory=WorstError)
-    sums: WorstError = field(default_factory=WorstError)
-    updates: WorstError = field(default_factory=WorstError)
+    joints: WorstError = field(default_factory=lambda: WorstError.within(0.0))
+    sums: WorstError = field(default_factory=worst_ratio)
+    updates: WorstError = field(default_factory=worst_ratio)
 
     def by_name(self) -> dict[str, WorstError]:
         """Return them by the names of their checks."""

@@ -18,12 +18,13 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.blocks import pieces
-from spbench_parallel.full_size.bound import Rounding, WorstError
+from spbench_parallel.full_size.bound import Rounding
 from spbench_parallel.full_size.sums import from_last_to_first
 from spbench_parallel.groups import group_of
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.precision.formats import FP32, FP64
 from spbench_parallel.progress import NO_PROGRESS, Progress
+from spbench_parallel.verify.worst_error import WorstError
 
 _SLACK = 8.0
 """Last bits that a sum may be off, over the sum of the lengths of what is added."""
@@ -112,7 +113,7 @@ class GradientSums:
                     continue
                 found = of[name].grad
                 assert found is not None, "all gradients are views of one tensor"
-                worst.note(_distance(found, wanted) / bound, f"{name} of stage {stage}")
+                worst.add(_distance(found, wanted) / bound, 1.0, f"{name} of stage {stage}")
         sums.free()
 
     def _part(self, place: Place, parameter: nn.Parameter) -> torch.Tensor:

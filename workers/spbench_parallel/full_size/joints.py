@@ -17,10 +17,10 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import Place
 from spbench_core.layout.tiles import Box
 from spbench_core.models.routes import tensors_of
-from spbench_parallel.full_size.bound import WorstError
 from spbench_parallel.pipeline.stage_channel import DirectedRoute, Receiver, Sender
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import ModelPlan
+from spbench_parallel.verify.worst_error import WorstError
 
 Tensors = tuple[torch.Tensor, ...]
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -66,10 +66,10 @@ class JointSums:
         received = _joined(world.allgather(self._received))
         for passage in self._received:
             if sent.get(passage) != received[passage]:
-                worst.note(1.0, f"{passage}: what arrived is not what was sent")
+                worst.add(1.0, 0.0, f"{passage}: what arrived is not what was sent")
         for passage in self._sent:
             if passage not in received:
-                worst.note(1.0, f"{passage}: nothing arrived")
+                worst.add(1.0, 0.0, f"{passage}: nothing arrived")
 
     def _note(
         self, table: dict[Passage, int], place: Place, way: DirectedRoute

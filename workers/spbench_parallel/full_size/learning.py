@@ -13,11 +13,12 @@ from torch.nn import functional
 
 from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.blocks import pieces
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError, WorstError
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.training.updates import Updates
+from spbench_parallel.verify.worst_error import WorstError
 
 _SUMS = 16.0
 """Last bits that the few sums and roundings of a loss, or of an update, may be off."""
@@ -94,7 +95,7 @@ class LossCheck:
         self._runner.forward = self._forward  # type: ignore[method-assign]
         found = torch.tensor(self._runner.loss, dtype=torch.float64)
         bound = _SUMS * Rounding.of_numbers(torch.float32).work * abs(self._total) + 1e-300
-        self._errors.single.note(abs(float(found) - self._total) / bound, f"{self._name}: loss")
+        self._errors.single.add(abs(float(found) - self._total) / bound, 1.0, f"{self._name}: loss")
 
     def _noted(self, micro_batch: int) -> None:
         self._micro_batch = micro_batch
@@ -114,10 +115,10 @@ class LossCheck:
         # A small one is the difference of a probability from 1.
         sizes = wanted.abs() + self._share / self._loss.pixels * self._scale
         bound = rounding.work * (2.0 * wanted.norm()) + _SUMS * rounding.sums * sizes.norm()
-        self._errors.single.note(float((found.double() - wanted).norm() / bound), where)
+        self._errors.single.add(float((found.double() - wanted).norm() / bound), 1.0, where)
         scale = ScaleError(rounding)
         scale.add(found, wanted, sizes)
-        self._errors.scales.note(scale.error, where)
+        self._errors.scales.add(scale.error, 1.0, where)
 
 
 class UpdateCheck:
@@ -178,8 +179,8 @@ class UpdateCheck:
             scale.add(new - old, change, change.abs(), old.abs())
             scale.allow(_swallowed(change.abs(), old.abs() * rounding.work))
         bound = rounding.work * (math.sqrt(size) + _SUMS * math.sqrt(changed)) + 1e-300
-        worst.note(math.sqrt(error) / bound, where)
-        worst.note(scale.error, f"{where}, its change")
+        worst.add(math.sqrt(error) / bound, 1.0, where)
+        worst.add(scale.error, 1.0, f"{where}, its change")
 
 
 def _swallowed(changes: torch.Tensor, steps: torch.Tensor) -> float:

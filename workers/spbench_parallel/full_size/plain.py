@@ -89,7 +89,7 @@ class PlainCheck:
                 continue
             found = call.parameter_gradients.get(name)
             if found is None:
-                self._errors.single.note(math.inf, f"{self._name}: {name} has no gradient")
+                self._errors.single.add(math.inf, 1.0, f"{self._name}: {name} has no gradient")
             else:
                 self._note(f"gradient of {name}", found, wanted, size)
 
@@ -133,7 +133,7 @@ class PlainCheck:
         )
         where = f"{self._name}: {what}"
         if found.shape != wanted.shape:
-            self._errors.single.note(math.inf, where)
+            self._errors.single.add(math.inf, 1.0, where)
             return
         pool = isinstance(self._module, nn.MaxPool2d | nn.AvgPool2d)
         # Torch adds up the gradients of overlapping windows in the format itself.
@@ -148,7 +148,7 @@ class PlainCheck:
         bound = rounding.bound(lengths, wide, math.inf, exact.shape[1], length(sizes))
         error, (row, col) = worst_pixel(single, exact, bound)
         at = f" at row {row}, column {col}" if maps else ""
-        self._errors.single.note(error, where + at)
+        self._errors.single.add(error, 1.0, where + at)
         scale = ScaleError(rounding)
         if isinstance(self._module, nn.AdaptiveAvgPool2d):
             # All pixels of a channel have one gradient, with one rounding.
@@ -157,7 +157,7 @@ class PlainCheck:
             scale.add(single, exact, sizes)
         else:
             scale.add(single, exact, sizes, sizes, float(self._taps))
-        self._errors.scales.note(scale.error, where)
+        self._errors.scales.add(scale.error, 1.0, where)
 
 
 def _compute_of(module: PlainOperator) -> Compute:

@@ -99,7 +99,7 @@ class NormCheck:
                 size = size + moments.variance.sqrt().norm()
             bound = STATISTICS_SLACK * self._rounding.sums * size + 1e-300
             error = float((found.double() - wanted).norm() / bound)
-            self._errors.single.note(error, f"{self._name}: running {what}")
+            self._errors.single.add(error, 1.0, f"{self._name}: running {what}")
 
     def _moments(self, pixels: torch.Tensor) -> ReferenceMoments:
         parts, channels = list(blocks(pixels.shape)), pixels.shape[1]
@@ -138,18 +138,18 @@ class NormCheck:
         for index, name in enumerate(("weight", "bias")):
             found = call.parameter_gradients.get(name)
             if found is None:
-                self._errors.single.note(float("inf"), f"{self._name}: {name} has no gradient")
+                self._errors.single.add(float("inf"), 1.0, f"{self._name}: {name} has no gradient")
                 continue
             rounded = SLACK * self._rounding.work * every[self._sharers, index].norm()
             wide = STATISTICS_SLACK * self._rounding.sums * shared[2 + index].norm()
             bound = rounded + wide + 1e-300
             wanted, what = shared[index], f"{self._name}: gradient of {name}"
             flat = found.double().cpu()
-            self._errors.single.note(float((flat - wanted).norm() / bound), what)
+            self._errors.single.add(float((flat - wanted).norm() / bound), 1.0, what)
             whole = ScaleError(self._rounding)
             parts = every[self._sharers, index].square().sum(0).sqrt()
             whole.add(flat, wanted, shared[2 + index], parts)
-            self._errors.scales.note(whole.error, what)
+            self._errors.scales.add(whole.error, 1.0, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +240,8 @@ class _MapErrors:
         """Have the errors of operators take in those of all blocks."""
         row, col = self._place
         at = f"{what} at row {row}, column {col} of its tile"
-        errors.single.note(self._error, f"{name}: {at}")
-        errors.scales.note(self._scale.error, f"{name}: {what}")
+        errors.single.add(self._error, 1.0, f"{name}: {at}")
+        errors.scales.add(self._scale.error, 1.0, f"{name}: {what}")
 
 
 class WholeImageCheck:
@@ -297,7 +297,7 @@ class WholeImageCheck:
             magnitude = STATISTICS_SLACK * length(sizes)
             bound = self._rounding.bound(length(wanted), magnitude, math.inf, wanted.shape[1])
         error, _ = worst_pixel(found.detach(), wanted, bound)
-        self._errors.single.note(error, f"{self._name}: {what}")
+        self._errors.single.add(error, 1.0, f"{self._name}: {what}")
         if sizes is not None:
             scale = ScaleError(self._rounding)
             # Of a mean, all pixels of a channel have one gradient, with one rounding.
@@ -305,7 +305,7 @@ class WholeImageCheck:
                 each.mean((2, 3)) for each in (found.detach().double(), wanted, sizes)
             )
             scale.add(one, other, size)
-            self._errors.scales.note(scale.error, f"{self._name}: {what}")
+            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {what}")
 
 
 def _crop(values: torch.Tensor, box: Box) -> torch.Tensor:

@@ -145,7 +145,7 @@ class WindowCheck:
         if gradient is not None:
             self._compare_parameters(call, sums)
         for what, scale in self._scales.items():
-            self._errors.scales.note(scale.error, f"{self._name}: {what}")
+            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {what}")
 
     def _parameters(self) -> dict[str, torch.Tensor]:
         return {name: one.detach() for name, one in self._module.named_parameters(recurse=False)}
@@ -246,7 +246,7 @@ class WindowCheck:
     ) -> None:
         error, (row, col) = worst_pixel(found.detach(), wanted, bound)
         at = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
-        self._errors.single.note(error, f"{self._name}: {what} at {at}")
+        self._errors.single.add(error, 1.0, f"{self._name}: {what} at {at}")
 
     def _compare_parameters(self, call: Call, sums: _Sums) -> None:
         """Compare the gradients of the parameters with the sum of what the tiles' images give."""
@@ -258,7 +258,7 @@ class WindowCheck:
             part, total = total[: wanted.numel()], total[wanted.numel() :]
             found = call.parameter_gradients.get(name)
             if found is None:
-                self._errors.single.note(math.inf, f"{self._name}: {name} has no gradient")
+                self._errors.single.add(math.inf, 1.0, f"{self._name}: {name} has no gradient")
                 continue
             reach = taps if wanted.dim() > 1 else count
             size = math.sqrt(reach * squares)
@@ -267,7 +267,7 @@ class WindowCheck:
             bound = bound + STATISTICS_SLACK * self._rounding.sums * size
             flat = found.detach().double().reshape(-1).cpu()
             what, error = f"gradient of {name}", (flat - part).norm()
-            self._errors.single.note(float(error / (bound + 1e-300)), f"{self._name}: {what}")
+            self._errors.single.add(float(error / (bound + 1e-300)), 1.0, f"{self._name}: {what}")
             each = size / math.sqrt(part.numel())
             scale = self._scales.setdefault(what, ScaleError(self._rounding))
             scale.add(flat, part, each, each / math.sqrt(max(1.0, count)), STRIPS)

@@ -7,7 +7,6 @@ product by itself is off only by the rounding of its format.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -15,6 +14,7 @@ from torch.nn import functional
 
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.precision.formats import FP32, TF32, ConvForm, Precision, Products
+from spbench_parallel.verify.worst_error import WorstError
 
 SIDE, IMAGES = 64, 2
 """The part of a convolution that is compared: a corner of some images. Its gradients then are
@@ -48,12 +48,11 @@ class ProductErrors(Products):
     Attributes:
         worst: The largest error so far, of any output or gradient: the root of the sum of squared
             differences over that of squared values.
-        where: The product that has it, in words.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.worst, self.where = 0.0, ""
+        self.worst = WorstError.within(0.0)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
@@ -83,10 +82,8 @@ class ProductErrors(Products):
             size = float(other.square().sum())
             error = float((one.double() - other).square().sum())
             share = (error / size) ** 0.5 if size else error
-            share = math.inf if math.isnan(share) else share
-            if share > self.worst:
-                shape = "x".join(map(str, factors[1].shape))
-                self.worst, self.where = share, f"{name} of a {kind} with {shape} weights"
+            shape = "x".join(map(str, factors[1].shape))
+            self.worst.add(share, 0.0, f"{name} of a {kind} with {shape} weights")
 
 
 def _passes(multiply: Multiply, factors: Factors) -> tuple[torch.Tensor, ...]:

@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.validation.reference import Key, Tensors
+from spbench_parallel.verify.worst_error import WorstError
 
 Cut = tuple[slice, ...]
 
@@ -49,7 +50,7 @@ def compare(
     shapes: dict[Key, tuple[int, ...]] = comm.bcast(
         {key: tuple(tensor.shape) for key, tensor in wanted.items()}
     )
-    worst, where, squares, of_squares = 0.0, "", 0.0, 0.0
+    worst, squares, of_squares = WorstError.within(0.0), 0.0, 0.0
     for key, shape in shapes.items():
         whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
         part = found.get(key)
@@ -61,14 +62,14 @@ def compare(
         error, square, of_square = _errors(part, expected[part.cut] if part.cut else expected)
         squares, of_squares = squares + square, of_squares + of_square
         size = square if mean_square else error / largest
-        if not size <= worst:
-            worst, where = size, _name(key)
+        worst.add(size, 0.0, _name(key))
     unknown = found.keys() - shapes.keys()
     if unknown:
         return math.inf, f"{_name(unknown.pop())} is not expected"
     if mean_square:
-        worst = math.sqrt(squares / of_squares) if of_squares else math.sqrt(squares)
-    return worst, where
+        together = math.sqrt(squares / of_squares) if of_squares else math.sqrt(squares)
+        return together, worst.detail
+    return worst.error, worst.detail
 
 
 def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -25,6 +25,7 @@ from spbench_parallel.models.imported.chance import DrawnByPosition
 from spbench_parallel.models.imported.model import WholeModule
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.validation.reference import drawn_images, whole_loss
+from spbench_parallel.verify.worst_error import WorstError
 
 DIRECTIONS = 4
 STEPS = (1e-9, 1e-10)
@@ -39,7 +40,7 @@ DIFFERENCE_TOLERANCE = 1e-2
 
 def worst_slope(
     plan: ModelPlan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
-) -> tuple[float, str]:
+) -> WorstError:
     """Compare the gradients of a step's loss with slopes of it along random directions.
 
     Along each of `DIRECTIONS` directions d, random in every weight, the loss is computed at w + h d
@@ -59,7 +60,7 @@ def worst_slope(
     model = build_reference(plan.model, seed=plan.seed, device=plan.device)
     parameters = dict(model.named_parameters())
     random = torch.Generator().manual_seed(plan.seed)
-    worst, where = 0.0, ""
+    worst = WorstError.within(TOLERANCE)
     for direction in range(DIRECTIONS):
         along = {name: _direction(one, random) for name, one in parameters.items()}
         parts = [gradients[name] * one for name, one in along.items()]
@@ -73,9 +74,9 @@ def worst_slope(
             exact = _forward_slope(plan, images, model, along)
             if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
                 slope, error = exact, abs(exact - wanted) / size
-        if not error <= worst:
-            worst, where = error, f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
-    return worst, where
+        place = f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
+        worst.add(error, TOLERANCE, place)
+    return worst
 
 
 def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:

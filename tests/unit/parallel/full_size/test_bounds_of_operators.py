@@ -83,7 +83,7 @@ def test_what_is_rounded_passes(name, precision):
     for seed in range(5):
         module = OPERATORS[name]()
         worst = error_of(module, call_of(module, precision, seed), precision)
-        assert 0.0 <= worst.error < 0.5, worst.where
+        assert 0.0 <= worst.error < 0.5, worst.detail
 
 
 def corner(values):
@@ -109,7 +109,7 @@ def test_one_wrong_pixel_and_a_wrong_scale_are_found(name, part, word, spoil, pr
     spoil(getattr(call, part))
     worst = error_of(module, call, precision)
     assert worst.error > 1.0
-    assert worst.where.startswith(f"it: {word}")
+    assert worst.detail.startswith(f"it: {word}")
 
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
@@ -121,7 +121,7 @@ def test_wrong_gradients_of_weights_are_found(precision):
             spoil(call.parameter_gradients[name])
             worst = error_of(module, call, precision)
             assert worst.error > 1.0
-            assert worst.where == f"it: gradient of {name}"
+            assert worst.detail == f"it: gradient of {name}"
     call.parameter_gradients.clear()
     assert error_of(module, call, precision).error == math.inf
 
@@ -146,14 +146,14 @@ def test_a_norm_is_held_against_sums_of_its_own(precision):
         check.check(call)
         return errors.single
 
-    assert worst_of().error < 0.5, worst_of().where
+    assert worst_of().error < 0.5, worst_of().detail
     assert worst_of(found=found.detach() * 1.05).error > 1.0
     assert worst_of(input_gradient=gradient).error > 1.0
     wrong = {"weight": grads["weight"] * 1.05, "bias": grads["bias"]}
-    assert "gradient of weight" in worst_of(parameter_gradients=wrong).where
+    assert "gradient of weight" in worst_of(parameter_gradients=wrong).detail
     module.running_var.mul_(1.01)
     assert worst_of().error > 1.0
-    assert worst_of().where == "it: running variance"
+    assert worst_of().detail == "it: running variance"
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 7])

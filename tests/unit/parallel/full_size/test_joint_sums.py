@@ -5,9 +5,9 @@ import torch
 
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.routes import Route
-from spbench_parallel.full_size.bound import WorstError
 from spbench_parallel.full_size.joints import JointSums, Passage, _sums
 from spbench_parallel.pipeline.stage_channel import DirectedRoute
+from spbench_parallel.verify.worst_error import WorstError
 
 WORD = 1 << 64
 WHOLE = Box((0, 6), (0, 7))
@@ -61,11 +61,11 @@ def test_a_last_bit_changes_it():
     ],
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
-    sums, worst = JointSums(None), WorstError()
+    sums, worst = JointSums(None), WorstError.within(0.0)
     words = {1: Passage(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}
     sums.compare(World(), worst)
     place = "gradients from stage 3 to 1, replica 0, direction 0, micro-batch 1, image 4, map 0"
-    assert worst.where == (f"{place}: {why}" if why else "")
+    assert worst.detail == (f"{place}: {why}" if why else "")
     assert bool(worst.error) == bool(why)

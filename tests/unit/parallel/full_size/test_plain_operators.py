@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, WorstError
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, worst_ratio
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_parallel.full_size.plain import PlainCheck
 from spbench_parallel.full_size.windows import Call
@@ -63,8 +63,8 @@ def test_what_is_rounded_once_passes(name, precision):
     for seed in range(3):
         module, call = call_of(name, precision, seed)
         errors = errors_of(module, call, precision)
-        assert errors.single.error <= 1.0, errors.single.where
-        assert errors.scales.error <= 1.0, errors.scales.where
+        assert errors.single.error <= 1.0, errors.single.detail
+        assert errors.scales.error <= 1.0, errors.scales.detail
 
 
 def off(values):
@@ -86,7 +86,7 @@ def test_one_wrong_pixel_is_found(name, part, word, spoil, precision):
     spoil(getattr(call, part))
     single = errors_of(module, call, precision).single
     assert single.error > 1.0
-    assert single.where.startswith(f"it: {word}")
+    assert single.detail.startswith(f"it: {word}")
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(0.95, True), (1.05, False)])
@@ -115,7 +115,7 @@ def test_gradients_of_parameters_are_compared_and_have_to_be_there(name, precisi
         spoil(call.parameter_gradients["weight"])
         single = errors_of(module, call, precision).single
         assert single.error > 1.0
-        assert single.where == "it: gradient of weight"
+        assert single.detail == "it: gradient of weight"
     module, call = call_of(name, precision)
     call.parameter_gradients.clear()
     assert errors_of(module, call, precision).single.error == math.inf
@@ -160,7 +160,7 @@ def loss_errors(name, factor):
 @pytest.mark.parametrize("name", ["cross_entropy", "dice"])
 def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not(name):
     right = loss_errors(name, 1.0)
-    assert right.single.error <= 1.0, right.single.where
+    assert right.single.error <= 1.0, right.single.detail
     assert right.scales.error <= 1.0
     wrong = loss_errors(name, 1.0001)
     assert wrong.single.error > 1.0
@@ -192,9 +192,9 @@ def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
     with torch.no_grad():
         for one, old in zip(stage.parameters(), before, strict=True):
             one.copy_(old + (one - old) * factor)
-    worst = WorstError()
+    worst = worst_ratio()
     check.compare(worst)
-    assert (worst.error <= 1.0) == passes, worst.where
+    assert (worst.error <= 1.0) == passes, worst.detail
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-9, 3e-9, 1e-8, 1e-7])
@@ -204,7 +204,7 @@ def test_changes_that_weights_swallow_are_no_error(size):
     stage = nn.Linear(1000, 400, bias=False)
     nn.init.normal_(stage.weight, std=0.02)
     worst = swallowed(stage, size, factor=1.0)
-    assert worst.error <= 1.0, worst.where
+    assert worst.error <= 1.0, worst.detail
 
 
 def test_a_wrong_scale_of_small_changes_is_found():
@@ -222,6 +222,6 @@ def swallowed(stage, size, factor):
     stage.weight.grad.mul_(factor)
     Updates(training, list(stage.parameters())).step()
     stage.weight.grad.copy_(right)
-    worst = WorstError()
+    worst = worst_ratio()
     check.compare(worst)
     return worst

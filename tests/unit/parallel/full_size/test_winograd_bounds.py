@@ -189,7 +189,7 @@ def test_bound_of_gpu_finds_wrong_pixel(part, late):
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
     errors = check_call(*placed(module, call, GPU))
     assert errors.single.error > 1
-    assert "at row 0, column 0" in errors.single.where
+    assert "at row 0, column 0" in errors.single.detail
 
 
 def check_plain(module, call):
@@ -210,7 +210,7 @@ def test_winograd_passes_bound_of_a_whole_image_on_a_gpu(pixels, kernels, late):
         module = conv_with(KERNELS[kernels]())
         call = winograd_call(module, PIXELS[pixels]())
         gpu = check_plain(*placed(module, call, GPU))
-        assert gpu.single.error < 1.0, gpu.single.where
+        assert gpu.single.error < 1.0, gpu.single.detail
         assert gpu.scales.error < 0.2
 
 
@@ -230,7 +230,7 @@ def test_bound_of_a_whole_image_on_a_gpu_finds_wrong_pixel(part, late):
     values[0, :, 0, 0] += values.square().mean().sqrt() / 100
     errors = check_plain(*placed(module, call, GPU))
     assert errors.single.error > 1
-    assert "at row 0, column 0" in errors.single.where
+    assert "at row 0, column 0" in errors.single.detail
 
 
 # All other bounds

@@ -1,40 +1,16 @@
-"""Comparisons of results with what is expected, and the worst of several."""
+"""Comparisons of pixels and other values with their references."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 
 from spbench_core.layout.tiles import Box
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The error of a result with its tolerance; ``detail`` names the first wrong value.
-
-    A NaN is wrong whatever the tolerance.
-    """
-
-    error: float = 0.0
-    tolerance: float = 0.0
-    detail: str = ""
-
-    @property
-    def wrong(self) -> bool:
-        """Whether the result is out of tolerance."""
-        return not self.error <= self.tolerance
-
-    def worse(self, other: Mismatch) -> Mismatch:
-        """Return the first of the two that is wrong, or else the one with the larger error."""
-        if self.wrong or other.wrong:
-            return self if self.wrong else other
-        return self if self.error >= other.error else other
+from spbench_parallel.verify.worst_error import WorstError
 
 
 def compare_pixels(
     got: torch.Tensor, expected: torch.Tensor, box: Box, tolerance: float = 0.0
-) -> Mismatch:
+) -> WorstError:
     """Compare pixel by pixel; the detail names the first wrong one in the image's coordinates.
 
     Args:
@@ -45,15 +21,15 @@ def compare_pixels(
     """
     same = tolerance == 0.0 and got.dtype == expected.dtype and torch.equal(got, expected)
     if same or got.numel() == 0:
-        return Mismatch(tolerance=tolerance)
+        return WorstError.of(0.0, tolerance)
     error = (got.double() - expected.double()).abs()
     wrong = ~(error <= tolerance)
     count = int(wrong.sum())
     largest = float(error.max())
     if count == 0:
-        return Mismatch(largest, tolerance)
+        return WorstError.of(largest, tolerance)
     image, channel, row, col = (int(index) for index in wrong.nonzero()[0])
-    return Mismatch(
+    return WorstError.of(
         largest,
         tolerance,
         f"{count} of {wrong.numel()} values are wrong, the first at row {box.rows[0] + row}, "
@@ -65,15 +41,15 @@ def compare_pixels(
 
 def compare_values(
     name: str, got: torch.Tensor, expected: torch.Tensor, tolerance: float
-) -> Mismatch:
+) -> WorstError:
     """Compare tensors other than images; the detail names the first wrong value by its index."""
     error = (got.double().cpu() - expected.double()).abs()
     wrong = ~(error <= tolerance)
     largest = float(error.max())
     if not bool(wrong.any()):
-        return Mismatch(largest, tolerance)
+        return WorstError.of(largest, tolerance)
     index = tuple(int(place) for place in wrong.nonzero()[0])
-    return Mismatch(
+    return WorstError.of(
         largest,
         tolerance,
         f"{int(wrong.sum())} of {wrong.numel()} values of {name} are wrong, the first at "

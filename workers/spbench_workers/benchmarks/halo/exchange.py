@@ -13,7 +13,8 @@ from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_parallel.spatial.exchange import Exchange, view
 from spbench_parallel.spatial.pixels import Image
-from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels
+from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.halo.compare import compare_pixels
 from spbench_workers.benchmarks.halo.faults import plant_in_halo
 from spbench_workers.benchmarks.halo.report import (
     give_choice,
@@ -77,7 +78,7 @@ class PaddedTile:
         self.padded.fill_(float("nan"))
         self.tile.copy_(image.box(self.own, round_, self.padded.dtype, self.padded.device))
 
-    def compare(self, image: Image, round_: int) -> Mismatch:
+    def compare(self, image: Image, round_: int) -> WorstError:
         """Compare tile and halo with the image, bit for bit.
 
         On a GPU the expected values are made there, which is far faster than on the host. Halos
@@ -87,11 +88,11 @@ class PaddedTile:
         expected = image.box(self.held, round_, dtype, place)
         if not torch.equal(self.padded, expected):
             return compare_pixels(self.padded.cpu(), expected.cpu(), self.held)
-        worst = Mismatch()
+        worst = WorstError(keeps_first=True)
         if is_gpu(place):
             for box, values in zip(self.halo, self.incoming, strict=True):
                 by_host = image.box(box, round_, dtype)
-                worst = worst.worse(compare_pixels(values.cpu(), by_host, box))
+                worst.merge(compare_pixels(values.cpu(), by_host, box))
         return worst
 
 
@@ -110,8 +111,8 @@ def run(context: Context) -> None:
     worst = _checked_rounds(context, padded, image, first=1)
     with waits_of([exchange], place) as waits:
         times = measure(context, _timed(exchange, place), waits=waits)
-    worst = worst.worse(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
-    context.check("halo", worst.error, worst.tolerance, worst.detail)
+    worst.merge(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
+    context.check_worst("halo", worst)
     slowest_ms = context.median_of_slowest(times)
     give_traffic(context, exchange, slowest_ms)
     phases = phases_of(context, exchange, place)
@@ -132,8 +133,8 @@ def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
     return exchange_and_wait
 
 
-def _checked_rounds(context: Context, padded: PaddedTile, image: Image, first: int) -> Mismatch:
-    worst = Mismatch()
+def _checked_rounds(context: Context, padded: PaddedTile, image: Image, first: int) -> WorstError:
+    worst = WorstError(keeps_first=True)
     for done in range(CHECKED_ROUNDS):
         context.progress("check", done, CHECKED_ROUNDS)
         padded.fill(image, first + done)
@@ -141,5 +142,5 @@ def _checked_rounds(context: Context, padded: PaddedTile, image: Image, first: i
         context.world.comm.Barrier()
         padded.exchange.poison()
         padded.exchange.run()
-        worst = worst.worse(padded.compare(image, first + done))
+        worst.merge(padded.compare(image, first + done))
     return worst

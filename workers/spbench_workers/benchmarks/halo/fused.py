@@ -17,7 +17,8 @@ from spbench_parallel.spatial.exchange import Exchange, Traffic
 from spbench_parallel.spatial.fused.blocks import FusedSequential, fuse
 from spbench_parallel.spatial.pixels import WholeImage
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels
+from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.halo.compare import compare_pixels
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
     Tolerance,
@@ -56,7 +57,7 @@ def run(context: Context) -> None:
                 times = measure(context, _forward(fused, case.like), waits=waits)
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
-        worst["conv"] = worst["conv"].worse(_difference(fused, unfused, case, tolerances))
+        worst["conv"].merge(_difference(fused, unfused, case, tolerances))
         case.give_checks(worst, [2], tolerances)
         fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
         context.metric("speedup", unfused_ms / fused_ms)
@@ -70,7 +71,7 @@ def run(context: Context) -> None:
 
 def _difference(
     fused: nn.Module, unfused: nn.Module, case: OperatorCase, tolerances: Tolerances
-) -> Mismatch:
+) -> WorstError:
     """Compare the outputs of fused and unfused layers with each other."""
     with torch.no_grad():
         one, other = fused(case.like).cpu(), unfused(case.like).cpu()

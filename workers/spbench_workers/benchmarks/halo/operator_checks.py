@@ -19,7 +19,8 @@ from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.padded import with_room
 from spbench_parallel.spatial.pixels import Image
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_workers.benchmarks.halo.compare import Mismatch, compare_pixels, compare_values
+from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
 from spbench_workers.benchmarks.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.benchmarks.halo.reference import Expected, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, sampling_of
@@ -166,16 +167,16 @@ class OperatorCase:
         tile = self.tile(self.image, 0).requires_grad_()
         self.tiled(tile).sum().backward()
 
-    def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, Mismatch]:
+    def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, WorstError]:
         """Check these rounds of fresh data; return the worst of each check, by its name."""
-        worst: dict[str, Mismatch] = {}
+        worst: dict[str, WorstError] = {}
         for done, round_ in enumerate(rounds):
             self.context.progress("check", done, len(rounds))
             for name, found in self.round(round_, tolerances).items():
-                worst[name] = worst.get(name, found).worse(found)
+                worst.setdefault(name, WorstError(keeps_first=True)).merge(found)
         return worst
 
-    def round(self, round_: int, tolerances: Tolerances) -> dict[str, Mismatch]:
+    def round(self, round_: int, tolerances: Tolerances) -> dict[str, WorstError]:
         """Check everything once on fresh data; all ranks must call it."""
         self._poison()
         halo = self._halo(round_)
@@ -188,8 +189,8 @@ class OperatorCase:
         conv = _compared(output.detach(), self.output.tile, wanted.output, tolerances.output)
         grad = self._gradients(tile, wanted, tolerances)
         if self.sampling is not None:
-            conv = conv.worse(self._looked_through(output, self.output.tile, conv.tolerance))
-            grad = grad.worse(self._looked_at_gradient(tile, wanted, tolerances, round_))
+            conv.merge(self._looked_through(output, self.output.tile, conv.tolerance))
+            grad.merge(self._looked_at_gradient(tile, wanted, tolerances, round_))
         return {
             "halo": halo,
             "conv": conv,
@@ -198,12 +199,12 @@ class OperatorCase:
         }
 
     def give_checks(
-        self, worst: dict[str, Mismatch], rounds: Sequence[int], tolerances: Tolerances
+        self, worst: dict[str, WorstError], rounds: Sequence[int], tolerances: Tolerances
     ) -> None:
         """Check these rounds too, and give the worst of each check, now or before."""
         for name, found in self.check(rounds, tolerances).items():
-            mismatch = worst[name].worse(found)
-            self.context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+            worst[name].merge(found)
+            self.context.check_worst(name, worst[name])
 
     def _poison(self) -> None:
         """Poison all memory that pieces arrive in with NaN."""
@@ -214,9 +215,9 @@ class OperatorCase:
             gather.backward.poison()
         self.context.world.comm.Barrier()
 
-    def _halo(self, round_: int) -> Mismatch:
+    def _halo(self, round_: int) -> WorstError:
         """Compare the gathered pixels with the image, bit for bit."""
-        worst = Mismatch()
+        worst = WorstError(keeps_first=True)
         image = self._distinct()
         with torch.no_grad():
             tile = self.tile(image, round_)
@@ -227,7 +228,7 @@ class OperatorCase:
             if not inside.empty:
                 values = image.box(inside, round_, part.dtype)
                 view(wanted, box, inside).copy_(values)
-            worst = worst.worse(compare_pixels(part.cpu(), wanted, box))
+            worst.merge(compare_pixels(part.cpu(), wanted, box))
         return worst
 
     def _distinct(self) -> Image:
@@ -256,7 +257,9 @@ class OperatorCase:
             self.sampling.inputs(round_, rank), self.sampling.outputs(round_, rank)
         )
 
-    def _gradients(self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances) -> Mismatch:
+    def _gradients(
+        self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances
+    ) -> WorstError:
         assert tile.grad is not None
         worst = _compared(
             tile.grad, self.input.tile, wanted.input_gradient, tolerances.input_gradient
@@ -268,24 +271,26 @@ class OperatorCase:
             tolerance = tolerances.parameter_gradient.of(_summed(comm, contribution.abs()))
             total = _summed(comm, contribution)
             found = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
-            worst = worst.worse(found)
+            worst.merge(found)
         return worst
 
-    def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> Mismatch:
+    def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> WorstError:
         return look_through(got, tile, tolerance, whole_numbers=self.whole_numbers)
 
     def _looked_at_gradient(
         self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
-    ) -> Mismatch:
+    ) -> WorstError:
         """Check all of the input's gradient: it must be zero where no compared output reads."""
         assert self.sampling is not None
         assert tile.grad is not None
         box, allowed = self.input.tile, _allowed(wanted.input_gradient, tolerances.input_gradient)
-        found = self._looked_through(tile.grad, box, allowed)
+        worst = WorstError(keeps_first=True)
+        worst.merge(self._looked_through(tile.grad, box, allowed))
         reached = self.sampling.read(round_, box)
-        return found.worse(look_for_strays(tile.grad, box, allowed, reached))
+        worst.merge(look_for_strays(tile.grad, box, allowed, reached))
+        return worst
 
-    def _adjoint(self) -> Mismatch:
+    def _adjoint(self) -> WorstError:
         """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
         gather, comm = self.gather, self.context.world.comm
         generator = torch.Generator().manual_seed(self.context.seed_for("adjoint", comm.rank))
@@ -305,7 +310,7 @@ class OperatorCase:
         returned = comm.allreduce(_product(pixels, back), op=MPI.SUM)
         difference = abs(gathered - returned)
         detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
-        return Mismatch(difference, 0.0, "" if difference == 0.0 else detail)
+        return WorstError.of(difference, 0.0, "" if difference == 0.0 else detail)
 
 
 def _compared(
@@ -313,12 +318,12 @@ def _compared(
     tile: Box,
     wanted: Sequence[tuple[Box, torch.Tensor]],
     tolerance: Tolerance,
-) -> Mismatch:
+) -> WorstError:
     """Compare boxes of a rank's values; all have the tolerance of their largest value."""
     allowed = _allowed(wanted, tolerance)
-    worst = Mismatch(tolerance=allowed)
+    worst = WorstError(tolerance=allowed, keeps_first=True)
     for box, values in wanted:
-        worst = worst.worse(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
+        worst.merge(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
     return worst
 
 

@@ -12,7 +12,7 @@ import torch
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.spatial.exchange import view
-from spbench_workers.benchmarks.halo.compare import Mismatch
+from spbench_parallel.verify.worst_error import WorstError
 
 _PART = 1 << 24
 """Values that are checked at once: a bound of the memory that the check takes on the device."""
@@ -23,7 +23,7 @@ Distance = Callable[[torch.Tensor], torch.Tensor]
 
 def look_through(
     got: torch.Tensor, tile: Box, tolerance: float, *, whole_numbers: bool
-) -> Mismatch:
+) -> WorstError:
     """Find values that are not finite, or no whole numbers.
 
     Args:
@@ -39,7 +39,7 @@ def look_through(
 
 def look_for_strays(
     got: torch.Tensor, tile: Box, tolerance: float, reached: Sequence[Box]
-) -> Mismatch:
+) -> WorstError:
     """Find values that are not zero outside given boxes.
 
     Args:
@@ -71,9 +71,9 @@ def _to_finite(values: torch.Tensor) -> torch.Tensor:
 
 def _farthest(
     got: torch.Tensor, tile: Box, tolerance: float, distance: Distance, what: str
-) -> Mismatch:
+) -> WorstError:
     if got.numel() == 0:
-        return Mismatch(tolerance=tolerance)
+        return WorstError.of(0.0, tolerance)
     step = max(1, _PART // (tile.height * tile.width))
     parts = [
         (index, first, image[first : first + step])
@@ -85,10 +85,10 @@ def _farthest(
     error = float(largest.max())
     wrong = ~(largest <= tolerance)
     if not bool(wrong.any()):
-        return Mismatch(error, tolerance)
+        return WorstError.of(error, tolerance)
     index, first, values = parts[int(wrong.nonzero()[0])]
     channel, row, col = (int(at) for at in (~(distance(values) <= tolerance)).nonzero()[0])
-    return Mismatch(
+    return WorstError.of(
         error,
         tolerance,
         f"row {tile.rows[0] + row}, col {tile.cols[0] + col} (image {index}, channel "

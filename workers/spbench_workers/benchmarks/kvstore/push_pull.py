@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from spbench_parallel.progress import PhaseProgress
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import report
 from spbench_workers.benchmarks.kvstore.case import StoreCase, case_of
 from spbench_workers.benchmarks.kvstore.gradients import TIMED, Gradients
@@ -12,7 +13,6 @@ from spbench_workers.benchmarks.kvstore.rounds import RoundGroup, measure
 from spbench_workers.benchmarks.kvstore.store import fault_injection
 from spbench_workers.benchmarks.kvstore.store.opening import StorePart, open_part, open_ranks
 from spbench_workers.benchmarks.kvstore.verification.comparison import Errors, StoreComparison
-from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 from spbench_workers.context import Context
 
@@ -46,7 +46,7 @@ class PushPull:
         if not part.serves:
             self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
         self._uncompared = 0
-        self.result, self.protocol = WorstDifference(), WorstDifference()
+        self.result, self.protocol = WorstError(), WorstError()
         self.identical = self._comparison.identical
         self.errors = Errors(0.0, 0.0)
 
@@ -77,7 +77,7 @@ class PushPull:
         violations = [shard.violation for shard in part.shards if shard.violation]
         if violations:
             # It says more than the wrong value that it leads to.
-            self.protocol = WorstDifference(float(len(violations)), 0.0, violations[0])
+            self.protocol = WorstError.of(float(len(violations)), 0.0, violations[0])
 
     def _fill(self, draw: int) -> None:
         """Write this device's gradients; the weights stay as they are."""
@@ -101,12 +101,12 @@ class PushPull:
         rounds, self._uncompared = self._uncompared, 0
         self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
 
-    def _compare(self, draw: int, rounds: int, finding: WorstDifference, when: str) -> Errors:
+    def _compare(self, draw: int, rounds: int, worst: WorstError, when: str) -> Errors:
         progress = PhaseProgress(partial(self._context.progress, "check"), 1)
         self._context.world.comm.Barrier()
         self._part.store.settle()
         self._part.memory.fetch()
-        errors = self._comparison.compare(draw, rounds, finding, when, progress)
+        errors = self._comparison.compare(draw, rounds, worst, when, progress)
         progress.finish()
         return errors
 
@@ -121,9 +121,9 @@ def run(context: Context) -> None:
     bench = PushPull(context, case, part)
     times = bench.time()
     bench.close()
-    bench.result.report(context, "result")
-    bench.identical.report(context, "identical")
-    bench.protocol.report(context, "protocol")
+    context.check_worst("result", bench.result)
+    context.check_worst("identical", bench.identical)
+    context.check_worst("protocol", bench.protocol)
     report.give_figures(context, case, times, bench.errors)
     report.give_traffic(context, part.store, times)
     report.give_compression(context, case, part.store)

@@ -27,7 +27,7 @@ def run(context: Context) -> None:
     in_order = _mean_rate(context, exchanges, first, sizes[:-1], largest)
     at_random = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
     exchanges.free()
-    context.check("message", exchanges.difference.error, 0.0, exchanges.difference.detail)
+    context.check_worst("message", exchanges.difference)
     alone, how = lone_seconds(context, sizes)
     if world.rank == 0:
         per_rank = sqrt(in_order * fmean(at_random))

@@ -9,8 +9,9 @@ from time import perf_counter
 from mpi4py import MPI
 
 from spbench_parallel.groups import rest
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.patterns import Pattern
-from spbench_workers.benchmarks.link.payload import PayloadDifference, compare, poison, random_bytes
+from spbench_workers.benchmarks.link.payload import compare, poison, random_bytes
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
@@ -36,7 +37,7 @@ class Exchanges:
         self._buffers = [MPI.Alloc_mem(largest) for _ in range(4)]
         for buffer in self._buffers:
             buffer[:] = bytes(largest)
-        self.difference = PayloadDifference()
+        self.difference = WorstError(keeps_first=True)
 
     def seconds(self, pattern: Pattern, count: int) -> float:
         """Check and time a pattern with messages of ``count`` bytes; all ranks must call it.
@@ -114,9 +115,9 @@ class Exchanges:
             self._buffers[2][count // 2] ^= 0xFF
         for way, message in enumerate(expected):
             found = compare(self._buffers[2 + way][:count].tobytes(), message)
-            if found.error and not self.difference.error:
-                told = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
-                self.difference = PayloadDifference(found.error, f"{told}: {found.detail}")
+            if found.exceeds:
+                what = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
+                self.difference.add(found.error, 0.0, f"{what}: {found.detail}")
 
     def _message(
         self, pattern: Pattern, count: int, when: str, way: int, source: int, to: int

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+
+from spbench_parallel.verify.worst_error import WorstError
 
 _BLOCK = 1 << 20
 _INVERTED = bytes(255 - value for value in range(256))
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadDifference:
-    """The largest difference of two bytes, and the place of the first wrong one."""
-
-    error: float = 0.0
-    detail: str = ""
 
 
 def random_bytes(seed: int, count: int) -> bytes:
@@ -29,8 +22,8 @@ def poison(expected: bytes) -> bytes:
     return expected.translate(_INVERTED)
 
 
-def compare(got: bytes, expected: bytes) -> PayloadDifference:
-    """Return the difference of received and expected bytes, compared bit by bit."""
+def compare(got: bytes, expected: bytes) -> WorstError:
+    """Compare received and expected bytes; the largest difference is that of a whole block."""
     for first in range(0, len(expected), _BLOCK):
         here, there = got[first : first + _BLOCK], expected[first : first + _BLOCK]
         if here != there:
@@ -42,5 +35,5 @@ def compare(got: bytes, expected: bytes) -> PayloadDifference:
             error = max(abs(here[index] - there[index]) for index in wrong)
             place = wrong[0]
             detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
-            return PayloadDifference(float(error), detail)
-    return PayloadDifference()
+            return WorstError.of(float(error), 0.0, detail)
+    return WorstError()

@@ -10,8 +10,9 @@ from time import perf_counter
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
 from spbench_parallel.groups import rest
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.messages import Messages, Trips, messages_of
-from spbench_workers.benchmarks.link.payload import PayloadDifference, compare, random_bytes
+from spbench_workers.benchmarks.link.payload import compare, random_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer
 from spbench_workers.pingpong.schedule import rounds
@@ -42,7 +43,7 @@ class PingPong:
         self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
-        self.difference = PayloadDifference()
+        self.difference = WorstError(keeps_first=True)
 
     def meet(self, peer: int) -> None:
         """Check and time all sizes with one peer, which must call it as well."""
@@ -112,9 +113,9 @@ class PingPong:
         if self._context.planted("corrupt-message"):
             messages.spoil(count // 2)
         found = compare(messages.taken(count), expected)
-        if found.error and not self.difference.error:
+        if found.exceeds:
             detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
-            self.difference = PayloadDifference(found.error, detail)
+            self.difference.add(found.error, 0.0, detail)
 
 
 def run(context: Context) -> None:
@@ -139,7 +140,7 @@ def _run(context: Context, messages: Messages) -> None:
             _give_pair(context, pingpong, peer, hosts)
     for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
         context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
-    context.check("echo", pingpong.difference.error, 0.0, pingpong.difference.detail)
+    context.check_worst("echo", pingpong.difference)
     _give_slowest(context, pingpong.one_way)
     rest(world.comm)
     if world.rank == 0:

@@ -36,7 +36,6 @@ from spbench_parallel.precision.product_errors import compares, tolerance_of
 from spbench_parallel.progress import PhaseProgress, Progress
 from spbench_parallel.synthetic import synthetic_images
 from spbench_parallel.validation.comparison import Cut, TensorPart, compare, moved
-from spbench_parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_parallel.validation.finite_differences import worst_slope
 from spbench_parallel.validation.reference import (
     KINDS,
@@ -48,6 +47,7 @@ from spbench_parallel.validation.reference import (
     Tensors,
     small_rate,
 )
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.context import Context
 
 LEAST_TOLERANCE = 1e-10
@@ -104,13 +104,12 @@ def check_bits(
     )
     rest(comm)
     found = parts(comm, plan, lambda engine: spoil(context, engine))
-    worst, where = 0.0, ""
+    worst = WorstError.within(0.0)
     for kind in KINDS if training is not None else ("output",):
         whole = {key: part.values for key, part in wanted.get(kind, {}).items()}
         error, place = compare(comm, whole, found.get(kind, {}))
-        if not error <= worst:
-            worst, where = error, f"{kind} {place}"
-    context.check("bits", worst, 0.0, where)
+        worst.add(error, 0.0, f"{kind} {place}")
+    context.check_worst("bits", worst)
     progress.finish()
 
 
@@ -132,7 +131,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     with engine.arithmetic.comparing() as errors:
         engine.evaluate()
     engine.free()
-    context.check("products", errors.worst, tolerance_of(plan.precision), errors.where)
+    context.check("products", errors.worst.error, tolerance_of(plan.precision), errors.worst.detail)
 
 
 class Validation:
@@ -183,8 +182,8 @@ class Validation:
             context.check(kind, error, tolerances[kind], where)
         if "slope" in checks and self._exact:
             gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
-            error, where = worst_slope(self._plan, self._images(FP64.work), gradients)
-            context.check("slope", error, SLOPE_TOLERANCE, where)
+            slopes = worst_slope(self._plan, self._images(FP64.work), gradients)
+            context.check_worst("slope", slopes)
         self._progress.finish()
 
     def _images(self, dtype: torch.dtype) -> SyntheticImages:

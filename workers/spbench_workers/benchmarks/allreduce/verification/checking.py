@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.verification.data import (
-    NOTHING_COMPARED,
     Kind,
     Numbers,
     Values,
-    Worst,
     compare,
     fill,
 )
@@ -59,12 +58,12 @@ class Checks:
         kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
         self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}
-        self._found = dict.fromkeys(("exact", "bound", "identical", "inputs"), NOTHING_COMPARED)
+        self._worst = {name: WorstError() for name in ("exact", "bound", "identical", "inputs")}
 
     @property
     def wrong(self) -> int:
         """The number of wrong elements in this rank's results so far."""
-        return self._found["exact"].wrong + self._found["bound"].wrong
+        return self._worst["exact"].wrong + self._worst["bound"].wrong
 
     def run(self, when: str) -> None:
         """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
@@ -76,9 +75,8 @@ class Checks:
 
     def report(self) -> None:
         """Report all checks."""
-        for name, found in self._found.items():
-            tolerance = 0.0 if found is NOTHING_COMPARED else found.tolerance
-            self._context.check(name, found.error, tolerance, found.detail)
+        for name, worst in self._worst.items():
+            self._context.check_worst(name, worst)
 
     def values(self, name: str, when: str, giver: int) -> Values:
         """Return the input of a rank for a check."""
@@ -91,12 +89,9 @@ class Checks:
         digests = {self._outcome(mine)}
         if not self._same:
             digests.add(self._outcome(mine))
-        self._note(name, self._compared(name, when))
-        self._note("identical", self._identical(digests))
-        self._note("inputs", self._inputs(mine))
-
-    def _note(self, name: str, found: Worst) -> None:
-        self._found[name] = self._found[name].joined(found)
+        self._compare(name, when)
+        self._worst["identical"].merge(self._identical(digests))
+        self._worst["inputs"].merge(self._inputs(mine))
 
     def _outcome(self, mine: Values) -> bytes:
         """Run once on fresh memory; return a digest of the result, bit by bit."""
@@ -112,8 +107,8 @@ class Checks:
         result = buffers.result.cpu()
         return hashlib.blake2b(memory_of(result).data, digest_size=16).digest()
 
-    def _compared(self, name: str, when: str) -> Worst:
-        result, worst = self._subject.buffers.result, NOTHING_COMPARED
+    def _compare(self, name: str, when: str) -> None:
+        result = self._subject.buffers.result
         for piece in self._subject.pieces:
             expected = expect(
                 self._numbers[name],
@@ -122,26 +117,25 @@ class Checks:
                 self._subject.depth,
             )
             part = result[piece.at : piece.at + piece.count]
-            worst = worst.joined(compare(part, expected, piece.first, piece.at))
-        return worst
+            self._worst[name].merge(compare(part, expected, piece.first, piece.at))
 
-    def _identical(self, digests: set[bytes]) -> Worst:
+    def _identical(self, digests: set[bytes]) -> WorstError:
         """Compare the bits of the result with rank 0's, or with those of another run."""
         if not self._same:
             differ = len(digests) > 1
-            return Worst(0, float(differ), 0.0, "two runs on the same data" if differ else "")
+            return WorstError.of(float(differ), 0.0, "two runs on the same data" if differ else "")
         mine = digests.pop()
         everyone: list[bytes] = self._context.world.comm.allgather(mine)
         differ = mine != everyone[0]
-        return Worst(0, float(differ), 0.0, "not rank 0's bits" if differ else "")
+        return WorstError.of(float(differ), 0.0, "not rank 0's bits" if differ else "")
 
-    def _inputs(self, mine: Values) -> Worst:
+    def _inputs(self, mine: Values) -> WorstError:
         """Count the written elements of the source and of the margins, which must not change."""
         buffers = self._subject.buffers
         outside = buffers.margins_written()
         changed = 0 if buffers.in_place else _changed(buffers.given, mine)
         detail = f"{changed} elements of the source, {outside} beside the buffers"
-        return Worst(0, float(changed + outside), 0.0, detail if changed + outside else "")
+        return WorstError.of(float(changed + outside), 0.0, detail if changed + outside else "")
 
 
 def _changed(source: torch.Tensor, mine: Values) -> int:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from spbench_parallel.verify.worst_error import WorstError
+
 PERIOD = 1_048_573
 
 Kind = Literal["whole", "random"]
@@ -132,35 +134,9 @@ class ExpectedPeriod:
     tolerance: Values
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The number of wrong elements, and the one that is furthest beyond its tolerance.
-
-    Its error is a NaN where it is not a number; ``detail`` is its place and value, in words.
-    """
-
-    wrong: int = 0
-    error: float = 0.0
-    tolerance: float = 0.0
-    detail: str = ""
-
-    @property
-    def excess(self) -> float:
-        """The error less the tolerance; negative where it is within."""
-        excess = self.error - self.tolerance
-        return excess if excess == excess else float("inf")
-
-    def joined(self, other: Worst) -> Worst:
-        """Return both together, with the place of the worse one."""
-        worse = max(self, other, key=lambda one: one.excess)
-        return Worst(self.wrong + other.wrong, worse.error, worse.tolerance, worse.detail)
-
-
-NOTHING_COMPARED = Worst(tolerance=float("inf"))
-"""The result before any comparison: every other is worse."""
-
-
-def compare(vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: int = 0) -> Worst:
+def compare(
+    vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: int = 0
+) -> WorstError:
     """Compare a part of a result with its expected values, element by element.
 
     Args:
@@ -169,24 +145,26 @@ def compare(vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: 
         first: The element of the periodic values that the part begins with.
         at: The element of the result that the part begins with, for messages.
     """
-    worst = NOTHING_COMPARED
+    worst = WorstError()
     for begin, start, count in _stretches(vector.numel(), len(expected.values), first):
         part = vector[begin : begin + count].cpu()
-        found = _compare(part, expected, slice(start, start + count), at + begin)
-        worst = worst.joined(found)
+        _compare(part, expected, slice(start, start + count), at + begin, worst)
     return worst
 
 
-def _compare(part: torch.Tensor, expected: ExpectedPeriod, where: slice, at: int) -> Worst:
+def _compare(
+    part: torch.Tensor, expected: ExpectedPeriod, where: slice, at: int, worst: WorstError
+) -> None:
     wide = torch.float64 if part.dtype.is_floating_point else torch.int64
     got = part.to(wide).numpy()
     values, tolerance = expected.values[where], expected.tolerance[where]
     # An element that was not written is a NaN; infinities may be subtracted.
     with np.errstate(invalid="ignore"):
         errors = np.abs((got - values) - expected.rest[where]).astype(np.float64)
-    excess = errors - tolerance
-    wrong = ~(excess <= 0.0)
-    index = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
-    detail = f"element {at + index} is {got[index]:.9g}, not {values[index]:.9g}"
-    count = int(np.count_nonzero(wrong))
-    return Worst(count, float(errors[index]), float(tolerance[index]), detail if count else "")
+
+    def detail(index: int) -> str:
+        if errors[index] <= tolerance[index]:
+            return ""
+        return f"element {at + index} is {got[index]:.9g}, not {values[index]:.9g}"
+
+    worst.add_array(errors, tolerance, detail)

@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_parallel.progress import Progress
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
@@ -24,7 +25,6 @@ from spbench_workers.benchmarks.kvstore.verification.expectation import (
     Doubles,
     KeyExpectation,
 )
-from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
 
 _BLOCK = 1 << 18
 """Elements of a reference that are broadcast at once."""
@@ -78,7 +78,7 @@ class StoreComparison:
             self._expectations(uncoded, gradients) if case.compressed else self._expected
         )
         self._block = np.zeros(3 * min(_BLOCK, self._bounds[-1]))
-        self.identical = WorstDifference()
+        self.identical = WorstError()
 
     def _expectations(self, case: StoreCase, gradients: Gradients) -> Expectations:
         """Return the references that this rank computes: the keys of its runs, by run."""
@@ -92,7 +92,7 @@ class StoreComparison:
         self,
         draw: int,
         rounds: int,
-        finding: WorstDifference,
+        worst: WorstError,
         when: str,
         progress: Progress,
     ) -> Errors:
@@ -101,7 +101,7 @@ class StoreComparison:
         Args:
             draw: The draw.
             rounds: The number of rounds since the last comparison.
-            finding: The worst difference so far, which is updated.
+            worst: The worst difference so far, which is updated.
             when: The rounds, in words.
             progress: The progress over the runs of keys.
         """
@@ -110,7 +110,7 @@ class StoreComparison:
         progress.begin(len(self._runs))
         for number in range(len(self._runs)):
             progress.advance()
-            off, size = self._compare_run(number, finding, when)
+            off, size = self._compare_run(number, worst, when)
             mine += off
             magnitude += size
         self._compare_bits(when)
@@ -124,7 +124,7 @@ class StoreComparison:
             for expected in (key for keys in expectations.values() for key in keys):
                 expected.advance(draw, rounds, arrivals)
 
-    def _compare_run(self, number: int, finding: WorstDifference, when: str) -> tuple[float, float]:
+    def _compare_run(self, number: int, worst: WorstError, when: str) -> tuple[float, float]:
         """Return the sums of this rank's errors and of the reference's sizes in a run of keys."""
         run, known = self._runs[number], self._known(number)
         off = size = 0.0
@@ -135,7 +135,7 @@ class StoreComparison:
                 np.copyto(block, known[:, first - run.first : last - run.first])
             self._comm.Bcast(block, number % self._comm.size)
             size += float(np.abs(block[2]).sum())
-            off += self._compare_block(block, first, finding, when)
+            off += self._compare_block(block, first, worst, when)
         return off, size
 
     def _known(self, number: int) -> Doubles | None:
@@ -150,9 +150,7 @@ class StoreComparison:
         pairs = zip(rows, uncoded, strict=True)
         return np.concatenate([np.concatenate(pair) for pair in pairs], axis=1)
 
-    def _compare_block(
-        self, block: Doubles, first: int, finding: WorstDifference, when: str
-    ) -> float:
+    def _compare_block(self, block: Doubles, first: int, worst: WorstError, when: str) -> float:
         """Compare this rank's values with a block of `_known`; return the sum of the errors."""
         off = 0.0
         for begin, array in self._held():
@@ -161,7 +159,7 @@ class StoreComparison:
                 weight, bound, uncoded = block[:, low - first : high - first]
                 where = partial(self._where, low, when)
                 held = array[low - begin : high - begin]
-                finding.add_all(held, weight, bound, where)
+                worst.compare_arrays(held, weight, bound, where)
                 off += figures.distance([held], [uncoded])
         return off
 

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
 from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, Push
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT
-from spbench_workers.benchmarks.kvstore.verification.finding import WorstDifference
 
 
 class ResidualCheck:
@@ -52,13 +52,13 @@ class ResidualCheck:
             expected -= delivered
             size += np.abs(delivered)
 
-    def check(self, finding: WorstDifference) -> None:
+    def check(self, worst: WorstError) -> None:
         """Compare the residuals with the expected ones."""
         # A round sums the ranks' gradients, adds that and takes the code off, each with a rounding.
         roundings = self._rounds * (len(self._ranks) + 2)
         for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
             where = partial(_where, push)
-            finding.add_all(push.residual, expected, roundings * UNIT * size, where)
+            worst.compare_arrays(push.residual, expected, roundings * UNIT * size, where)
 
 
 def _where(push: CompressedPush, index: int) -> str:

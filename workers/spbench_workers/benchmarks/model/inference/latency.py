@@ -20,6 +20,7 @@ from statistics import fmean, quantiles
 from time import perf_counter
 
 from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.context import Context
 
 FAULT = "uncounted-wait"
@@ -110,8 +111,7 @@ def give_open_latency(context: Context, requests: Requests) -> None:
     context.metric("offered_load", fmean(requests.work) * context.params["arrival_rate"])
     give_latency(context, [1000.0 * one for one in seconds])
     if "latency" in context.entry.checks_of(context.params):
-        worst, where = too_short(seconds, requests)
-        context.check("latency", worst, TOLERANCE_MS, where)
+        context.check_worst("latency", too_short(seconds, requests))
 
 
 def give_latency(context: Context, milliseconds: list[float]) -> None:
@@ -122,14 +122,13 @@ def give_latency(context: Context, milliseconds: list[float]) -> None:
         context.say(f"Latency (ms) {' '.join(said)}")
 
 
-def too_short(seconds: Sequence[float], requests: Requests) -> tuple[float, str]:
-    """Return the most ms by which a latency is less than can be, 0 if none is, and its request."""
-    worst, where = 0.0, ""
-    for index, (found, least) in enumerate(zip(seconds, requests.least(), strict=True)):
-        if not 1000.0 * (least - found) <= worst:
-            worst = 1000.0 * (least - found)
-            where = f"request {index}: {found * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
-    return worst, where
+def too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
+    """Return the most ms by which a latency is less than possible, and its request; 0 if none."""
+    worst = WorstError.within(TOLERANCE_MS)
+    for index, (latency, least) in enumerate(zip(seconds, requests.least(), strict=True)):
+        place = f"request {index}: {latency * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
+        worst.add(1000.0 * (least - latency), TOLERANCE_MS, place)
+    return worst
 
 
 def _percentile(values: Sequence[float], share: int) -> float:
@@ -139,7 +138,7 @@ def _percentile(values: Sequence[float], share: int) -> float:
 
 
 def _without_waits(requests: Requests) -> list[float]:
-    if too_short(requests.work, requests)[0] <= TOLERANCE_MS:
+    if not too_short(requests.work, requests).exceeds:
         raise NothingToSpoilError(
             f"{FAULT}: no request had to wait for another; take a higher arrival_rate"
         )

@@ -43,7 +43,9 @@ def run(context: Context) -> None:
         if compares(precision, place):
             with arithmetic.comparing() as errors, arithmetic.entered():
                 row.output(images)
-            context.check("products", errors.worst, tolerance_of(precision), errors.where)
+            context.check(
+                "products", errors.worst.error, tolerance_of(precision), errors.worst.detail
+            )
         rounds: dict[int, list[Times]] = {count: [] for count in batches}
 
         def go() -> None:

@@ -1,0 +1,74 @@
+"""The worst of several comparisons: its error, its tolerance, its place and the wrong elements."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spbench_parallel.verify.worst_error import WorstError
+
+
+def test_the_one_that_exceeds_its_tolerance_the_most_stays():
+    worst = WorstError()
+    for error, tolerance, place in [(0.9, 1.0, "a"), (0.2, 0.1, "b"), (0.3, 0.2, "c"), (5, 9, "d")]:
+        worst.add(error, tolerance, place)
+    assert (worst.error, worst.tolerance, worst.detail) == (0.2, 0.1, "b")
+    assert worst.exceeds
+
+
+def test_the_first_comparison_has_a_place_even_without_an_error():
+    worst = WorstError.of(0.0, 0.1, "somewhere")
+    assert (worst.tolerance, worst.detail, worst.exceeds) == (0.1, "somewhere", False)
+
+
+def test_an_error_within_gets_its_place_from_larger_errors_only():
+    worst = WorstError.within(1.0)
+    worst.add(0.0, 1.0, "right")
+    assert (worst.error, worst.tolerance, worst.detail) == (0.0, 1.0, "")
+    worst.add(0.5, 1.0, "half")
+    assert (worst.error, worst.detail, worst.exceeds) == (0.5, "half", False)
+
+
+@pytest.mark.parametrize(
+    ("error", "tolerance"), [(math.nan, 0.1), (0.0, math.nan)], ids=["error", "tolerance"]
+)
+@pytest.mark.parametrize("keeps_first", [False, True])
+def test_what_is_not_a_number_exceeds_any_tolerance(error, tolerance, keeps_first):
+    worst = WorstError(keeps_first=keeps_first)
+    worst.add(error, tolerance, "not a number")
+    worst.add(5.0, 0.0, "smaller than infinity")
+    assert worst.exceeds
+    assert (worst.error, worst.tolerance, worst.detail) == (math.inf, 0.0, "not a number")
+
+
+def test_the_first_wrong_one_stays_if_asked_for():
+    worst = WorstError(keeps_first=True)
+    worst.add(0.1, 1.0, "small")
+    worst.add(0.2, 5.0, "larger")
+    assert worst.detail == "larger"
+    worst.add(0.15, 0.1, "wrong")
+    worst.add(9.0, 0.1, "wrong by more")
+    assert (worst.error, worst.tolerance, worst.detail) == (0.15, 0.1, "wrong")
+
+
+def test_arrays_give_their_worst_element_and_the_number_of_wrong_ones():
+    worst, expected = WorstError(), np.zeros(4)
+    tolerances = np.array([1.0, 0.1, 0.1, 0.1])
+    worst.compare_arrays(np.array([0.9, 0.0, 0.2, 0.0]), expected, tolerances, "element {}".format)
+    assert (worst.error, worst.tolerance, worst.detail) == (0.2, 0.1, "element 2")
+    assert worst.wrong == 1
+    worst.compare_arrays(np.zeros(4), expected, tolerances, "later {}".format)
+    assert (worst.error, worst.wrong) == (0.2, 1)
+    worst.compare_arrays(np.array([0, np.nan, 9, 0]), expected, tolerances, "then {}".format)
+    assert (worst.error, worst.detail, worst.wrong) == (math.inf, "then 1", 3)
+    worst.compare_arrays(np.zeros(0), np.zeros(0), np.zeros(0), str)
+    assert worst.detail == "then 1"
+
+
+def test_merging_adds_wrong_elements_and_skips_what_was_not_compared():
+    worst, other = WorstError(), WorstError()
+    worst.add(5.0, 1.0, "five", wrong=2)
+    other.add(7.0, 1.0, "seven", wrong=3)
+    worst.merge(WorstError())
+    worst.merge(other)
+    assert (worst.error, worst.detail, worst.wrong) == (7.0, "seven", 5)

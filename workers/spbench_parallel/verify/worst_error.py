@@ -1,0 +1,117 @@
+"""The worst error of several comparisons, with its tolerance and its place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(slots=True)
+class WorstError:
+    """The comparison so far that exceeds its tolerance the most; of equal ones the first.
+
+    An error or a tolerance that is not a number counts as an infinite error.
+
+    Attributes:
+        error: The difference from the reference; 0 before any comparison.
+        tolerance: The largest allowed difference.
+        detail: The place of the error, in words.
+        wrong: The number of compared elements that exceed their tolerance, if they are counted.
+        keeps_first: Whether the first comparison that exceeds its tolerance stays, since it names
+            the place where an error begins. Of others the largest error is kept, whatever its
+            tolerance.
+        compared: Whether there was a comparison; the first one is taken whatever its error.
+    """
+
+    error: float = 0.0
+    tolerance: float = 0.0
+    detail: str = ""
+    wrong: int = 0
+    keeps_first: bool = False
+    compared: bool = False
+
+    @classmethod
+    def of(cls, error: float, tolerance: float = 0.0, detail: str = "") -> WorstError:
+        """Return the result of one comparison."""
+        result = cls()
+        result.add(error, tolerance, detail)
+        return result
+
+    @classmethod
+    def within(cls, tolerance: float) -> WorstError:
+        """Return an error of 0 with a tolerance: only larger errors get a place."""
+        return cls(tolerance=tolerance, compared=True)
+
+    @property
+    def excess(self) -> float:
+        """The error less the tolerance; not above 0 if it is within the tolerance."""
+        return self.error - self.tolerance
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the error is above its tolerance."""
+        return self.excess > 0.0
+
+    def add(self, error: float, tolerance: float = 0.0, detail: str = "", wrong: int = 0) -> None:
+        """Take in the result of a comparison."""
+        self.wrong += wrong
+        if math.isnan(error) or math.isnan(tolerance):
+            error, tolerance = math.inf, 0.0
+        if self._is_worse(error, tolerance):
+            self.error, self.tolerance, self.detail = error, tolerance, detail
+        self.compared = True
+
+    def merge(self, other: WorstError) -> None:
+        """Take in the comparisons of another one."""
+        if other.compared:
+            self.add(other.error, other.tolerance, other.detail, other.wrong)
+
+    def add_array(
+        self,
+        errors: npt.NDArray[np.float64],
+        tolerances: npt.NDArray[np.float64],
+        detail: Callable[[int], str],
+    ) -> None:
+        """Take in the errors of an array's elements.
+
+        Args:
+            errors: The differences, on one axis.
+            tolerances: The largest allowed difference of each.
+            detail: Returns the place of an index in words.
+        """
+        if not len(errors):
+            return
+        excess: Any = errors - tolerances
+        index = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
+        wrong = int(np.count_nonzero(~(excess <= 0.0)))
+        self.add(float(errors[index]), float(tolerances[index]), detail(index), wrong)
+
+    def compare_arrays(
+        self,
+        values: npt.NDArray[np.floating[Any]],
+        expected: npt.NDArray[np.float64],
+        tolerances: npt.NDArray[np.float64],
+        detail: Callable[[int], str],
+    ) -> None:
+        """Take in the comparison of an array with its reference in float64.
+
+        Args:
+            values: The values, on one axis.
+            expected: Their reference, of the same length.
+            tolerances: The largest allowed difference of each.
+            detail: Returns the place of an index in words.
+        """
+        errors = np.abs(np.subtract(values, expected, dtype=np.float64))
+        self.add_array(errors, tolerances, detail)
+
+    def _is_worse(self, error: float, tolerance: float) -> bool:
+        if not self.compared:
+            return True
+        if not self.keeps_first:
+            return error - tolerance > self.excess
+        return not self.exceeds and (error > tolerance or error > self.error)
