@@ -27,7 +27,7 @@ from spbench_parallel.errors import CannotRunError, NothingToSpoilError
 from spbench_parallel.groups import rest
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model import run as benchmark
-from spbench_workers.benchmarks.model.entry import FULL_SIZE
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE
 from spbench_workers.channel import Channel
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context

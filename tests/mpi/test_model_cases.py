@@ -7,7 +7,7 @@ from torch.backends.cpu import get_cpu_capability
 
 from running import answers_of
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.benchmarks.model.entry import FULL_SIZE
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 

@@ -9,7 +9,8 @@ from places import DOCS
 from spbench_core.catalog import BENCHMARKS as ENTRIES
 from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.layout.tiles import parse_pair
-from spbench_workers.benchmarks.model.entry import BENCHMARKS, FULL_SIZE
+from spbench_workers.benchmarks.model.entry import BENCHMARKS
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE
 
 RESNET, AMOEBANET, NETWORK, PROFILE = BENCHMARKS
 MODELS = (RESNET, AMOEBANET, NETWORK)

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
 from spbench_core.catalog.parameters import Params
-from spbench_workers.benchmarks.model.layout import layout_of, model_place, model_ranks
+from spbench_workers.benchmarks.model.layout import model_place, model_ranks
 from spbench_workers.benchmarks.model.params import (
     AMOEBANET,
     COMMON,
     IMPORTED,
     OWN_NETWORK,
     RESNET,
-    multiplies_either_way,
 )
 from spbench_workers.benchmarks.model.profile.entry import BENCHMARKS as PROFILES
+from spbench_workers.benchmarks.model.regimes import CHECKS, CHECKS_OF_NETWORKS, checks_made
 from spbench_workers.benchmarks.model.resolving import ONLY_PIPELINES, resolve
 from spbench_workers.benchmarks.model.scaling import scaled_model
 from spbench_workers.benchmarks.model.work import estimate_of_model
 
 if TYPE_CHECKING:
-    from spbench_core.layout.stages import ModelLayout
+    pass
 
 POSITION = 70
 """The place of the family in lists of benchmarks."""
@@ -103,17 +103,6 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential time over time"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
-"""Checks at full size, of which no rank needs to hold more than its own part."""
-_OF_16_BITS = ("fp16", "bf16")
-_CHECKS = (
-    *("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products"),
-    *("latency", "bits"),
-    *FULL_SIZE,
-)
-_OF_NETWORKS = ("state",)
-"""Checks of a user's own network: every entry of its ``state_dict``, under every name."""
-_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
 _OF_STEPS = (
     "drop-gradient",
     "mean-instead-of-sum",
@@ -135,74 +124,11 @@ FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
 """The same faults, planted at full size alone."""
 
 
-def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Return the checks of these parameters.
-
-    Inference has outputs alone, and latencies under an open load; slopes of the loss need the whole
-    model on one process. Products are compared on GPUs alone, so ``auto`` does not promise them.
-    """
-    if params["validate"] == "off":
-        return ()
-    left_out = set() if multiplies_either_way(params) else {"products"}
-    if params["scheme"] != "sequential":
-        left_out.add("slope")
-    if params["arrival"] != "poisson":
-        left_out.add("latency")
-    if params["enable_evaluation"]:
-        left_out |= set(checks) - set(_OF_INFERENCE)
-    layout = layout_of(params)
-    if not checks_full_size(params):
-        left_out |= set(FULL_SIZE)
-    if len(layout.stages) == 1:
-        left_out.add("joints")
-    if not _checks_operators(params, layout):
-        left_out |= {"operators", "scales"}
-    if not _keeps_bits(params, layout):
-        left_out.add("bits")
-    return tuple(name for name in checks if name not in left_out)
-
-
 def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return the faults that change anything: those of learning where something is learnt."""
     if not params["enable_evaluation"]:
         return faults
     return tuple(one for one in faults if one.removeprefix("full:") not in FAULTS_OF_LEARNING)
-
-
-def checks_full_size(params: Params) -> bool:
-    """Return whether a step at full size is checked: with auto, and always in 16 bits."""
-    narrow = params["precision"] in _OF_16_BITS
-    return params["validate"] == "auto" or (narrow and params["validate"] != "off")
-
-
-def _checks_operators(params: Params, layout: ModelLayout) -> bool:
-    """Return whether operators are computed again.
-
-    Training in more than 16 bits: all operators that multiply, as no other check at full size sees
-    their gradients. Inference: only those of several ranks. In 16 bits: all; in a user's network
-    only those of several ranks, because its other operators may round differently. Layers that
-    ``halo_D2`` fuses are left out.
-    """
-    if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
-        return False
-    narrow = params["precision"] in _OF_16_BITS
-    if narrow and "network" not in params:
-        return True
-    if not narrow and not params["enable_evaluation"]:
-        return True
-    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
-    return bool(shared) and not params.get("halo_D2")
-
-
-def _keeps_bits(params: Params, layout: ModelLayout) -> bool:
-    """Return whether one process adds all up in the same order, so that bits are the same."""
-    alone = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
-    return (
-        params["precision"] in _OF_16_BITS
-        and alone
-        and not layout.mirrored
-        and len(layout.stages) > 1
-    )
 
 
 BENCHMARKS = (
@@ -214,13 +140,13 @@ BENCHMARKS = (
             checked_in="model.network" if name == "network" else None,
             params=params,
             metrics=_METRICS,
-            checks=(*_CHECKS, *(_OF_NETWORKS if name == "network" else ())),
+            checks=(*CHECKS, *(CHECKS_OF_NETWORKS if name == "network" else ())),
             faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
             resolve=partial(resolve, name),
             ranks=model_ranks,
             scaled=partial(scaled_model, ONLY_PIPELINES),
             throughput="images_per_second",
-            choose_checks=_checks,
+            choose_checks=checks_made,
             choose_faults=_faults,
             own_lines=True,
             says_passed=True,

@@ -24,12 +24,7 @@ from spbench_parallel.precision.formats import FP32
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model.baseline import Measured, give_baseline
 from spbench_workers.benchmarks.model.case import ModelCase, case_of
-from spbench_workers.benchmarks.model.entry import (
-    FAULTS_OF_LEARNING,
-    FULL_SIZE,
-    FULL_SIZE_FAULTS,
-    checks_full_size,
-)
+from spbench_workers.benchmarks.model.entry import FAULTS_OF_LEARNING, FULL_SIZE_FAULTS
 from spbench_workers.benchmarks.model.epochs import Epochs, steps_an_epoch
 from spbench_workers.benchmarks.model.figures import give_figures, give_memory
 from spbench_workers.benchmarks.model.full_size_step import check_full_size
@@ -48,6 +43,7 @@ from spbench_workers.benchmarks.model.inference.latency import (
     serve,
 )
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, images_of, proxy_plan
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, regimes_of
 from spbench_workers.benchmarks.model.steps import Steps
 from spbench_workers.benchmarks.model.validation import (
     Validation,
@@ -80,7 +76,7 @@ def run(context: Context) -> None:
     proxy = proxy_plan(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
-    if checks_full_size(context.params):
+    if Regime.FULL_SIZE in regimes_of(context.params):
         _check_full_size(context, case)
     if context.params["baseline"] and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
@@ -104,7 +100,7 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
         context.choice("validate", kind, _compared(case, small, model))
     for plan in plans_of(small):
         Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
-    if "bits" in context.entry.checks_of(context.params):
+    if Regime.BITS in regimes_of(context.params):
         check_bits(context, small, case.training, fault_injection.plant)
     fault_injection.remove()
     check_products(context, small)
@@ -171,7 +167,7 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
                     f"{fault} spoils what is learnt, and inference learns nothing; leave out "
                     "enable_evaluation"
                 )
-    name, unseen = context.params["validate"], not checks_full_size(context.params)
+    name, unseen = context.params["validate"], Regime.FULL_SIZE not in regimes_of(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     unchecked = "operators" not in context.entry.checks_of(context.params)

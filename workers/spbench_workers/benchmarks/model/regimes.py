@@ -1,0 +1,115 @@
+"""The regimes in which a model over many ranks is verified, and which of them a case runs.
+
+Each regime compares with another reference, and sees what the others cannot:
+
+- `Regime.FLOAT64`: a small batch, or a small proxy, against plain torch in float64 on one process.
+- `Regime.BITS`: a pipeline in 16 bits against one process in the same format, bit for bit.
+- `Regime.PRODUCTS`: single products of a GPU, which may multiply fp32 in two ways.
+- `Regime.FULL_SIZE`: one step of a small batch at full size, operator by operator.
+- `Regime.LATENCY`: the latencies of an open load against the least that arrivals and work allow.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from spbench_core.catalog.parameters import Params
+from spbench_core.layout.stages import ModelLayout
+from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.params import multiplies_either_way
+
+
+class Regime(StrEnum):
+    """A way to verify a model."""
+
+    FLOAT64 = "float64"
+    PRODUCTS = "products"
+    LATENCY = "latency"
+    BITS = "bits"
+    FULL_SIZE = "full size"
+
+
+FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
+"""Checks at full size, of which no rank needs to hold more than its own part."""
+CHECKS_OF_NETWORKS = ("state",)
+"""Checks of a user's own network: every entry of its ``state_dict``, under every name."""
+_FLOAT64 = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope")
+_CHECKS: dict[Regime, tuple[str, ...]] = {
+    Regime.FLOAT64: _FLOAT64,
+    Regime.PRODUCTS: ("products",),
+    Regime.LATENCY: ("latency",),
+    Regime.BITS: ("bits",),
+    Regime.FULL_SIZE: FULL_SIZE,
+}
+CHECKS = tuple(name for names in _CHECKS.values() for name in names)
+"""The checks of all regimes, in the order of lists."""
+_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
+"""Checks that do not need gradients."""
+_OF_16_BITS = ("fp16", "bf16")
+
+
+def regimes_of(params: Params) -> frozenset[Regime]:
+    """Return the regimes in which a case with complete parameters is verified.
+
+    `Regime.PRODUCTS` is one of them only if the case asks for a GPU: with device ``auto`` it is not
+    known before the ranks start whether they have one.
+    """
+    if params["validate"] == "off":
+        return frozenset()
+    regimes = {Regime.FLOAT64}
+    if multiplies_either_way(params):
+        regimes.add(Regime.PRODUCTS)
+    if params["arrival"] == "poisson":
+        regimes.add(Regime.LATENCY)
+    if _adds_in_one_order(params, layout_of(params)):
+        regimes.add(Regime.BITS)
+    if params["validate"] == "auto" or params["precision"] in _OF_16_BITS:
+        regimes.add(Regime.FULL_SIZE)
+    return frozenset(regimes)
+
+
+def checks_made(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return those of the checks that a case with complete parameters makes, in their order."""
+    regimes, layout = regimes_of(params), layout_of(params)
+    made = {name for regime in regimes for name in _CHECKS[regime]}
+    if Regime.FLOAT64 in regimes:
+        made.update(CHECKS_OF_NETWORKS)
+    if params["scheme"] != "sequential":
+        made.discard("slope")  # needs the whole model on one process
+    if len(layout.stages) == 1:
+        made.discard("joints")
+    if not _checks_operators(params, layout):
+        made -= {"operators", "scales"}
+    if params["enable_evaluation"]:
+        made &= set(_OF_INFERENCE)
+    return tuple(name for name in checks if name in made)
+
+
+def _checks_operators(params: Params, layout: ModelLayout) -> bool:
+    """Return whether operators are computed again at full size.
+
+    Training in more than 16 bits: all operators that multiply, as no other check at full size sees
+    their gradients. Inference: only those of several ranks. In 16 bits: all; in a user's network
+    only those of several ranks, because its other operators may round differently. Layers that
+    ``halo_D2`` fuses are left out.
+    """
+    if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
+        return False
+    narrow = params["precision"] in _OF_16_BITS
+    if narrow and "network" not in params:
+        return True
+    if not narrow and not params["enable_evaluation"]:
+        return True
+    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
+    return bool(shared) and not params.get("halo_D2")
+
+
+def _adds_in_one_order(params: Params, layout: ModelLayout) -> bool:
+    """Return whether one process adds all up in the same order, so that bits are the same."""
+    whole = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    return (
+        params["precision"] in _OF_16_BITS
+        and whole
+        and not layout.mirrored
+        and len(layout.stages) > 1
+    )
