@@ -18,9 +18,9 @@ from spbench_core.layout.stages import ModelLayout, model_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.models.parts import Map
 from spbench_core.schedule.orders import ZERO_BUBBLE
+from spbench_parallel.autotune.balance import check_balance, in_maps
+from spbench_parallel.autotune.skips import chosen_skips
 from spbench_parallel.checkpoints import users_weights
-from spbench_parallel.chosen_balance import check_balance, in_maps
-from spbench_parallel.chosen_skips import chosen_skips
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.losses import CROSS_ENTROPY, DICE

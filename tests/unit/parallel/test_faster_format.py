@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_parallel import faster_format
+from spbench_parallel.autotune import memory_format as faster_format
 from spbench_parallel.device.memory_format import laid_out, lay_out
 from spbench_workers.benchmarks.model.case import case_of
 from unit.recorded import choice_of, context_of, said

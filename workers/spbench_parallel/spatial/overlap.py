@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 from time import perf_counter
 
 import torch
 from mpi4py import MPI
 
 from spbench_core.durations import time_text
+from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_parallel.groups import on_one_host
 from spbench_parallel.spatial.padded import in_buffer, padded_of
@@ -109,19 +110,13 @@ def faster_way(
 def _times(
     comm: MPI.Intracomm, ways: dict[bool, TiledWay], tile: torch.Tensor, operator: LocalOperator
 ) -> tuple[float, float]:
-    """Return the seconds of a pass with overlap and without, medians of rounds by turns."""
-    rounds: list[list[float]] = []
-    spent = 0.0
-    for overlap, way in ways.items():
-        _pass(way, tile, operator, overlap=overlap)
-    while len(rounds) < ROUNDS and spent < MOST_SECONDS:
-        seconds = [
-            _seconds(comm, ways[each], tile, operator, overlap=each) for each in (True, False)
-        ]
-        rounds.append([comm.allreduce(value, op=MPI.MAX) for value in seconds])
-        spent += sum(rounds[-1])
-    on, off = (median(column) for column in zip(*rounds, strict=True))
-    return on, off
+    """Return the seconds of a pass with overlap and without, medians of interleaved rounds."""
+    alternatives = {
+        overlap: partial(_seconds, comm, ways[overlap], tile, operator, overlap=overlap)
+        for overlap in (True, False)
+    }
+    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, most_seconds=MOST_SECONDS)
+    return times[True], times[False]
 
 
 def _seconds(

@@ -20,9 +20,9 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.micro_batches import micro_batches
+from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import agreed
 from spbench_parallel.checkpoints.users_weights import each_entry
-from spbench_parallel.chosen_balance import check_balance
 from spbench_parallel.device.failures import lacks_memory
 from spbench_parallel.device.memory import give_back, trim_heap
 from spbench_parallel.engine import Engine

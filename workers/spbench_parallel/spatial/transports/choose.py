@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import median
 from time import perf_counter
 
 from mpi4py import MPI
 
 from spbench_core.layout.transports import TRANSPORT_DEVICES
+from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import finish
 from spbench_parallel.errors import first_line
 from spbench_parallel.groups import on_one_host
@@ -38,7 +38,6 @@ _PLACES = {"cpu": "the host", "cuda": "a GPU"}
 Likeness = tuple[tuple[int, ...], str, int]
 """Ranks, kind of device, and the logarithm of the most bytes that a rank sends."""
 _CHOSEN: dict[Likeness, str] = {}
-WARM_UP = 3
 ROUNDS = 9
 BATCH = 3
 """Exchanges that are timed together: a single one is too short for the clock and the barrier."""
@@ -91,7 +90,7 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
             raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
         return name, TRANSPORTS[name](wiring), {}
     transports = _opened(names, wiring)
-    times = {one: _time(wiring, transport) for one, transport in transports.items()}
+    times = _times(wiring, transports)
     chosen = min(times, key=lambda one: times[one])
     for one, transport in transports.items():
         if one != chosen:
@@ -146,20 +145,24 @@ def _tried(name: str, wiring: Wiring) -> tuple[Transport | None, str]:
         return None, first_line(error)
 
 
-def _time(wiring: Wiring, transport: Transport) -> float:
-    """Return the ms of an exchange, as long as the slowest rank's; the same on all ranks."""
-    for _ in range(WARM_UP):
+def _times(wiring: Wiring, transports: Mapping[str, Transport]) -> dict[str, float]:
+    """Return the ms of an exchange over each transport, as long as the slowest rank's."""
+    alternatives = {
+        name: partial(_seconds, wiring, transport) for name, transport in transports.items()
+    }
+    # One after another: a case exchanges in a loop over one transport, with its buffers in cache.
+    times = time_alternatives(
+        alternatives, rounds=ROUNDS, warm_up=1, comm=wiring.comm, interleaved=False
+    )
+    return {name: 1000.0 * seconds for name, seconds in times.items()}
+
+
+def _seconds(wiring: Wiring, transport: Transport) -> float:
+    # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
+    finish(wiring.device)
+    wiring.comm.Barrier()
+    start = perf_counter()
+    for _ in range(BATCH):
         exchange_once(transport)
-    rounds = []
-    for _ in range(ROUNDS):
-        # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
-        finish(wiring.device)
-        wiring.comm.Barrier()
-        start = perf_counter()
-        for _ in range(BATCH):
-            exchange_once(transport)
-        finish(wiring.device)
-        rounds.append((perf_counter() - start) * 1000.0 / BATCH)
-    everyones = zip(*wiring.comm.allgather(rounds), strict=True)
-    slowest: list[float] = [max(times) for times in everyones]
-    return median(slowest)
+    finish(wiring.device)
+    return (perf_counter() - start) / BATCH

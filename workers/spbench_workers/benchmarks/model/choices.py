@@ -7,16 +7,16 @@ from typing import Any
 
 from spbench_core.layout.balance import Balance, read_balance
 from spbench_core.models.layers import ModelError
-from spbench_parallel.chosen_balance import (
+from spbench_parallel.autotune.balance import (
     balance_by_cost,
     check_balance,
     faster_balance,
     measured_costs,
 )
-from spbench_parallel.chosen_skips import chosen_skips
+from spbench_parallel.autotune.memory_format import faster_format
+from spbench_parallel.autotune.skips import chosen_skips
 from spbench_parallel.device.memory_format import MemoryFormat
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.faster_format import faster_format
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.progress import PhaseProgress
 from spbench_workers.benchmarks.model.layout import ESTIMATED, MEASURED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 
 import torch
 from mpi4py import MPI
@@ -16,6 +16,7 @@ from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import Place
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
+from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.failures import while_doing
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.device.memory_format import MEMORY_FORMATS, MemoryFormat, laid_out, lay_out
@@ -158,15 +159,14 @@ def _of_section(
     The first round is dropped.
     """
     with while_doing(f"{section.named(plan.model)} measured"):
-        bodies = [_Body(plan, section, each) for each in _FORMATS]
-        rounds = []
-        for _ in range(ROUNDS + 1):
-            rounds.append([body.seconds(learns) for body in bodies])
-            progress.advance(section.length)
-        for body in bodies:
+        bodies = {each: _Body(plan, section, each) for each in _FORMATS}
+        alternatives = {each: partial(body.seconds, learns) for each, body in bodies.items()}
+        times = time_alternatives(
+            alternatives, rounds=ROUNDS, progress=progress, steps=section.length
+        )
+        for body in bodies.values():
             body.free()
-    contiguous, last = (median(times) for times in zip(*rounds[1:], strict=True))
-    return contiguous, last
+    return times["contiguous"], times["channels_last"]
 
 
 class _Body:

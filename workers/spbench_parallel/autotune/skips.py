@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from statistics import median
 from time import perf_counter
 
 import torch
@@ -18,14 +18,15 @@ from mpi4py import MPI
 
 from spbench_core.durations import time_text
 from spbench_core.models.routes import Route, StageRoutes, stage_routes
+from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.p2p import P2P, Pending
 from spbench_parallel.p2p.opening import open_p2p
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
 ALONG, STRAIGHT = "along", "straight"
-_SMALL, _LARGE = 1 << 10, 1 << 20
-_ROUNDS = 9
+_SIZES = _SMALL, _LARGE = 1 << 10, 1 << 20
+_ROUNDS = 8
 _TAGS = (0, 1)
 
 
@@ -112,13 +113,11 @@ def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
     times = [0.0, 0.0]
     if comm.rank in pair:
         other = pair[1 - pair.index(comm.rank)]
-        progress.begin(2 * _ROUNDS)
-        for place, size in enumerate((_SMALL, _LARGE)):
-            rounds = []
-            for _ in range(_ROUNDS):
-                rounds.append(_round(p2p, plan, other, size, first=comm.rank == pair[0]))
-                progress.advance()
-            times[place] = median(rounds[1:]) / 2
+        progress.begin(_ROUNDS + 1)
+        first = comm.rank == pair[0]
+        sizes = {size: partial(_round, p2p, plan, other, size, first=first) for size in _SIZES}
+        trips = time_alternatives(sizes, rounds=_ROUNDS, progress=progress)
+        times = [trips[size] / 2 for size in _SIZES]
     small, large = comm.bcast(times, root=pair[0])
     p2p.free()
     own.Free()

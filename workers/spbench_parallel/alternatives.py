@@ -1,0 +1,66 @@
+"""Timing of alternatives: how long each takes here, so that the fastest can be taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
+
+from spbench_parallel.progress import NO_PROGRESS, Progress
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Key = TypeVar("Key")
+
+
+def time_alternatives(
+    alternatives: Mapping[Key, Callable[[], float]],
+    *,
+    rounds: int,
+    warm_up: int = 1,
+    comm: MPI.Intracomm | None = None,
+    interleaved: bool = True,
+    most_seconds: float = math.inf,
+    progress: Progress = NO_PROGRESS,
+    steps: float = 1,
+) -> dict[Key, float]:
+    """Return the median seconds of each alternative.
+
+    Args:
+        alternatives: Functions that run an alternative once and return its seconds.
+        rounds: The number of timed runs of each.
+        warm_up: The number of runs of each that are dropped first.
+        comm: Ranks that all call this: a run then takes as long as on its slowest rank, and all get
+            the same answer. None: this process measures by itself.
+        interleaved: Whether a round runs all alternatives, so that changes over time affect them
+            alike. Otherwise all runs of one come before those of the next, as where each is used
+            in a loop by itself.
+        most_seconds: The seconds after which no further round begins.
+        progress: The progress over the rounds.
+        steps: The steps of the progress for a round of all alternatives.
+    """
+    seconds: dict[Key, list[float]] = {key: [] for key in alternatives}
+    spent = 0.0
+    groups = [list(alternatives)] if interleaved else [[key] for key in alternatives]
+    for group in groups:
+        for done in range(warm_up + rounds):
+            if spent >= most_seconds:
+                break
+            for key in group:
+                taken = _slowest(alternatives[key](), comm)
+                if done >= warm_up:
+                    seconds[key].append(taken)
+                    spent += taken
+            progress.advance(steps * len(group) / len(alternatives))
+    return {key: median(times) for key, times in seconds.items()}
+
+
+def _slowest(seconds: float, comm: MPI.Intracomm | None) -> float:
+    if comm is None:
+        return seconds
+    from mpi4py import MPI
+
+    slowest: float = comm.allreduce(seconds, op=MPI.MAX)
+    return slowest

@@ -1,0 +1,1 @@
+"""Choices that a plan leaves open and that are made by measurement: balance, skips, format."""
