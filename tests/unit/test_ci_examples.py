@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from places import DOCS, ROOT
 from spbench.cli.app import app
-from spbench.report.difference import least_launches
+from spbench.stats.difference import least_launches
 from spbench.suites.loader import load
 from spbench.suites.yaml_nodes import compose
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from spbench.record.comparison import RankComparison, RankTime, own_times
 from spbench.record.efficiency import SPEEDUPS, efficiency_of, time_of_efficiency
-from spbench.record.statistics import (
+from spbench.record.stragglers import Straggler
+from spbench.stats.summary import (
     Summary,
     median_of_repeats,
     summarize,
     summarize_repeats,
     within_floats,
 )
-from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import CaseStatus, RankStatus

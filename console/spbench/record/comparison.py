@@ -14,7 +14,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from spbench.record.places import MIRRORED
-from spbench.record.statistics import typical, within_floats
+from spbench.stats.summary import typical, within_floats
 
 if TYPE_CHECKING:
     from spbench.record.case_state import CaseIdentity, CaseState

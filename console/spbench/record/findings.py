@@ -19,7 +19,6 @@ from spbench.record.number_formatting import (
     format_factor,
     format_value,
 )
-from spbench.record.outliers.generalised_esd import FEWEST
 from spbench.record.outliers.kinds import Slow, out_of_line
 from spbench.record.outliers.link_kinds import (
     advise_link,
@@ -31,7 +30,6 @@ from spbench.record.outliers.link_kinds import (
 from spbench.record.outliers.rank_kinds import rank_kinds
 from spbench.record.sentences.stragglers import describe_lags, lags_of
 from spbench.record.state import RunState
-from spbench.record.statistics import typical
 from spbench.record.stragglers import (
     LAG_RULE,
     LEAST_LASTED,
@@ -41,6 +39,8 @@ from spbench.record.stragglers import (
     is_planted,
     planted_ranks,
 )
+from spbench.stats.generalised_esd import FEWEST
+from spbench.stats.summary import typical
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""

@@ -10,10 +10,10 @@ from itertools import count
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
 from spbench.record.live_samples import LiveSamples
-from spbench.record.ordered import OrderedRepeats
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
-from spbench.record.statistics import typical
+from spbench.stats.ordered import OrderedRepeats
+from spbench.stats.summary import typical
 from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _NO_TIMES = OrderedRepeats()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_percent
-from spbench.record.statistics import median, median_interval
+from spbench.stats.summary import median, median_interval
 
 
 def width(case: CaseState) -> float | None:

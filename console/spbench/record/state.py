@@ -21,8 +21,8 @@ from spbench.record.case_state import (
 from spbench.record.host_loads import HostLoads
 from spbench.record.machine.fingerprint import MachinesSeen
 from spbench.record.number_formatting import format_value
-from spbench.record.statistics import median
 from spbench.record.stragglers import Straggler
+from spbench.stats.summary import median
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.state_machines import CASE, JOB, RANK, SHARED_CASE_START
 from spbench_core.events.statuses import (

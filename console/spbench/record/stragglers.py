@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
 from spbench.record.number_formatting import format_duration, format_factor, format_time
-from spbench.record.statistics import median, typical, within_floats
+from spbench.stats.summary import median, typical, within_floats
 from spbench_core.catalog import FACTOR
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from spbench.record.host_loads import LoadHistory
 from spbench.record.noise import noise_of
 from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
-from spbench.record.statistics import summarize_repeats
 from spbench.record.stragglers import Straggler
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import (
@@ -36,6 +35,7 @@ from spbench.report.model import (
     TimePart,
 )
 from spbench.report.times import timestamp
+from spbench.stats.summary import summarize_repeats
 from spbench_core.credentials import hide_words
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 

@@ -15,7 +15,12 @@ from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_work import DATA_ALONE
 from spbench.report.case_judgement import broken_reason, judge_cases, unfit
 from spbench.report.deciding_factor import deciding_factor
-from spbench.report.difference import (
+from spbench.report.machines import unlike as different_machines
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.run_comparison import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
+from spbench.report.run_conditions import conditions_of
+from spbench.stats.difference import (
     LEVEL,
     Difference,
     chance_of_either,
@@ -24,11 +29,6 @@ from spbench.report.difference import (
     floor_of,
     least_launches,
 )
-from spbench.report.machines import unlike as different_machines
-from spbench.report.model import CasePart
-from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
-from spbench.report.run_conditions import conditions_of
 from spbench.suites.expand import show
 
 ALIKE = 0.05

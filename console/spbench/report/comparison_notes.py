@@ -20,7 +20,6 @@ from spbench.report.compare import (
     rules_out_slowdown,
     tolerance_of,
 )
-from spbench.report.difference import LEAST_PAST, least_launches
 from spbench.report.overall import overall
 from spbench.report.run_comparison import (
     HEADLINE,
@@ -31,6 +30,7 @@ from spbench.report.run_comparison import (
     Outcome,
     RunComparison,
 )
+from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MOST_NAMED = 6

@@ -16,9 +16,9 @@ from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
 from spbench.record.runs.history import RunSummary
-from spbench.record.statistics import typical
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
+from spbench.stats.summary import typical
 from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")

@@ -10,10 +10,11 @@ from typing import Any
 from spbench.errors import NothingSelected
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.index import PastLaunch, past_launches
-from spbench.record.statistics import median
+from spbench.report.compare import TOLERANCE
 from spbench.report.recorded import load_run
 from spbench.report.run_comparison import Outcome
-from spbench.report.steps import ENOUGH, ChangePoint, steps
+from spbench.stats.change_points import ENOUGH, ChangePoint, steps
+from spbench.stats.summary import median
 
 NEWEST = 200
 """The newest runs that a history is of, unless another number is asked for."""
@@ -114,7 +115,7 @@ def history_of(
         len({launch.run for launch in found}) - of_machines,
         of_machines - len(all_runs),
         len(all_runs) - len(runs),
-        tuple(steps(values) if all(map(_has_ratios, values)) else ()),
+        tuple(steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
     )
 
 

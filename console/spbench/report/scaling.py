@@ -14,11 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 from spbench.record.number_formatting import DISTURBED, format_percent, format_time
-from spbench.record.statistics import median
-from spbench.report.difference import Difference, difference, least_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
+from spbench.stats.difference import Difference, difference, least_launches
+from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 
 WORTH = 0.5

@@ -97,7 +97,7 @@ def _lines(found: History) -> Iterator[str]:
 
 def _summary(found: History) -> str:
     from spbench.record.number_formatting import counted
-    from spbench.report.steps import LEVEL
+    from spbench.stats.change_points import LEVEL
 
     count = len(found.steps)
     steps = f"{counted(count, 'step')} in {counted(len(found.runs), 'run')}"

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.record.statistics import median
 from spbench.report.links import LinkMatrix, LinkTable, link_matrices
 from spbench.report.recorded import load_run
+from spbench.stats.summary import median
 
 _TIMES = "latency_us"
 

@@ -10,7 +10,7 @@ from spbench.planner.plans import Plan
 from spbench.record.case_state import CaseState
 from spbench.record.metric_names import metric_name
 from spbench.record.shares import shares_of
-from spbench.record.statistics import median
+from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 
 _WORK = ("forward_ms", "backward_ms", "join_ms")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.number_formatting import format_factor
-from spbench.record.outliers.generalised_esd import FEWEST, standing_out
+from spbench.stats.generalised_esd import FEWEST, standing_out
 
 CHANCE = 0.001
 """The chance that a run in which nothing is out of line names something nevertheless, at most."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_size
-from spbench.record.outliers.generalised_esd import FEWEST
 from spbench.record.outliers.kinds import Kind, Slow
-from spbench.record.outliers.two_way import Pair, two_way
-from spbench.record.statistics import median
+from spbench.stats.generalised_esd import FEWEST
+from spbench.stats.summary import median
+from spbench.stats.two_way import Pair, two_way
 
 _ENDS = {"source", "target"}
 _LINK = _ENDS | {"bytes", "host_a", "host_b"}

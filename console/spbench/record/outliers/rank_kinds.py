@@ -9,7 +9,7 @@ from functools import partial
 
 from spbench.record.case_state import CaseState
 from spbench.record.outliers.kinds import Kind, Slow, advise_host, advise_host_of_rank
-from spbench.record.statistics import typical
+from spbench.stats.summary import typical
 
 
 def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:

@@ -8,16 +8,16 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
-from spbench.record.statistics import median
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.case_judgement import unfit
 from spbench.report.compare import launches_of
 from spbench.report.comparison_notes import name_cases
-from spbench.report.difference import least_launches
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
 from spbench.report.run_conditions import faults_of
+from spbench.stats.difference import least_launches
+from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _OUTCOMES: Mapping[str, str] = {Outcome.TOO_FEW: "not judged"}

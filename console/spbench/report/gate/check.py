@@ -23,11 +23,11 @@ from spbench.report.compare import (
     nothing_past,
     pair_of,
 )
-from spbench.report.difference import least_launches
-from spbench.report.gate.noise import Launches, Noise, noise_of
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE, CasePair, Outcome
+from spbench.stats.difference import least_launches
+from spbench.stats.launch_noise import Launches, Noise, noise_of
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 _Thing = TypeVar("_Thing")

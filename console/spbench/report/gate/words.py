@@ -8,7 +8,6 @@ from typing import Any
 
 from spbench.record.number_formatting import counted, format_percent
 from spbench.report.comparison_notes import name_cases
-from spbench.report.difference import LEAST_PAST
 from spbench.report.gate.check import (
     MORE_LAUNCHES,
     POWER,
@@ -17,6 +16,7 @@ from spbench.report.gate.check import (
     GateCheck,
 )
 from spbench.report.text_tables import TextColumn, render_table, wrap_text
+from spbench.stats.difference import LEAST_PAST
 
 _COLUMNS = (
     TextColumn("smallest found"),

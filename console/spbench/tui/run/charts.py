@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
-from spbench.record.histogram import bins
 from spbench.record.live_samples import LiveSamples
 from spbench.record.metric_names import metric_name
 from spbench.record.timeline import MetricTimeline
+from spbench.stats.histogram import bins
 from spbench.tui.run.pane import Pane
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.timeline import TimeLine

@@ -10,8 +10,8 @@ from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_value
 from spbench.record.number_formatting import scale_of as unit_of
-from spbench.record.statistics import median
 from spbench.report.scale import Scale, finite, scale_of
+from spbench.stats.summary import median
 from spbench.tui.widgets.axes import beside, label_width
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
-from spbench.record.statistics import summarize_repeats, typical
+from spbench.stats.summary import summarize_repeats, typical
 from spbench_core.events.statuses import RankPhase
 from unit.events import TIME, described, job_start, metric, rank_event, run_start, started
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.record.statistics import median
 from spbench.report.formats.trace.clocks import JobClocks
 from spbench.report.run_comparison import HEADLINE
+from spbench.stats.summary import median
 from spbench_core.events.statuses import Activity, LogLevel
 
 Event = Mapping[str, Any]

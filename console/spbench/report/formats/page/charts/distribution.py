@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from spbench.record.histogram import drawn_end
 from spbench.record.number_formatting import format_value, scale_of
-from spbench.record.ordered import Ordered
-from spbench.record.statistics import percentile
 from spbench.report.formats.page.charts.frame import Frame, drawing, label
 from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
 from spbench.report.scale import Scale
+from spbench.stats.histogram import drawn_end
+from spbench.stats.ordered import Ordered
+from spbench.stats.summary import percentile
 
 LEAST_BINS, MOST_BINS, SMALL_BINS = 10, 48, 24
 HEADROOM = 1.05

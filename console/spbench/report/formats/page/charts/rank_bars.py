@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import counted, format_time, scale_of
-from spbench.record.statistics import typical
 from spbench.report.formats.page.charts.frame import Frame, label
 from spbench.report.formats.page.markup import Markup, joined, tag
 from spbench.report.model import RankPart
 from spbench.report.scale import Scale
+from spbench.stats.summary import typical
 
 MOST_BARS = 128
 """With more ranks than this each bar is a host, by its slowest rank."""

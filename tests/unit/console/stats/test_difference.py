@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, mannwhitneyu
 
-from spbench.report.difference import (
+from spbench.stats.difference import (
     chance_of_either,
     counts,
     difference,

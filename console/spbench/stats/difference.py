@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spbench.record.statistics import median
+from spbench.stats.summary import median
 
 LEVEL = 0.05
 """The share of equal pairs that may be called different, and of intervals that miss the ratio."""

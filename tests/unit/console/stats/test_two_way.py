@@ -3,7 +3,7 @@ from itertools import combinations
 
 import pytest
 
-from spbench.record.outliers.two_way import two_way
+from spbench.stats.two_way import two_way
 
 
 def test_a_slow_end_and_a_slow_pair_are_told_apart():

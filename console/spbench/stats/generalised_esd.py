@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from spbench.record.statistics import median
+from spbench.stats.summary import median
 
 FEWEST = 10
 """The values from which on the test can tell; of fewer it would hardly ever name one."""
@@ -23,7 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def standing_out(values: Mapping[Key, float], chance: float) -> dict[Key, float]:
-    """Return the values that are too large for what the others are, less their median.
+    """Return the values that are too large compared with the others (Rosner 1983), less the median.
 
     Values that are too small are found and left out as well, so that they hide none; they are not
     returned. It never names one of fewer than `FEWEST`.
@@ -79,7 +79,10 @@ def _chance_of(deviate: float, count: int) -> float:
 
 
 def two_sided(square: float, freedom: int) -> float:
-    """Return the chance that Student's t is as far from 0 as the root of ``square``, or farther."""
+    """Return the chance that Student's t is as far from 0 as the root of ``square``, or farther.
+
+    By the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
+    """
     # The normal distribution's tails are lighter, and far faster: most values end here.
     normal = math.erfc(math.sqrt(square / 2.0))
     if normal > 0.01:

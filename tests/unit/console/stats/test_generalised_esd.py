@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from spbench.record.outliers.generalised_esd import FEWEST, standing_out, two_sided
+from spbench.stats.generalised_esd import FEWEST, standing_out, two_sided
 
 ROSNER = [
     *(-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56),

@@ -8,7 +8,7 @@ from statistics import pstdev
 
 import pytest
 
-from spbench.report.gate.noise import noise_of
+from spbench.stats.launch_noise import noise_of
 
 SPREAD = 0.05
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record import ordered
-from spbench.record.ordered import Ordered, OrderedRepeats
-from spbench.record.statistics import percentile, summarize, summarize_repeats
+from spbench.stats import ordered
+from spbench.stats.ordered import Ordered, OrderedRepeats
+from spbench.stats.summary import percentile, summarize, summarize_repeats
 
 value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)
 batches = st.lists(st.lists(value, max_size=12), max_size=12)

@@ -16,8 +16,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
 
-from spbench.record.statistics import median
-from spbench.report.compare import TOLERANCE
+from spbench.stats.summary import median
 
 LEVEL = 0.01
 """The share of histories without a step in which one is found, for each part looked through."""
@@ -51,11 +50,15 @@ class ChangePoint:
         return self.after / self.before
 
 
-def steps(values: Sequence[float], seed: int = 1) -> list[ChangePoint]:
-    """Return the steps in values of runs, all above 0, the oldest first.
+def steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list[ChangePoint]:
+    """Return the steps in values of runs (Pettitt 1979), in the order of the runs.
 
-    Equal values and seeds give equal steps. Differences of a few percent, as `compare` ignores
-    them, are no steps.
+    Equal values and seeds give equal steps.
+
+    Args:
+        values: The values, all above 0, the oldest first.
+        tolerance: The relative change of the median up to which it is not a step.
+        seed: The seed of the random orders.
     """
     chance = Random(seed)
     found = _cuts(values, 0, len(values), chance)
@@ -67,7 +70,7 @@ def steps(values: Sequence[float], seed: int = 1) -> list[ChangePoint]:
         ChangePoint(at, medians[place], medians[place + 1], how)
         for place, (at, how) in enumerate(found)
     ]
-    return [step for step in points if max(step.ratio, 1 / step.ratio) > 1 + TOLERANCE]
+    return [step for step in points if max(step.ratio, 1 / step.ratio) > 1 + tolerance]
 
 
 def _cuts(values: Sequence[float], first: int, end: int, chance: Random) -> list[tuple[int, float]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from spbench.record.statistics import median
+from spbench.stats.summary import median
 
 
 class Launches(NamedTuple):

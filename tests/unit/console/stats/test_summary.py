@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import quantile_test
 
-from spbench.record.statistics import (
+from spbench.stats.summary import (
     median,
     median_interval,
     median_of_repeats,

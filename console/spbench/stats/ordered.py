@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from spbench.record.statistics import median, percentile
+from spbench.stats.summary import median, percentile
 
 BLOCK = 1024
 """Samples that a block begins with; it is split when it has more than twice as many."""
@@ -49,7 +49,7 @@ class Ordered:
         return self._lasts[-1]
 
     def percentile(self, fraction: float) -> float:
-        """Return a percentile, as ``statistics.percentile`` has it; there must be a sample."""
+        """Return a percentile, like `summary.percentile`; there must be a sample."""
         return percentile(self._blocks[0] if len(self._blocks) == 1 else self, fraction)
 
     def below(self, value: float) -> int:
@@ -127,7 +127,7 @@ class OrderedRepeats:
         self._medians.pop(repeat, None)
 
     def median(self) -> float:
-        """Return the same as ``statistics.median_of_repeats``; there must be a sample."""
+        """Return the same as `summary.median_of_repeats`; there must be a sample."""
         for repeat, samples in self._repeats.items():
             if repeat not in self._medians:
                 self._medians[repeat] = samples.percentile(0.50)

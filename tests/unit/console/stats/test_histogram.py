@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.record.histogram import bins
-from spbench.record.ordered import Ordered
+from spbench.stats.histogram import bins
+from spbench.stats.ordered import Ordered
 
 value = st.floats(-1e6, 1e6) | st.floats(1e-9, 1e-3) | st.integers(-2, 9).map(float)
 some = st.lists(value, min_size=1, max_size=80)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spbench.record.statistics import median
+from spbench.stats.summary import median
 
 Pair = tuple[int, int]
 _MANY = 100
@@ -29,7 +29,9 @@ class TwoWay:
 
 
 def two_way(values: Mapping[Pair, float]) -> TwoWay | None:
-    """Decompose the values of pairs by medians (Tukey's median polish, for a symmetric table).
+    """Decompose the values of pairs by medians.
+
+    It is the median polish of Tukey (Exploratory Data Analysis, 1977), for a symmetric table.
 
     A few pairs that are far off do not move an end's share, nor a few ends those of their partners.
     None where ends have too few partners to tell an end from its pairs.

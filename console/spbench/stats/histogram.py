@@ -1,11 +1,11 @@
-"""The histogram of samples: bins for drawing."""
+"""The histogram of samples: bins of equal width, drawn up to a fence (Tukey 1977)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spbench.record.ordered import Ordered
+from spbench.stats.ordered import Ordered
 
 TAIL, TAIL_FROM = 0.999, 1000
 """The part of the samples that is drawn, and the number of samples from which on it is not all."""

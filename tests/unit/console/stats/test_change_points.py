@@ -4,9 +4,15 @@ import random
 
 import pytest
 
-from spbench.report.steps import LEVEL, steps
+from spbench.stats.change_points import LEVEL
+from spbench.stats.change_points import steps as steps_beyond
 
 UP_AND_DOWN = ((12, 1.0), (12, 1.3), (12, 1.0))
+
+
+def steps(values):
+    """The steps of more than 2 %."""
+    return steps_beyond(values, 0.02)
 
 
 def runs(seed, *levels, noise=0.03):

@@ -1,0 +1,1 @@
+"""Statistics of times: pure functions, each with the source of its method."""
