@@ -1,9 +1,9 @@
 """A sample of `python -m benchmarks.random_keys`: nothing that is pressed breaks the console."""
 
 import pytest
-from benchmarks import random_keys
 from benchmarks.random_keys import tried
 
+from benchmarks import random_keys
 from spbench.tui.app import ConsoleApp
 
 

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 from spbench_workers.benchmarks.allreduce.columns import SweepRow
+from unit.typed_params import TypedParams
 
 
-class Said:
+class Said(TypedParams):
     """A context that keeps what it is told to say."""
 
     def __init__(self, first=True, last=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import slowed_runs
 from benchmarks.rates import upper_bound
 from benchmarks.slowed_runs import Control
 from benchmarks.trial_log import TrialLog
 from scipy.stats import beta
 
+from benchmarks import slowed_runs
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 

@@ -1,9 +1,10 @@
 """The command that plants slow ranks and counts which are named: its verdicts and its bound."""
 
 import pytest
-from benchmarks import stragglers
 from benchmarks.rates import upper_bound
 from benchmarks.stragglers import Setting, judge_case
+
+from benchmarks import stragglers
 
 
 def reported(*ranks, reason="planted fault noticed: rank 1", cause=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.typed_params import Typed, read_params
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_workers import faults
 from spbench_workers.disturbance import Counters, counters, disturbances, slowed
@@ -27,7 +28,8 @@ class Context:
 
     Attributes:
         world: The ranks of the job, and this rank's place among them.
-        params: The benchmark's parameters, complete and checked.
+        params: The benchmark's parameters by name, complete and checked; `typed` has them as
+            attributes.
         first: Whether the case before is not of this benchmark.
         last: Whether the case after is not of this benchmark.
         verbose: Whether the benchmark's own lines say more.
@@ -57,6 +59,14 @@ class Context:
         self._repeat = repeat
         self._ids: dict[str, Any] = {"case": case, "repeat": repeat}
         self._before: Counters | None = None
+        self._typed: dict[type, Any] = {}
+
+    def typed(self, cls: type[Typed]) -> Typed:
+        """Return the parameters as an instance of the benchmark's dataclass, made once."""
+        if cls not in self._typed:
+            self._typed[cls] = read_params(cls, self.params)
+        typed: Typed = self._typed[cls]
+        return typed
 
     @property
     def seed(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from spbench_core.catalog.benchmark import ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
@@ -159,10 +159,33 @@ def window_of_params(params: Params) -> Window2d:
     return Window2d(Window(*rows), Window(*cols))
 
 
-def conv_sizes(params: Params) -> Params:
-    """Return the sizes of complete parameters as torch's convolutions take them."""
-    names = {"kernel_size": "kernel"} | {name: name for name in ("stride", "padding", "dilation")}
-    return {theirs: parse_pair(params[ours], 0) for theirs, ours in names.items()}
+class WindowParams(Protocol):
+    """Complete parameters that say what a convolution reads, each in rows and columns."""
+
+    @property
+    def kernel(self) -> tuple[int, int]: ...
+    @property
+    def stride(self) -> tuple[int, int]: ...
+    @property
+    def padding(self) -> tuple[int, int]: ...
+    @property
+    def dilation(self) -> tuple[int, int]: ...
+
+
+def window_of(params: WindowParams) -> Window2d:
+    """Return the window that a convolution reads."""
+    rows, cols = zip(params.kernel, params.stride, params.padding, params.dilation, strict=True)
+    return Window2d(Window(*rows), Window(*cols))
+
+
+def conv_sizes(params: WindowParams) -> dict[str, Any]:
+    """Return the sizes of a convolution as arguments of torch's."""
+    return {
+        "kernel_size": params.kernel,
+        "stride": params.stride,
+        "padding": params.padding,
+        "dilation": params.dilation,
+    }
 
 
 def _kernel(params: Params) -> tuple[int, int]:

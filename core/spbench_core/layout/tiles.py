@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
@@ -84,6 +85,7 @@ def bounds(index: int, parts: int, length: int) -> Interval:
     return index * length // parts, (index + 1) * length // parts
 
 
+@lru_cache(maxsize=1024)
 def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
     """Read ``N`` (meaning NxN) or ``RxC``.
 

@@ -11,12 +11,13 @@ from spbench_workers.benchmarks.allreduce.faults import WrongElement
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.benchmarks.allreduce.verification.data import fill
 from spbench_workers.benchmarks.allreduce.verification.expected import expect, pieces
+from unit.typed_params import TypedParams
 
 COUNT = 10
 ALL = {"exact", "bound", "identical", "inputs"}
 
 
-class Job:
+class Job(TypedParams):
     """A context of rank 1 of two, whose other rank has the right result."""
 
     def __init__(self, collective, mode):

@@ -12,6 +12,7 @@ from spbench_parallel.p2p import torch_group
 from spbench_workers.benchmarks.allreduce import findings, hiding
 from spbench_workers.benchmarks.allreduce import sweep as sweep_benchmark
 from spbench_workers.benchmarks.allreduce.columns import say_row
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes
 from spbench_workers.benchmarks.allreduce.model import job_link
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
@@ -21,6 +22,7 @@ from spbench_workers.collectives.distributed import DistributedReduction
 from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
 from unit.allreduce_rows import Said, row
+from unit.typed_params import typed
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -141,7 +143,9 @@ def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, long
     monkeypatch.setattr(Later, "free", lambda _: None, raising=False)
     world = SimpleNamespace(comm=Alone())
     params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
-    case = SimpleNamespace(params=params, world=world, largest=lambda seconds: seconds)
+    case = SimpleNamespace(
+        typed=lambda cls: typed(cls, params), world=world, largest=lambda seconds: seconds
+    )
     buffers = SimpleNamespace(source=None, result=None)
     sweep_benchmark._against_native(case, Alone(), buffers, Later(1e-3), 1e-3)
     assert said == [pytest.approx(longest)]
@@ -168,15 +172,19 @@ def params_of(**given):
     return ENTRY.complete({"size": MB, "device": "cuda", **given})
 
 
+def sweep_params(**given):
+    return typed(SweepParams, params_of(**given))
+
+
 def test_a_staged_prediction_has_the_copies_from_the_gpu_and_back():
-    by_host = predict(params_of(algorithm="ring"), 4, MB, link_of())
-    staged = predict(params_of(algorithm="ring"), 4, MB, link_of(COPIES), (MB, MB))
+    by_host = predict(sweep_params(algorithm="ring"), 4, MB, link_of())
+    staged = predict(sweep_params(algorithm="ring"), 4, MB, link_of(COPIES), (MB, MB))
     around = 1e-5 + 4e-11 * MB + 2e-5 + 5e-11 * MB
     assert staged.seconds == pytest.approx(by_host.seconds + around, rel=1e-6)
     low, high = staged.interval
     assert by_host.interval[0] < low <= staged.seconds <= high
-    gather = predict(params_of(collective="allgather"), 4, MB, link_of(COPIES), (MB // 4, MB))
-    plain = predict(params_of(collective="allgather"), 4, MB, link_of())
+    gather = predict(sweep_params(collective="allgather"), 4, MB, link_of(COPIES), (MB // 4, MB))
+    plain = predict(sweep_params(collective="allgather"), 4, MB, link_of())
     both = 1e-5 + 4e-11 * MB / 4 + 2e-5 + 5e-11 * MB
     assert gather.seconds == pytest.approx(plain.seconds + both, rel=1e-6)
 
@@ -185,16 +193,17 @@ def test_nothing_to_copy_takes_no_time():
     assert COPIES.seconds((0, 0)) == 0.0
     assert COPIES.interval((0, 0)) == (0.0, 0.0)
     nothing = ENTRY.complete({"size": 0, "algorithm": "ring", "device": "cuda"})
-    assert predict(nothing, 4, 0, link_of(COPIES), (0, 0)).seconds == 0.0
+    params = typed(SweepParams, nothing)
+    assert predict(params, 4, 0, link_of(COPIES), (0, 0)).seconds == 0.0
 
 
 def test_nccl_is_a_rings_bytes_in_one_launch():
-    predicted = predict(params_of(algorithm="nccl"), 4, MB, link_of(), (MB, MB))
+    predicted = predict(sweep_params(algorithm="nccl"), 4, MB, link_of(), (MB, MB))
     assert predicted.seconds == pytest.approx(1e-6 + 1.5 * MB * 1e-10, rel=1e-6)
     assert predicted.by == "a ring in one launch of NCCL"
-    out_of_place = predict(params_of(algorithm="nccl", in_place=False), 4, MB, link_of())
+    out_of_place = predict(sweep_params(algorithm="nccl", in_place=False), 4, MB, link_of())
     assert out_of_place.seconds == pytest.approx(predicted.seconds + 2e-10 * MB, rel=1e-6)
-    assert predict(params_of(algorithm="nccl"), 1, MB, link_of()).seconds == 0.0
+    assert predict(sweep_params(algorithm="nccl"), 1, MB, link_of()).seconds == 0.0
 
 
 @pytest.mark.parametrize(
@@ -271,7 +280,7 @@ def found(monkeypatch, link, device=DEVICE, seconds=None, **given):
     monkeypatch.setattr(findings, "crowded", lambda _: False)
     case = Case(**given)
     ends = (MB, MB)
-    seconds = seconds or predict(case.params, 2, MB, link, ends).seconds
+    seconds = seconds or predict(case.typed(SweepParams), 2, MB, link, ends).seconds
     measured = MeasuredTimes(MB // 4, torch.device(device), ends, [seconds] * 3, [seconds] * 2)
     findings.give_findings(case, measured, None, 0)
     return case
@@ -287,7 +296,7 @@ def test_a_staged_case_does_not_deviate_for_its_copies(monkeypatch):
         == "the model of ring on this job's links, and copies from late to pinned memory and back"
     )
     # The host's link alone, as it was.
-    taken = predict(params_of(algorithm="ring"), 2, MB, link_of(slow), (MB, MB)).seconds
+    taken = predict(sweep_params(algorithm="ring"), 2, MB, link_of(slow), (MB, MB)).seconds
     case = found(monkeypatch, link_of(), algorithm="ring", seconds=taken)
     assert case.choices["model"][0] == "deviates"
 

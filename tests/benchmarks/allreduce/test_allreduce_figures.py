@@ -6,6 +6,7 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.benchmarks.allreduce.columns import say_row
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.findings import describe_agreement
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
@@ -13,6 +14,7 @@ from spbench_workers.benchmarks.allreduce.model.link_times import JobLink
 from spbench_workers.benchmarks.allreduce.model.prediction import best_of, crossover_words, predict
 from spbench_workers.benchmarks.allreduce.turns import compare
 from unit.allreduce_rows import Said, row
+from unit.typed_params import typed
 
 
 def times(mean, spread=0.05, count=24, seed=0):
@@ -89,24 +91,28 @@ def params_of(**given):
     return BENCHMARKS["allreduce.sweep"].complete({"size": 1 << 20, **given})
 
 
+def sweep_params(**given):
+    return typed(SweepParams, params_of(**given))
+
+
 def test_a_prediction_is_the_models_and_the_copy_out_of_place():
     size, link = 1 << 20, link_of()
-    predicted = predict(params_of(algorithm="ring", in_place=True), 4, size, link)
+    predicted = predict(sweep_params(algorithm="ring", in_place=True), 4, size, link)
     ring = 6 * 1e-6 + 1.5 * size * 1e-10 + 0.75 * size * 1e-10
     assert predicted.seconds == pytest.approx(ring, rel=1e-6)
     assert predicted.by == "ring"
     low, high = predicted.interval
     assert low <= predicted.seconds <= high
-    copied = predict(params_of(algorithm="ring"), 4, size, link)
+    copied = predict(sweep_params(algorithm="ring"), 4, size, link)
     assert copied.seconds == pytest.approx(ring + 2e-10 * size, rel=1e-6)
 
 
 def test_a_librarys_prediction_is_that_of_the_best_algorithm():
     link = link_of()
-    predicted = predict(params_of(in_place=True), 4, 1 << 20, link)
+    predicted = predict(sweep_params(in_place=True), 4, 1 << 20, link)
     assert predicted.by == best_of(4, 1 << 20, 4, link) == "rabenseifner"
-    assert predict(params_of(size=8), 4, 8, link).by == "recursive_doubling"
-    ring = predict(params_of(algorithm="ring", in_place=True), 4, 1 << 20, link)
+    assert predict(sweep_params(size=8), 4, 8, link).by == "recursive_doubling"
+    ring = predict(sweep_params(algorithm="ring", in_place=True), 4, 1 << 20, link)
     assert predicted.seconds < ring.seconds
 
 
@@ -121,7 +127,7 @@ def test_a_librarys_prediction_is_that_of_the_best_algorithm():
 )
 def test_other_collectives_are_their_messages(collective, messages, sent, added):
     size = 1 << 20
-    predicted = predict(params_of(collective=collective), 4, size, link_of())
+    predicted = predict(sweep_params(collective=collective), 4, size, link_of())
     expected = messages * 1e-6 + (sent + added) * size * 1e-10
     assert predicted.seconds == pytest.approx(expected, rel=1e-6)
 
@@ -132,7 +138,7 @@ def test_crossovers_are_named_in_words():
     assert words.endswith(" B rabenseifner, up to the 1048576 B that were measured")
     alone = JobLink(None, link_of().copy)
     assert crossover_words(1, 4, alone) == "one rank alone sends nothing"
-    assert predict(params_of(in_place=True), 1, 1 << 20, alone).seconds == 0.0
+    assert predict(sweep_params(in_place=True), 1, 1 << 20, alone).seconds == 0.0
     assert LinkCosts(0.0, 0.0).gamma == 0.0
 
 

@@ -16,6 +16,7 @@ from spbench_workers.benchmarks.kvstore.store.base import Sent
 from spbench_workers.benchmarks.kvstore.store.memory import StagedStore, StoreMemory
 from spbench_workers.binding.local_rank import VARIABLES
 from standins.late_device import install
+from unit.typed_params import TypedParams
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -26,7 +27,7 @@ ENTRY = BENCHMARKS["kvstore.push_pull"]
 # Which GPU
 
 
-class Case:
+class Case(TypedParams):
     """A case on a rank of some on one host."""
 
     def __init__(self, rank, size, **given):

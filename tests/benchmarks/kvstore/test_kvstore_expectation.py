@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.typed_params import read_params
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.case import case_of
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, slots_on
 from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, summing
@@ -27,7 +29,8 @@ def seed_for(*words):
 def make(monkeypatch):
     def made(**params):
         monkeypatch.setattr(cases, "_elements", lambda _: ELEMENTS)
-        return case_of(BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params}))
+        complete = BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params})
+        return case_of(read_params(PushPullParams, complete))
 
     return made
 

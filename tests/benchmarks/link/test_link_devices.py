@@ -9,6 +9,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.link.device_messages import chosen_path
 from spbench_workers.benchmarks.link.messages import messages_of
 from unit.recorded import context_of, said
+from unit.typed_params import TypedParams
 
 ENTRY = BENCHMARKS["link.pingpong"]
 
@@ -40,7 +41,7 @@ def test_a_path_on_the_host_is_refused():
     assert str(error) == "path does nothing on the host: it is for device cuda"
 
 
-class Case:
+class Case(TypedParams):
     """A case on rank 0 of two, whose MPI libraries say whether they take memory of a GPU."""
 
     def __init__(self, path, takes):

@@ -9,6 +9,7 @@ from spbench_parallel.pipeline import running_sum
 from spbench_parallel.pipeline.running_sum import RunningSum
 from spbench_workers.benchmarks.model.epochs import steps_an_epoch
 from unit.parallel.test_phases import engine_of
+from unit.typed_params import typed
 
 
 def test_a_running_sum_of_many_values_keeps_few_of_them(monkeypatch):
@@ -57,7 +58,7 @@ def test_an_epoch_is_a_pass_over_the_data_set_unless_iterations_says_otherwise(
 ):
     said = []
     context = SimpleNamespace(
-        params={"iterations": iterations},
+        typed=lambda cls: typed(cls, {"iterations": iterations}),
         world=SimpleNamespace(rank=0),
         choice=lambda *words: said.append(words),
     )

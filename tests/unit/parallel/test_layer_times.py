@@ -19,6 +19,7 @@ from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
 from standins.late_device import install
 from standins.tf32 import Tf32Products
+from unit.typed_params import TypedParams
 
 LATE = install()
 GPU = torch.device("late")
@@ -164,7 +165,7 @@ def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
     assert formats.convolved == {format_}
 
 
-class Context:
+class Context(TypedParams):
     """A case of one rank, and what it gives."""
 
     def __init__(self, **params):

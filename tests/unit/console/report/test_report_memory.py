@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import report_memory
 from benchmarks.made_up_run import write_cases
+
+from benchmarks import report_memory
 
 pytestmark = pytest.mark.slow
 

@@ -13,6 +13,7 @@ from spbench_parallel.device import gpus
 from spbench_parallel.device.formats import dtype_of, multiply_fp32, tuned_convolutions
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model.case import case_of
+from unit.typed_params import TypedParams
 
 GPU = torch.device("cuda", 0)
 
@@ -22,7 +23,7 @@ class Comm:
         return [value]
 
 
-class Context:
+class Context(TypedParams):
     """A case of one rank."""
 
     def __init__(self, name, **params):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.context import Context
 
 _HEAD = (
@@ -62,8 +63,8 @@ def say_row(context: Context, row: SweepRow) -> None:
     """Print a row: with the heading above the first of a sweep, the average below the last."""
     if context.first:
         _shown.clear()
-        what = f"{context.params['collective']}, {context.params['mode']}"
-        where = _place(context.params["in_place"])
+        what = f"{context.typed(SweepParams).collective}, {context.typed(SweepParams).mode}"
+        where = _place(context.typed(SweepParams).in_place)
         context.say(f"# {what}, {where}, {context.world.size} ranks")
         context.say("# time: median over iterations, each as long as its slowest rank's")
         for line in _HEAD:

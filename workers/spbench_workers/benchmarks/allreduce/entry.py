@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
-from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
 from spbench_workers.benchmarks.allreduce.work import collective_work
 from spbench_workers.collectives.names import DRAWN_FOR, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
@@ -33,56 +35,6 @@ _MOST_BYTES = 1 << 30
 
 def _bytes(name: str, text: str) -> Param:
     return Param(name, "bytes", None, text, minimum=0, maximum=_MOST_BYTES)
-
-
-_PARAMS = (
-    Param("collective", "choice", "allreduce", "what the ranks do", choices=COLLECTIVES),
-    Param(
-        "algorithm",
-        "choices",
-        "native",
-        "who does it: the MPI (native), algorithms of messages, or torch.distributed; a list makes "
-        "a case of each",
-        choices=(*LIBRARIES, *SCHEDULED),
-    ),
-    _bytes("min_bytes", "the smallest size; 8"),
-    _bytes("max_bytes", "the largest size; 1MiB"),
-    Param("factor", "float", None, "from one size to the next; 4", minimum=1.01, maximum=1e9),
-    _bytes("size", "one size in place of a range"),
-    replace(
-        DTYPE,
-        choices=tuple(ITEM_BYTES),
-        spellings={
-            "float": "fp32",
-            "double": "fp64",
-            "half": "fp16",
-            "bfloat16": "bf16",
-            "int": "int32",
-        },
-    ),
-    Param("op", "choice", None, "how numbers are reduced; sum", choices=OPS),
-    Param(
-        "mode",
-        "choice",
-        "blocking",
-        "how MPI is called; nonblocking also measures how much a computation hides",
-        choices=("blocking", "persistent", "nonblocking"),
-    ),
-    Param(
-        "in_place",
-        "bool",
-        None,
-        "whether the result takes the place of what a rank gives; off, with nccl on",
-    ),
-    Param("order", "ints", None, "the ranks as the algorithm is drawn: 0,2,1,3", minimum=0),
-    Param("rotate_roots", "bool", False, "whether the root moves on with each iteration"),
-    Param("group", "int", None, "ranks of a group of two_level", minimum=1),
-    Param("chunks", "int", None, "chunks of chain", minimum=1, maximum=1 << 12),
-    DEVICE,
-    warmup(5),
-    iterations(50),
-    SEED,
-)
 
 
 def _resolve(params: Params) -> Params:
@@ -189,11 +141,62 @@ def _ranks(params: Params) -> Ranks:
     return Ranks(exact=len(order), why=f"order names {len(order)}, one for each")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepParams:
+    """Parameters of ``allreduce.sweep``."""
+
+    collective: str = parameter("choice", "allreduce", "what the ranks do", choices=COLLECTIVES)
+    algorithm: str = parameter(
+        "choices",
+        "native",
+        "who does it: the MPI (native), algorithms of messages, or torch.distributed; a list makes "
+        "a case of each",
+        choices=(*LIBRARIES, *SCHEDULED),
+    )
+    min_bytes: int | None = shared(_bytes("min_bytes", "the smallest size; 8"))
+    max_bytes: int | None = shared(_bytes("max_bytes", "the largest size; 1MiB"))
+    factor: float | None = parameter(
+        "float", None, "from one size to the next; 4", minimum=1.01, maximum=1e9
+    )
+    size: int = shared(_bytes("size", "one size in place of a range"))
+    dtype: str = shared(
+        DTYPE,
+        choices=tuple(ITEM_BYTES),
+        spellings={
+            "float": "fp32",
+            "double": "fp64",
+            "half": "fp16",
+            "bfloat16": "bf16",
+            "int": "int32",
+        },
+    )
+    op: str = parameter("choice", None, "how numbers are reduced; sum", choices=OPS)
+    mode: Literal["blocking", "persistent", "nonblocking"] = parameter(
+        "choice",
+        "blocking",
+        "how MPI is called; nonblocking also measures how much a computation hides",
+        choices=("blocking", "persistent", "nonblocking"),
+    )
+    in_place: bool = parameter(
+        "bool", None, "whether the result takes the place of what a rank gives; off, with nccl on"
+    )
+    order: list[int] | None = parameter(
+        "ints", None, "the ranks as the algorithm is drawn: 0,2,1,3", minimum=0
+    )
+    rotate_roots: bool = parameter("bool", False, "whether the root moves on with each iteration")
+    group: int | None = parameter("int", None, "ranks of a group of two_level", minimum=1)
+    chunks: int | None = parameter("int", None, "chunks of chain", minimum=1, maximum=1 << 12)
+    device: str = shared(DEVICE)
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+    seed: int = shared(SEED)
+
+
 BENCHMARKS = (
     Benchmark(
         name="allreduce.sweep",
         summary="collectives over sizes, by the MPI and by algorithms of our own, against a model",
-        params=_PARAMS,
+        params=params_of(SweepParams),
         metrics=(
             time_of("one collective"),
             Metric("algbw_gb_s", "GB/s", "higher", "bytes over time", "min"),

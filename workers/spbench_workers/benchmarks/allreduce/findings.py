@@ -12,6 +12,7 @@ import torch
 from spbench_core.durations import time_text
 from spbench_parallel.device.streams import is_gpu
 from spbench_workers.benchmarks.allreduce.columns import SweepRow, say_row
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.model.cost_model import NOTABLE, deviates
 from spbench_workers.benchmarks.allreduce.model.formulas import expected_work
 from spbench_workers.benchmarks.allreduce.model.job_link import measured_link
@@ -62,11 +63,11 @@ def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> N
         return
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    params, ranks = context.params, context.world.size
+    params, ranks = context.typed(SweepParams), context.world.size
     if context.world.rank == 0:
         # By formula: to count rounds, this rank would have to make the schedules of all ranks.
-        options = {"group": params["group"], "chunks": params["chunks"]}
-        work = expected_work(params["algorithm"], ranks, count, **options)
+        options = {"group": params.group, "chunks": params.chunks}
+        work = expected_work(params.algorithm, ranks, count, **options)
         context.metric("rounds", work.rounds)
 
 
@@ -74,10 +75,10 @@ def give_findings(
     context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
     """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
-    params, world = context.params, context.world
-    dtype = FORMATS[params["dtype"]]
-    nccl = params["algorithm"] == "nccl"
-    link = measured_link(world.comm, dtype, params["op"] or "sum", measured.device, nccl=nccl)
+    params, world = context.typed(SweepParams), context.world
+    dtype = FORMATS[params.dtype]
+    nccl = params.algorithm == "nccl"
+    link = measured_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
     predicted = predict(params, world.size, nbytes, link, measured.ends)
     shared = crowded(world)
@@ -88,10 +89,10 @@ def give_findings(
     context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
     _give_link(context, link)
     _give_prediction(context, link, predicted, measured, shared)
-    if nccl and not params["in_place"]:
+    if nccl and not params.in_place:
         reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in the time"
         context.choice("in place", "off", reason)
-    if params["algorithm"] == "native":
+    if params.algorithm == "native":
         _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
     elif against is not None:
         _give_comparison(context, against, measured.device)
@@ -99,7 +100,7 @@ def give_findings(
 
 
 def _busbw(context: Context, nbytes: int, seconds: float) -> float:
-    return busbw_gb_s(context.params["collective"], context.world.size, nbytes, seconds)
+    return busbw_gb_s(context.typed(SweepParams).collective, context.world.size, nbytes, seconds)
 
 
 def _give_link(context: Context, link: JobLink) -> None:
@@ -115,7 +116,7 @@ def _give_prediction(
     context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
 ) -> None:
     seconds = measured.seconds
-    nbytes = measured.count * ITEM_BYTES[context.params["dtype"]]
+    nbytes = measured.count * ITEM_BYTES[context.typed(SweepParams).dtype]
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
@@ -123,7 +124,7 @@ def _give_prediction(
     if link.copies is not None:
         by += f", and copies from {measured.device.type} to pinned memory and back"
     context.limit("time_ms", 1000.0 * predicted.seconds, by)
-    if context.params["algorithm"] not in SCHEDULED:
+    if context.typed(SweepParams).algorithm not in SCHEDULED:
         return
     differs = deviates(seconds, predicted.seconds, predicted.interval)
     if differs is None:
@@ -153,13 +154,13 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
 def _give_choices_of_native(
     context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
 ) -> None:
-    params, ranks = context.params, context.world.size
-    registered = registered_operation(FORMATS[params["dtype"]], params["op"] or "")
-    if params["op"] and registered:
+    params, ranks = context.typed(SweepParams), context.world.size
+    registered = registered_operation(FORMATS[params.dtype], params.op or "")
+    if params.op and registered:
         context.choice("operation", "registered", registered)
-    if params["collective"] != "allreduce" or ranks == 1:
+    if params.collective != "allreduce" or ranks == 1:
         return
-    item = ITEM_BYTES[params["dtype"]]
+    item = ITEM_BYTES[params.dtype]
     reason = (
         f"of our algorithms {predicted.by} should take {time_text(predicted.seconds)} at "
         f"{nbytes} B, the MPI's own choice takes {time_text(seconds)}; "
@@ -186,15 +187,15 @@ def _row(
     against: PairedComparison | None,
     wrong: int,
 ) -> SweepRow:
-    params = context.params
-    nbytes = measured.count * ITEM_BYTES[params["dtype"]]
+    params = context.typed(SweepParams)
+    nbytes = measured.count * ITEM_BYTES[params.dtype]
     typical = median(measured.medians)
     return SweepRow(
         size=nbytes,
         count=measured.count,
-        dtype=params["dtype"],
-        op=params["op"] or "none",
-        algorithm=params["algorithm"],
+        dtype=params.dtype,
+        op=params.op or "none",
+        algorithm=params.algorithm,
         time=measured.seconds,
         algbw=algbw_gb_s(nbytes, measured.seconds),
         busbw=_busbw(context, nbytes, measured.seconds),
@@ -203,5 +204,5 @@ def _row(
         skew=max(measured.medians) / typical if typical else 1.0,
         predicted=predicted.seconds,
         native=None if against is None else against.other_seconds,
-        in_place=params["in_place"],
+        in_place=params.in_place,
     )

@@ -9,8 +9,8 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_core.catalog.parameters import Params
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
 from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes, give_findings, give_traffic
 from spbench_workers.benchmarks.allreduce.hiding import overlap
@@ -34,7 +34,7 @@ _LONG = 0.01
 
 def run(context: Context) -> None:
     """Run the case."""
-    params, world = context.params, context.world
+    params, world = context.typed(SweepParams), context.world
     # Messages of other cases and of other measurements need another communicator.
     comm = world.comm.Dup()
     part = _part(params, world.size)
@@ -47,19 +47,19 @@ def run(context: Context) -> None:
         CheckedCollective(
             buffers,
             reduction,
-            pieces(params["collective"], world.size, world.rank, part),
-            runs=world.size if params["rotate_roots"] else 1,
-            depth=depth_of(params["algorithm"], world.size, params["group"]),
+            pieces(params.collective, world.size, world.rank, part),
+            runs=world.size if params.rotate_roots else 1,
+            depth=depth_of(params.algorithm, world.size, params.group),
         ),
     )
     checks.run("before")
-    _make_idle(buffers, params["op"])
+    _make_idle(buffers, params.op)
     calls = _calls_of_a_sample(context, reduction)
     times = measure(context, repeated(reduction.run, calls), divide=calls)
     measured = _measured(context, part, buffers, times)
-    if params["mode"] == "nonblocking":
+    if params.mode == "nonblocking":
         # A reduction staged through the host is MPI's work: the rank's core is to hide it.
-        device = measured.device if params["algorithm"] == "nccl" else _HOST
+        device = measured.device if params.algorithm == "nccl" else _HOST
         context.metric("overlap", overlap(comm, reduction, measured.seconds, device))
     against = _against_native(context, comm, buffers, reduction, measured.seconds)
     checks.run("after")
@@ -71,15 +71,15 @@ def run(context: Context) -> None:
     comm.Free()
 
 
-def _part(params: Params, ranks: int) -> int:
+def _part(params: SweepParams, ranks: int) -> int:
     """Return the elements of one rank's part of the size; all of them for allreduce, broadcast."""
-    count: int = params["size"] // FORMATS[params["dtype"]].itemsize
-    return count if params["collective"] in ("allreduce", "broadcast") else count // ranks
+    count: int = params.size // FORMATS[params.dtype].itemsize
+    return count if params.collective in ("allreduce", "broadcast") else count // ranks
 
 
 def _buffers(context: Context, part: int) -> Buffers:
     """Return the memory of a collective; allgather in place has each part at its final place."""
-    params, world = context.params, context.world
+    params, world = context.typed(SweepParams), context.world
     whole = part * world.size
     given, gotten, at = {
         "allreduce": (part, part, 0),
@@ -87,34 +87,34 @@ def _buffers(context: Context, part: int) -> Buffers:
         "allgather": (part, whole, world.rank * part),
         "reduce_scatter": (whole, part, 0),
         "alltoall": (whole, whole, 0),
-    }[params["collective"]]
-    dtype = FORMATS[params["dtype"]]
+    }[params.collective]
+    dtype = FORMATS[params.dtype]
     place = device_of(context)
     same_kind(context, place)
-    return Buffers(given, gotten, at if params["in_place"] else None, dtype, place)
+    return Buffers(given, gotten, at if params.in_place else None, dtype, place)
 
 
-def _opened(comm: MPI.Intracomm, params: Params, buffers: Buffers) -> Reduction:
-    source, result, op = buffers.source, buffers.result, params["op"]
-    if params["collective"] != "allreduce":
-        return open_collective(comm, params["collective"], source, result, op, params["mode"])
+def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
+    source, result, op = buffers.source, buffers.result, params.op
+    if params.collective != "allreduce":
+        return open_collective(comm, params.collective, source, result, op, params.mode)
 
     def of_order(order: list[int] | None) -> Reduction:
         return open_reduction(
             comm,
-            params["algorithm"],
+            params.algorithm,
             source,
             result,
             op,
-            mode=params["mode"],
+            mode=params.mode,
             order=order,
-            group=params["group"],
-            chunks=params["chunks"],
+            group=params.group,
+            chunks=params.chunks,
         )
 
-    if params["rotate_roots"]:
-        return Rotation(params["order"] or range(comm.size), of_order)
-    return of_order(params["order"])
+    if params.rotate_roots:
+        return Rotation(params.order or range(comm.size), of_order)
+    return of_order(params.order)
 
 
 def _make_idle(buffers: Buffers, op: str | None) -> None:
@@ -144,7 +144,7 @@ def _measured(context: Context, part: int, buffers: Buffers, times: array[float]
     comm, slowest = context.world.comm, array("d", times)
     comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
     medians = comm.allgather(median(times))
-    shared = context.params["collective"] in ("allreduce", "broadcast")
+    shared = context.typed(SweepParams).collective in ("allreduce", "broadcast")
     count = part if shared else part * comm.size
     return MeasuredTimes(
         count,
@@ -163,14 +163,14 @@ def _against_native(
     seconds: float,
 ) -> PairedComparison | None:
     """Compare an allreduce with the MPI's own, blocking one; None where it is the native one."""
-    params = context.params
-    if params["algorithm"] == "native":
+    params = context.typed(SweepParams)
+    if params.algorithm == "native":
         return None
-    native = open_reduction(comm, "native", buffers.source, buffers.result, params["op"])
-    if params["algorithm"] == "nccl":
+    native = open_reduction(comm, "native", buffers.source, buffers.result, params.op)
+    if params.algorithm == "nccl":
         # By way of the host it may take a hundred times as long: turns are by the slower one.
         seconds = max(seconds, _seconds_of(context, native))
-    against = by_turns(comm, reduction.run, native.run, seconds, params["iterations"])
+    against = by_turns(comm, reduction.run, native.run, seconds, params.iterations)
     native.free()
     return against
 

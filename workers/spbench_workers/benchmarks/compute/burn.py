@@ -10,6 +10,7 @@ from array import array
 from statistics import median
 from time import monotonic
 
+from spbench_workers.benchmarks.compute.entry import BurnParams
 from spbench_workers.benchmarks.compute.gemm import check_product, open_matrices, work_of
 from spbench_workers.context import Context
 from spbench_workers.disturbance import counters, slowed
@@ -20,7 +21,7 @@ from spbench_workers.timing import measure
 
 def run(context: Context) -> None:
     """Run the case."""
-    seconds: float = context.params["seconds"]
+    seconds: float = context.typed(BurnParams).seconds
     matrices = open_matrices(context)
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from spbench_core.layout.tiles import parse_pair
 from spbench_parallel.device.formats import dtype_of, tuned_convolutions
 from spbench_parallel.device.streams import finish, is_gpu
+from spbench_workers.benchmarks.compute.entry import ConvParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.exact_numbers import (
@@ -68,7 +68,7 @@ def run(context: Context) -> None:
     """Run the case."""
     # Even kernels pad one side more, for which torch copies the images, and says so.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-    with torch.no_grad(), tuned_convolutions(tf32=context.params["dtype"] == "tf32"):
+    with torch.no_grad(), tuned_convolutions(tf32=context.typed(ConvParams).dtype == "tf32"):
         _run(context)
 
 
@@ -88,13 +88,13 @@ def _run(context: Context) -> None:
 
 
 def _make(context: Context) -> Convolution:
-    params = context.params
-    height, width = parse_pair(params["image_size"])
-    channels, kernel = params["in_channels"], params["kernel"]
-    dtype = dtype_of(params["dtype"])
-    place = device_of(context, tf32=params["dtype"] == "tf32")
-    images = (params["batch_size"], channels, height, width)
-    kernels = (params["out_channels"], channels, kernel, kernel)
+    params = context.typed(ConvParams)
+    height, width = params.image_size
+    channels, kernel = params.in_channels, params.kernel
+    dtype = dtype_of(params.dtype)
+    place = device_of(context, tf32=params.dtype == "tf32")
+    images = (params.batch_size, channels, height, width)
+    kernels = (params.out_channels, channels, kernel, kernel)
     return Convolution(
         torch.zeros(images, dtype=dtype, device=place),
         torch.zeros(kernels, dtype=dtype, device=place),
@@ -108,7 +108,7 @@ def _check(
     context.progress("check", 0, 1)
     rank = context.world.rank
     seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
-    images, kernels = factors(convolution, seeds, tf32=context.params["dtype"] == "tf32")
+    images, kernels = factors(convolution, seeds, tf32=context.typed(ConvParams).dtype == "tf32")
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     body()

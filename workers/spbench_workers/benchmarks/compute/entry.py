@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
-from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import own_work
-from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_workers.benchmarks.compute.work import burn_work, conv_work, gemm_work, noise_work
 
 POSITION = 40
 """The place of the family in lists of benchmarks."""
 
-_DTYPE = replace(
-    DTYPE,
-    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
-    choices=(*DTYPES, "tf32"),
-)
 
 _RATE = Metric(
     "gflops",
@@ -40,7 +37,83 @@ def _resolve_format(params: Params) -> Params:
     return params
 
 
-_LOOP = (warmup(3), iterations(30), _DTYPE, DEVICE, SEED)
+@dataclass(frozen=True, kw_only=True)
+class GemmParams:
+    """Parameters of ``compute.gemm``."""
+
+    n: int = parameter("int", 512, "rows and columns of the matrices", minimum=1, maximum=65536)
+    warmup: int = shared(shared_params.warmup(3))
+    iterations: int = shared(shared_params.iterations(30))
+    dtype: str = shared(
+        DTYPE,
+        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+        choices=(*DTYPES, "tf32"),
+    )
+    device: str = shared(DEVICE)
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvParams:
+    """Parameters of ``compute.conv``."""
+
+    image_size: tuple[int, int] = parameter("pair", 128, "pixels of one image, N or HxW")
+    batch_size: int = parameter("int", 1, "images at once", minimum=1)
+    in_channels: int = parameter("int", 32, "channels of the image", minimum=1)
+    out_channels: int = parameter("int", 32, "channels of the result", minimum=1)
+    kernel: int = parameter("int", 3, "rows and columns of the kernel", minimum=1, maximum=63)
+    warmup: int = shared(shared_params.warmup(3))
+    iterations: int = shared(shared_params.iterations(30))
+    dtype: str = shared(
+        DTYPE,
+        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+        choices=(*DTYPES, "tf32"),
+    )
+    device: str = shared(DEVICE)
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BurnParams:
+    """Parameters of ``compute.burn``."""
+
+    seconds: float = parameter(
+        "float",
+        60.0,
+        "how long; the round that is under way then is ended",
+        minimum=0.0,
+        maximum=604_800.0,
+    )
+    n: int = parameter("int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536)
+    warmup: int = shared(shared_params.warmup(1))
+    iterations: int = shared(
+        shared_params.iterations(20), help="timed products in a round, after which one is checked"
+    )
+    dtype: str = shared(
+        DTYPE,
+        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+        choices=(*DTYPES, "tf32"),
+    )
+    device: str = shared(DEVICE)
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseParams:
+    """Parameters of ``compute.noise``."""
+
+    quantum_us: float = parameter(
+        "float",
+        1000.0,
+        "microseconds of the work, as rank 0 needs for it",
+        minimum=10.0,
+        maximum=1e6,
+    )
+    warmup: int = shared(shared_params.warmup(50))
+    iterations: int = shared(shared_params.iterations(5000))
+    seed: int = shared(SEED)
+
+
 _of_one_rank = partial(
     Benchmark,
     measures="rank",
@@ -53,10 +126,7 @@ BENCHMARKS = (
     _of_one_rank(
         name="compute.gemm",
         summary="each rank multiplies two square matrices, all at once",
-        params=(
-            Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
-            *_LOOP,
-        ),
+        params=params_of(GemmParams),
         metrics=(time_of("one product of the matrices"), _RATE),
         checks=("product",),
         work=gemm_work,
@@ -64,14 +134,7 @@ BENCHMARKS = (
     _of_one_rank(
         name="compute.conv",
         summary="each rank convolves images of its own, all at once",
-        params=(
-            Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
-            Param("batch_size", "int", 1, "images at once", minimum=1),
-            Param("in_channels", "int", 32, "channels of the image", minimum=1),
-            Param("out_channels", "int", 32, "channels of the result", minimum=1),
-            Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
-            *_LOOP,
-        ),
+        params=params_of(ConvParams),
         metrics=(time_of("one convolution"), _RATE),
         checks=("convolution",),
         work=conv_work,
@@ -80,22 +143,7 @@ BENCHMARKS = (
         name="compute.burn",
         summary="each rank multiplies matrices for a given time, with a check in each round",
         measures="rank",
-        params=(
-            Param(
-                "seconds",
-                "float",
-                60.0,
-                "how long; the round that is under way then is ended",
-                minimum=0.0,
-                maximum=604_800.0,
-            ),
-            Param("n", "int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536),
-            warmup(1),
-            replace(iterations(20), help="timed products in a round, after which one is checked"),
-            _DTYPE,
-            DEVICE,
-            SEED,
-        ),
+        params=params_of(BurnParams),
         metrics=(
             time_of("one product of the matrices"),
             _RATE,
@@ -114,19 +162,7 @@ BENCHMARKS = (
         name="compute.noise",
         summary="each rank does the same small work again and again: what interrupts it",
         measures="rank",
-        params=(
-            Param(
-                "quantum_us",
-                "float",
-                1000.0,
-                "microseconds of the work, as rank 0 needs for it",
-                minimum=10.0,
-                maximum=1e6,
-            ),
-            warmup(50),
-            iterations(5000),
-            SEED,
-        ),
+        params=params_of(NoiseParams),
         metrics=(
             time_of("one piece of work, the quantum"),
             Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),

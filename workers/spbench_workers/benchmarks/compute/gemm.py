@@ -10,6 +10,7 @@ import torch
 
 from spbench_parallel.device.formats import dtype_of
 from spbench_parallel.device.streams import finish
+from spbench_workers.benchmarks.compute.entry import GemmParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.exact_numbers import (
@@ -67,7 +68,7 @@ def run(context: Context) -> None:
 
 def open_matrices(context: Context) -> Matrices:
     """Return the matrices of a case on this rank's device, without values."""
-    n, name = context.params["n"], context.params["dtype"]
+    n, name = context.typed(GemmParams).n, context.typed(GemmParams).dtype
     dtype = dtype_of(name)
     place = device_of(context, tf32=name == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
@@ -76,7 +77,7 @@ def open_matrices(context: Context) -> Matrices:
 
 def work_of(context: Context) -> float:
     """Return the operations of one product, in 1e9."""
-    return 2.0 * float(context.params["n"]) ** 3 / 1e9
+    return 2.0 * float(context.typed(GemmParams).n) ** 3 / 1e9
 
 
 def check_product(
@@ -84,9 +85,9 @@ def check_product(
 ) -> tuple[float, str]:
     """Multiply fresh matrices; return the largest error and its place."""
     context.progress("check", 0, 1)
-    n, dtype = context.params["n"], matrices.left.dtype
+    n, dtype = context.typed(GemmParams).n, matrices.left.dtype
     seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
-    left, right = factors(n, dtype, seeds, tf32=context.params["dtype"] == "tf32")
+    left, right = factors(n, dtype, seeds, tf32=context.typed(GemmParams).dtype == "tf32")
     matrices.left.copy_(left)
     matrices.right.copy_(right)
     matrices.result.fill_(float("nan"))

@@ -11,6 +11,7 @@ import zlib
 from statistics import fmean
 from time import perf_counter
 
+from spbench_workers.benchmarks.compute.entry import NoiseParams
 from spbench_workers.context import Context
 from spbench_workers.timing import measure
 
@@ -80,7 +81,7 @@ def _passes(context: Context, data: bytes) -> int:
         start = perf_counter()
         zlib.crc32(data)
         seconds.append(perf_counter() - start)
-    passes = round(context.params["quantum_us"] * 1e-6 / max(min(seconds), 1e-9))
+    passes = round(context.typed(NoiseParams).quantum_us * 1e-6 / max(min(seconds), 1e-9))
     agreed: int = context.world.comm.bcast(max(1, passes))
     return agreed
 

@@ -19,6 +19,7 @@ from spbench_workers.benchmarks.halo.conv_times import (
     give_parts,
     give_speedup,
 )
+from spbench_workers.benchmarks.halo.entry import ComputeParams
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
     Tolerance,
@@ -69,16 +70,16 @@ def run(context: Context) -> None:
 
 
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    params, tiling = context.params, tiling_of(context)
+    params, tiling = context.typed(ComputeParams), tiling_of(context)
     place = device_of(context)
-    dtype = TORCH_DTYPES[params["dtype"]]
+    dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
-    channels = params["in_channels"], params["out_channels"]
+    channels = params.in_channels, params.out_channels
     module = SpatialConv2d(
         *channels,
         **sizes,
         tiling=tiling,
-        gradient_dtype=torch.float16 if params["fp16_allreduce"] else None,
+        gradient_dtype=torch.float16 if params.fp16_allreduce else None,
         device=place,
         dtype=dtype,
     )
@@ -88,7 +89,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     wide = shows_tf32(limit)
     spread = spread_for(_terms(module), limit, wide=wide)
     _set_parameters(context, module, plain, spread, wide=wide)
-    batch = params["batch_size"]
+    batch = params.batch_size
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
     room = module.tiled.room
@@ -168,7 +169,7 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     once in the allreduce.
     """
     dtype = case.like.dtype
-    wire = torch.float16 if context.params["fp16_allreduce"] else dtype
+    wire = torch.float16 if context.typed(ComputeParams).fp16_allreduce else dtype
     rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     image, gradient = case.image, case.gradient

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, time_of
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import (
@@ -12,15 +13,23 @@ from spbench_core.catalog.shared_params import (
     DEVICE_IDS,
     DTYPE,
     SEED,
-    iterations,
     resolve_device_ids,
-    warmup,
 )
 from spbench_core.catalog.tiles import (
+    BATCH_SIZE,
     CHANNELS_LAST,
+    DILATION,
+    GRID,
     HALO_LEN,
-    KERNELS,
-    TILES,
+    IMAGE_SIZE,
+    IN_CHANNELS,
+    KERNEL,
+    NUM_SPATIAL_PARTS,
+    ONE_H_DIM,
+    ONE_W_DIM,
+    PADDING,
+    SLICE_METHOD,
+    STRIDE,
     TRANSPORT,
     exchange_over_ranks,
     resolve_kernel,
@@ -30,6 +39,7 @@ from spbench_core.catalog.tiles import (
     tiles_over_ranks,
     window_of_params,
 )
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.benchmarks.halo.work import convolution_work, exchange_work
 
@@ -37,23 +47,6 @@ POSITION = 10
 """The place of the family in lists of benchmarks."""
 
 _OUT_CHANNELS = Param("out_channels", "int", 64, "channels of the result", minimum=1)
-_OVERLAP = Param(
-    "overlap",
-    "choice",
-    "auto",
-    "whether what needs no halo is computed while the halo travels, or all at once after it; auto "
-    "times both and takes the faster",
-    choices=("auto", "on", "off"),
-    spellings={"True": "on", "true": "on", "yes": "on"}
-    | {"False": "off", "false": "off", "no": "off"},
-)
-_FP16_ALLREDUCE = Param(
-    "fp16_allreduce", "bool", False, "whether weight gradients travel as fp16 to be summed"
-)
-_NUM_LAYERS = Param("num_layers", "int", 4, "convolutions in a row", minimum=1, maximum=1000)
-_FUSED_LAYERS = Param(
-    "fused_layers", "int", None, "layers that share one exchange; all of them", minimum=1
-)
 
 _separate_ms = partial(Metric, unit="ms", better="lower", separate=True)
 _PACK_MS = _separate_ms(
@@ -111,7 +104,6 @@ _SEPARATE_EXCHANGE = (
 _HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
 _OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
 _OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
-_COMMON = (DTYPE, DEVICE, DEVICE_IDS, TRANSPORT, CHANNELS_LAST, SEED)
 
 
 def _resolve_exchange(params: Params) -> Params:
@@ -137,6 +129,109 @@ def _resolve_fused(params: Params) -> Params:
     return params | {"fused_layers": fused}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExchangeParams:
+    """Parameters of ``halo.exchange``."""
+
+    image_size: tuple[int, int] = shared(IMAGE_SIZE)
+    batch_size: int = shared(BATCH_SIZE)
+    in_channels: int = shared(IN_CHANNELS)
+    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
+    slice_method: str = shared(SLICE_METHOD)
+    grid: tuple[int, int] = shared(GRID)
+    halo_len: int = shared(HALO_LEN, default=1, help="pixels of halo on each side")
+    warmup: int = shared(shared_params.warmup(10))
+    iterations: int = shared(shared_params.iterations(100))
+    dtype: str = shared(DTYPE)
+    device: str = shared(DEVICE)
+    device_ids: list[int] | None = shared(DEVICE_IDS)
+    transport: str = shared(TRANSPORT)
+    channels_last: bool = shared(CHANNELS_LAST)
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledImageParams:
+    """Parameters of all benchmarks of this family that say how an image is cut and exchanged."""
+
+    image_size: tuple[int, int] = shared(IMAGE_SIZE)
+    grid: tuple[int, int] = shared(GRID)
+    transport: str = shared(TRANSPORT)
+    channels_last: bool = shared(CHANNELS_LAST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeParams:
+    """Parameters of ``halo.compute``."""
+
+    image_size: tuple[int, int] = shared(IMAGE_SIZE)
+    batch_size: int = shared(BATCH_SIZE)
+    in_channels: int = shared(IN_CHANNELS)
+    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
+    slice_method: str = shared(SLICE_METHOD)
+    grid: tuple[int, int] = shared(GRID)
+    out_channels: int = parameter("int", 64, "channels of the result", minimum=1)
+    halo_len: int = shared(HALO_LEN)
+    kernel: tuple[int, int] = shared(KERNEL)
+    stride: tuple[int, int] = shared(STRIDE)
+    dilation: tuple[int, int] = shared(DILATION)
+    padding: tuple[int, int] = shared(PADDING)
+    enable_one_h_dim_kernel: bool = shared(ONE_H_DIM)
+    enable_one_w_dim_kernel: bool = shared(ONE_W_DIM)
+    overlap: str = parameter(
+        "choice",
+        "auto",
+        "whether what needs no halo is computed while the halo travels, or all at once after it; "
+        "auto times both and takes the faster",
+        choices=("auto", "on", "off"),
+        spellings={"True": "on", "true": "on", "yes": "on"}
+        | {"False": "off", "false": "off", "no": "off"},
+    )
+    fp16_allreduce: bool = parameter(
+        "bool", False, "whether weight gradients travel as fp16 to be summed"
+    )
+    warmup: int = shared(shared_params.warmup(3))
+    iterations: int = shared(shared_params.iterations(20))
+    dtype: str = shared(DTYPE)
+    device: str = shared(DEVICE)
+    device_ids: list[int] | None = shared(DEVICE_IDS)
+    transport: str = shared(TRANSPORT)
+    channels_last: bool = shared(CHANNELS_LAST)
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedParams:
+    """Parameters of ``halo.fused``."""
+
+    image_size: tuple[int, int] = shared(IMAGE_SIZE)
+    batch_size: int = shared(BATCH_SIZE)
+    in_channels: int = shared(IN_CHANNELS)
+    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
+    slice_method: str = shared(SLICE_METHOD)
+    grid: tuple[int, int] = shared(GRID)
+    out_channels: int = shared(_OUT_CHANNELS, default=16, help="channels of all layers' results")
+    halo_len: int = shared(HALO_LEN)
+    kernel: tuple[int, int] = shared(KERNEL)
+    stride: tuple[int, int] = shared(STRIDE)
+    dilation: tuple[int, int] = shared(DILATION)
+    padding: tuple[int, int] = shared(PADDING)
+    enable_one_h_dim_kernel: bool = shared(ONE_H_DIM)
+    enable_one_w_dim_kernel: bool = shared(ONE_W_DIM)
+    num_layers: int = parameter("int", 4, "convolutions in a row", minimum=1, maximum=1000)
+    fused_layers: int = parameter(
+        "int", None, "layers that share one exchange; all of them", minimum=1
+    )
+    warmup: int = shared(shared_params.warmup(3))
+    iterations: int = shared(shared_params.iterations(20))
+    dtype: str = shared(DTYPE)
+    device: str = shared(DEVICE)
+    device_ids: list[int] | None = shared(DEVICE_IDS)
+    transport: str = shared(TRANSPORT)
+    channels_last: bool = shared(CHANNELS_LAST)
+    seed: int = shared(SEED)
+
+
 _over_tiles = partial(
     Benchmark,
     checks=_OPERATOR_CHECKS,
@@ -150,13 +245,7 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.exchange",
         summary="each tile of an image gets its neighbours' borders",
-        params=(
-            *TILES,
-            replace(HALO_LEN, default=1, help="pixels of halo on each side"),
-            warmup(10),
-            iterations(100),
-            *_COMMON,
-        ),
+        params=params_of(ExchangeParams),
         metrics=(time_of("one exchange of all halos", "packing and sending"), *_EXCHANGE),
         checks=("halo",),
         faults=_HALO_FAULTS,
@@ -167,16 +256,7 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.compute",
         summary="a convolution over tiles: halo exchange and compute, overlapped or not",
-        params=(
-            *TILES,
-            _OUT_CHANNELS,
-            *KERNELS,
-            _OVERLAP,
-            _FP16_ALLREDUCE,
-            warmup(3),
-            iterations(20),
-            *_COMMON,
-        ),
+        params=params_of(ComputeParams),
         metrics=(
             time_of(
                 "one exchange and convolution of a tile, and the calls that join them",
@@ -208,16 +288,7 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.fused",
         summary="several convolutions that share one wide exchange, against one exchange each",
-        params=(
-            *TILES,
-            replace(_OUT_CHANNELS, default=16, help="channels of all layers' results"),
-            *KERNELS,
-            _NUM_LAYERS,
-            _FUSED_LAYERS,
-            warmup(3),
-            iterations(20),
-            *_COMMON,
-        ),
+        params=params_of(FusedParams),
         metrics=(
             time_of("all layers with a shared exchange", "computing and sending"),
             _WAITED_MS,

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_core.catalog.tiles import grid_of_params
 from spbench_core.layout.partition import Partition, halo_transfers
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.layout.tiles import Grid
 from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_parallel.spatial.exchange import Exchange, view
 from spbench_parallel.spatial.pixels import Image
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
+from spbench_workers.benchmarks.halo.entry import ExchangeParams
 from spbench_workers.benchmarks.halo.faults import plant_in_halo
 from spbench_workers.benchmarks.halo.report import (
     give_choice,
@@ -47,13 +47,13 @@ class PaddedTile:
     """
 
     def __init__(self, context: Context, place: torch.device) -> None:
-        params, comm = context.params, context.world.comm
-        owned = Partition.of_grid(grid_of_params(params), *parse_pair(params["image_size"]))
-        table = halo_transfers(owned, params["halo_len"])
+        params, comm = context.typed(ExchangeParams), context.world.comm
+        owned = Partition.of_grid(Grid(*params.grid), *params.image_size)
+        table = halo_transfers(owned, params.halo_len)
         self.own, self.held = owned.tile(comm.rank), table.needed[comm.rank]
-        shape = (params["batch_size"], params["in_channels"], self.held.height, self.held.width)
-        dtype = TORCH_DTYPES[params["dtype"]]
-        layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
+        shape = (params.batch_size, params.in_channels, self.held.height, self.held.width)
+        dtype = TORCH_DTYPES[params.dtype]
+        layout = torch.channels_last if params.channels_last else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
         self.tile = view(self.padded, self.held, self.own)
         sent, received = table.sent_by(comm.rank), table.received_by(comm.rank)
@@ -69,8 +69,8 @@ class PaddedTile:
             dtype=dtype,
             device=place,
             into=self.incoming,
-            channels_last=params["channels_last"],
-            transport=params["transport"],
+            channels_last=params.channels_last,
+            transport=params.transport,
         )
 
     def fill(self, image: Image, round_: int) -> None:
@@ -98,14 +98,14 @@ class PaddedTile:
 
 def run(context: Context) -> None:
     """Run the case."""
-    params = context.params
+    params = context.typed(ExchangeParams)
     place = device_of(context)
     padded = PaddedTile(context, place)
     exchange = padded.exchange
     give_choice(context, exchange)
     plant_in_halo(context, exchange)
-    size = parse_pair(params["image_size"])
-    image = Image(params["batch_size"], params["in_channels"], *size, context.seed_for("image"))
+    size = params.image_size
+    image = Image(params.batch_size, params.in_channels, *size, context.seed_for("image"))
     padded.fill(image, 0)
     exchange.run()
     worst = _checked_rounds(context, padded, image, first=1)

@@ -9,7 +9,7 @@ from math import sqrt
 import torch
 from torch import nn
 
-from spbench_core.catalog.tiles import conv_sizes, window_of_params
+from spbench_core.catalog.tiles import conv_sizes, window_of
 from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -19,6 +19,7 @@ from spbench_parallel.spatial.pixels import WholeImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
+from spbench_workers.benchmarks.halo.entry import FusedParams
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
     Tolerance,
@@ -46,7 +47,7 @@ def run(context: Context) -> None:
         give_choice(context, case.gather.forward)
         case.give_choice()
         tolerances = tolerances_of(
-            context.params["num_layers"], case.like.dtype, gpu=is_gpu(case.like.device)
+            context.typed(FusedParams).num_layers, case.like.dtype, gpu=is_gpu(case.like.device)
         )
         case.warm_up()
         worst = case.check([1], tolerances)
@@ -87,12 +88,12 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
-    params, tiling = context.params, tiling_of(context)
+    params, tiling = context.typed(FusedParams), tiling_of(context)
     place = device_of(context)
-    dtype = TORCH_DTYPES[params["dtype"]]
-    channels = [params["in_channels"], *[params["out_channels"]] * params["num_layers"]]
+    dtype = TORCH_DTYPES[params.dtype]
+    channels = [params.in_channels, *[params.out_channels] * params.num_layers]
     convs, plain = _layers(context, channels, tiling, place, dtype)
-    fused = fuse(convs, tiling, params["fused_layers"])
+    fused = fuse(convs, tiling, params.fused_layers)
     image = _image(context, "image", channels[0], tiling)
     tile = tile_of(context, image, tiling, dtype, place)
     gather = spoiled(context, fused.blocks[0].gathers.of(tile))
@@ -100,7 +101,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         context=context,
         tiled=fused,
         plain=plain,
-        windows=[window_of_params(params)] * params["num_layers"],
+        windows=[window_of(params)] * params.num_layers,
         gather=gather,
         gathers=lambda: fused.gathers,
         input=tiling,
@@ -120,7 +121,7 @@ def _layers(
     dtype: torch.dtype,
 ) -> tuple[list[nn.Module], nn.Sequential]:
     """Return the layers over tiles, and the same in float64 for the whole image."""
-    sizes = conv_sizes(context.params)
+    sizes = conv_sizes(context.typed(FusedParams))
     tiled: list[nn.Module] = []
     plain = nn.Sequential()
     for layer, (before, after) in enumerate(pairwise(channels)):
@@ -142,7 +143,7 @@ def _layers(
 def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeImage:
     partition = tiling.partition
     return WholeImage(
-        context.params["batch_size"],
+        context.typed(FusedParams).batch_size,
         channels,
         partition.height,
         partition.width,

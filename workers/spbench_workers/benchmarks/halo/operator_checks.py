@@ -10,8 +10,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.catalog.tiles import grid_of_params
-from spbench_core.layout.tiles import Box, parse_pair
+from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window2d
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.spatial.exchange import is_channels_last, view
@@ -21,6 +20,7 @@ from spbench_parallel.spatial.pixels import Image
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
+from spbench_workers.benchmarks.halo.entry import TiledImageParams
 from spbench_workers.benchmarks.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.benchmarks.halo.reference import Expected, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, sampling_of
@@ -54,13 +54,13 @@ class Tolerances:
 
 def tiling_of(context: Context) -> Tiling:
     """Return the tiles of the case's image, one for each rank."""
-    params = context.params
+    params = context.typed(TiledImageParams)
     return Tiling.of_grid(
         context.world.comm,
-        grid_of_params(params),
-        *parse_pair(params["image_size"]),
-        transport=params["transport"],
-        overlap=OVERLAP[params.get("overlap", "auto")],
+        Grid(*params.grid),
+        *params.image_size,
+        transport=params.transport,
+        overlap=OVERLAP[context.params.get("overlap", "auto")],
     )
 
 
@@ -76,7 +76,7 @@ def tile_of(
 
     ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
     """
-    last = context.params["channels_last"]
+    last = context.typed(TiledImageParams).channels_last
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
         dtype=dtype,

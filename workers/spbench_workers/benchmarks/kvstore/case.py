@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spbench_core.catalog.parameters import Params
 from spbench_core.networks.registry import parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.entry import roles_of_params
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams, roles_of_params
 from spbench_workers.benchmarks.kvstore.keys import sharding
 from spbench_workers.benchmarks.kvstore.keys.merge_devices import assign
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_of
@@ -66,9 +65,9 @@ class StoreCase:
         return [self.roles.devices_of(worker)[self.merge_devices[key]] for worker in workers]
 
 
-def case_of(params: Params) -> StoreCase:
+def case_of(params: PushPullParams) -> StoreCase:
     """Return the case of complete parameters."""
-    store = store_of(params["kv_store"])
+    store = store_of(params.kv_store)
     roles = roles_of_params(params)
     elements = _elements(params)
     keys = range(len(elements))
@@ -76,24 +75,22 @@ def case_of(params: Params) -> StoreCase:
         store,
         roles,
         elements,
-        params["optimizer"],
-        params["gc_type"],
-        params["gc_threshold"] or compression.THRESHOLD,
-        order=keys if params["priority"] == "ascending" else keys[::-1],
+        params.optimizer,
+        params.gc_type,
+        params.gc_threshold or compression.THRESHOLD,
+        order=keys if params.priority == "ascending" else keys[::-1],
         merge_devices=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
         slots=_slots(params, elements, roles.servers) if store.dist else (),
     )
 
 
-def _elements(params: Params) -> tuple[int, ...]:
-    shape, depth = tuple(params["image_shape"]), params["num_layers"]
-    arrays = parameters(params["network"], depth, shape, params["num_classes"])
+def _elements(params: PushPullParams) -> tuple[int, ...]:
+    shape, depth = tuple(params.image_shape), params.num_layers
+    arrays = parameters(params.network, depth, shape, params.num_classes)
     return tuple(array.elements for array in arrays)
 
 
-def _slots(params: Params, elements: Sequence[int], servers: int) -> list[list[Slot]]:
-    word = compression.make(params["gc_type"]).word if params["gc_type"] != "none" else 1
-    shards = sharding.shards(
-        elements, servers, params["sharding"], params["bigarray_bound"], word=word
-    )
+def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
+    word = compression.make(params.gc_type).word if params.gc_type != "none" else 1
+    shards = sharding.shards(elements, servers, params.sharding, params.bigarray_bound, word=word)
     return slots_of(shards, servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spbench_core.catalog.benchmark import (
@@ -13,9 +14,10 @@ from spbench_core.catalog.benchmark import (
     Ranks,
     time_of,
 )
-from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, read_params, shared
 from spbench_core.networks.graph import NetworkError
 from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.benchmarks.kvstore.roles import (
@@ -52,79 +54,6 @@ BUCKETS = ("tensor", "fused", "sliced", "flat")
 ALGORITHMS = (*LIBRARIES, "shared", *SCHEDULED)
 FAULTS = ("wrong-element", "lost-push", "double-push")
 
-_PARAMS = (
-    Param("network", "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)),
-    Param("num_layers", "int", None, "its depth; the network's default", minimum=1),
-    Param("image_shape", "ints", None, "C,H,W of an image; what the network was made for"),
-    Param("num_classes", "int", 1000, "outputs of its last layer", minimum=1, maximum=10**6),
-    Param(
-        "kv_store",
-        "choice",
-        "device",
-        "where gradients are summed and kept",
-        choices=tuple(STORES),
-        aliases=("kvstore",),
-        spellings=SPELLINGS,
-    ),
-    Param(
-        "gpus",
-        "ints",
-        None,
-        "devices of a worker: one number is how many, several (0,3) are which; 2",
-        minimum=0,
-    ),
-    Param("device_ids", "ints", None, "which devices, as 0 or 0,3, in place of gpus", minimum=0),
-    Param("num_workers", "int", None, "workers of a dist store; 1", minimum=1),
-    Param("num_servers", "int", None, "servers of a dist store; as many as workers", minimum=0),
-    Param("num_batches", "int", 5, "timed rounds, after one more that is dropped", 1, 10**6),
-    Param("disp_batches", "int", 1, "rounds that are reported, and checked, together", minimum=1),
-    Param("test_results", "bool", True, "whether results are checked each time, or at the end"),
-    Param(
-        "optimizer",
-        "choice",
-        "none",
-        "what the store does with a sum",
-        choices=OPTIMIZERS,
-        spellings={"None": "none"},
-    ),
-    Param("gc_type", "choice", "none", "compression of what is pushed", choices=COMPRESSIONS),
-    Param("gc_threshold", "float", None, "threshold of the compression; 0.5", maximum=1e6),
-    Param(
-        "sums",
-        "choice",
-        None,
-        "of local and device: by messages, or shared, in memory that all devices of a host see; "
-        "auto: shared where that can be",
-        choices=("auto", "shared", "messages"),
-    ),
-    Param("sharding", "choice", None, "how keys go to servers; hash", choices=SHARDINGS),
-    Param("bigarray_bound", "int", None, "elements from which servers share a key; 10^6", 1),
-    Param(
-        "priority",
-        "choice",
-        None,
-        "which waiting key goes first; descending: the last one, as a backward pass has them",
-        choices=("descending", "ascending"),
-    ),
-    Param(
-        "bucket",
-        "choice",
-        None,
-        "what allreduce sums at once: a key (tensor), neighbours (fused), equal parts of all "
-        "(sliced), or all (flat); fused",
-        choices=BUCKETS,
-    ),
-    Param("bucket_bytes", "bytes", None, "most bytes of a bucket; 25MiB, sliced 1MiB", minimum=4),
-    Param(
-        "algorithm",
-        "choice",
-        None,
-        "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
-        choices=ALGORITHMS,
-    ),
-    DEVICE,
-    SEED,
-)
 
 _ALONE, _DIST, _CODED = "local and device", "a dist store", "gc_type 2bit or 1bit"
 _SIZED = "allreduce with bucket fused or sliced"
@@ -143,7 +72,99 @@ _DEFAULTS: Mapping[str, tuple[str, Any]] = {
 """Parameters that serve some cases only: which, and their values there unless given."""
 
 
-def devices_of(params: Params) -> tuple[int, ...]:
+@dataclass(frozen=True, kw_only=True)
+class PushPullParams:
+    """Parameters of ``kvstore.push_pull``."""
+
+    network: str = parameter(
+        "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)
+    )
+    num_layers: int | None = parameter("int", None, "its depth; the network's default", minimum=1)
+    image_shape: list[int] = parameter(
+        "ints", None, "C,H,W of an image; what the network was made for"
+    )
+    num_classes: int = parameter("int", 1000, "outputs of its last layer", minimum=1, maximum=10**6)
+    kv_store: str = parameter(
+        "choice",
+        "device",
+        "where gradients are summed and kept",
+        choices=tuple(STORES),
+        aliases=("kvstore",),
+        spellings=SPELLINGS,
+    )
+    gpus: list[int] = parameter(
+        "ints",
+        None,
+        "devices of a worker: one number is how many, several (0,3) are which; 2",
+        minimum=0,
+    )
+    device_ids: list[int] | None = parameter(
+        "ints", None, "which devices, as 0 or 0,3, in place of gpus", minimum=0
+    )
+    num_workers: int | None = parameter("int", None, "workers of a dist store; 1", minimum=1)
+    num_servers: int | None = parameter(
+        "int", None, "servers of a dist store; as many as workers", minimum=0
+    )
+    num_batches: int = parameter(
+        "int", 5, "timed rounds, after one more that is dropped", minimum=1, maximum=10**6
+    )
+    disp_batches: int = parameter(
+        "int", 1, "rounds that are reported, and checked, together", minimum=1
+    )
+    test_results: bool = parameter(
+        "bool", True, "whether results are checked each time, or at the end"
+    )
+    optimizer: str = parameter(
+        "choice",
+        "none",
+        "what the store does with a sum",
+        choices=OPTIMIZERS,
+        spellings={"None": "none"},
+    )
+    gc_type: str = parameter(
+        "choice", "none", "compression of what is pushed", choices=COMPRESSIONS
+    )
+    gc_threshold: float | None = parameter(
+        "float", None, "threshold of the compression; 0.5", maximum=1e6
+    )
+    sums: str | None = parameter(
+        "choice",
+        None,
+        "of local and device: by messages, or shared, in memory that all devices of a host see; "
+        "auto: shared where that can be",
+        choices=("auto", "shared", "messages"),
+    )
+    sharding: str = parameter("choice", None, "how keys go to servers; hash", choices=SHARDINGS)
+    bigarray_bound: int = parameter(
+        "int", None, "elements from which servers share a key; 10^6", minimum=1
+    )
+    priority: str | None = parameter(
+        "choice",
+        None,
+        "which waiting key goes first; descending: the last one, as a backward pass has them",
+        choices=("descending", "ascending"),
+    )
+    bucket: str | None = parameter(
+        "choice",
+        None,
+        "what allreduce sums at once: a key (tensor), neighbours (fused), equal parts of all "
+        "(sliced), or all (flat); fused",
+        choices=BUCKETS,
+    )
+    bucket_bytes: int | None = parameter(
+        "bytes", None, "most bytes of a bucket; 25MiB, sliced 1MiB", minimum=4
+    )
+    algorithm: str = parameter(
+        "choice",
+        None,
+        "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
+        choices=ALGORITHMS,
+    )
+    device: str = shared(DEVICE)
+    seed: int = shared(SEED)
+
+
+def devices_of(params: PushPullParams) -> tuple[int, ...]:
     """Return the devices of a worker: those of device_ids, or of gpus.
 
     A single number of gpus is their count, several are their indices.
@@ -151,13 +172,13 @@ def devices_of(params: Params) -> tuple[int, ...]:
     Raises:
         ValueError: No device is named, or one is named twice.
     """
-    named, gpus = params["device_ids"], params["gpus"]
+    named, gpus = params.device_ids, params.gpus
     if named is not None:
         return parse_devices(named)
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 
-def roles_of_params(params: Params) -> Roles:
+def roles_of_params(params: PushPullParams) -> Roles:
     """Return the roles of the ranks, devices and servers, from complete parameters.
 
     Raises:
@@ -166,10 +187,10 @@ def roles_of_params(params: Params) -> Roles:
     try:
         devices = devices_of(params)
     except ValueError as error:
-        name = "gpus" if params["device_ids"] is None else "device_ids"
+        name = "gpus" if params.device_ids is None else "device_ids"
         raise ParamError(name, f"{name}: {error}") from None
-    store = store_of(params["kv_store"])
-    return roles_of(store, len(devices), params["num_workers"], params["num_servers"])
+    store = store_of(params.kv_store)
+    return roles_of(store, len(devices), params.num_workers, params.num_servers)
 
 
 def _with_devices(params: Params) -> Params:
@@ -185,7 +206,7 @@ def _with_devices(params: Params) -> Params:
 def _resolve(params: Params) -> Params:
     params = _with_devices(params)
     store = store_of(params["kv_store"])
-    roles = roles_of_params(params)
+    roles = roles_of_params(read_params(PushPullParams, params))
     params = params | {"num_workers": roles.workers, "num_servers": roles.servers}
     params = _with_network(_with_defaults(params, store))
     _check_compression(params, store)
@@ -280,11 +301,12 @@ def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
 
 
 def _place(params: Params, rank: int) -> dict[str, Any]:
-    role = roles_of_params(params).role(rank)
+    typed = read_params(PushPullParams, params)
+    role = roles_of_params(typed).role(rank)
     if not isinstance(role, Device):
         return {"server": role.index}
-    device = {"device": devices_of(params)[role.index]}
-    return {"worker": role.worker, **device} if params["num_servers"] else device
+    device = {"device": devices_of(typed)[role.index]}
+    return {"worker": role.worker, **device} if typed.num_servers else device
 
 
 _METRICS = (
@@ -322,17 +344,18 @@ _METRICS = (
     Metric("saturated_share", "1", "lower", "elements that owe more than a code can ever bring"),
 )
 
+
 BENCHMARKS = (
     Benchmark(
         name="kvstore.push_pull",
         takes_devices=True,
         summary="a network's gradients are pushed to a store and pulled from it",
-        params=_PARAMS,
+        params=params_of(PushPullParams),
         metrics=_METRICS,
         checks=("result", "identical", "protocol"),
         faults=FAULTS,
         resolve=_resolve,
-        ranks=lambda params: Ranks(exact=roles_of_params(params).size),
+        ranks=lambda params: Ranks(exact=roles_of_params(read_params(PushPullParams, params)).size),
         scaled=_over_devices,
         work=store_work,
         place=_place,

@@ -15,6 +15,7 @@ from mpi4py import MPI
 from spbench_parallel.groups import rest
 from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.keys import merge_devices
 from spbench_workers.benchmarks.kvstore.keys.merge_devices import loads_of, max_over_mean
 from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
@@ -129,7 +130,7 @@ def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
 def _give_limits(
     context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
 ) -> None:
-    nccl = context.params["algorithm"] == "nccl"
+    nccl = context.typed(PushPullParams).algorithm == "nccl"
     limits = _limits_of(memory, devices, nccl=nccl)
     copying = _slowest(limits.copy, devices)
     flat = _slowest(limits.allreduce, devices)

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.context import Context
 from spbench_workers.timing import MAX_BATCH, time_batch
 
@@ -45,7 +46,10 @@ def measure(
         round_: Runs one round, and returns when its work is done.
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
-    total, every = context.params["num_batches"], context.params["disp_batches"]
+    total, every = (
+        context.typed(PushPullParams).num_batches,
+        context.typed(PushPullParams).disp_batches,
+    )
     seconds = _first(context, round_)
     after_group(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)

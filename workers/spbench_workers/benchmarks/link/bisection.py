@@ -5,6 +5,7 @@ The halves are those of the ranks' order, which is that of the hosts, and others
 
 from __future__ import annotations
 
+from spbench_workers.benchmarks.link.entry import BisectionParams
 from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
 from spbench_workers.benchmarks.link.patterns import halves, orders
 from spbench_workers.context import Context
@@ -12,9 +13,9 @@ from spbench_workers.context import Context
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, size = context.world, context.params["size"]
+    world, size = context.world, context.typed(BisectionParams).size
     exchanges = Exchanges(context, size)
-    drawn = orders(world.size, context.params["cuts"], context.seed_for("cuts"))
+    drawn = orders(world.size, context.typed(BisectionParams).cuts, context.seed_for("cuts"))
     (first, *others) = [halves(order, world.rank, f"halves {name}") for name, order in drawn]
     seconds = [exchanges.sampled_seconds(first, size)]
     seconds += [exchanges.seconds(pattern, size) for pattern in others]

@@ -11,6 +11,7 @@ import torch
 from spbench_parallel.device.streams import finish, seconds_of
 from spbench_parallel.errors import CannotRunError, allocating
 from spbench_parallel.spatial.transports.staged import device_pointers
+from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.limits import copy_seconds
 from spbench_workers.benchmarks.link.payload import poison
 from spbench_workers.context import Context
@@ -93,7 +94,7 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
     with path_open(comm, device, path):
         if path == "cuda-ipc":
             check_reach(comm, device)
-        yield DeviceMessages(device, path, context.params["sizes"][-1])
+        yield DeviceMessages(device, path, context.typed(PingpongParams).sizes[-1])
 
 
 def chosen_path(context: Context) -> Path:
@@ -103,7 +104,7 @@ def chosen_path(context: Context) -> Path:
         CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
             the device.
     """
-    asked: str = context.params["path"]
+    asked: str = context.typed(PingpongParams).path
     takes, evidence = device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import sqrt
 from statistics import fmean
 
+from spbench_workers.benchmarks.link.entry import EffectiveParams
 from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
 from spbench_workers.benchmarks.link.patterns import Pattern, orders, ring
 from spbench_workers.context import Context
@@ -19,9 +20,9 @@ _MESSAGES = 2
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, sizes = context.world, context.params["sizes"]
+    world, sizes = context.world, context.typed(EffectiveParams).sizes
     exchanges = Exchanges(context, sizes[-1])
-    drawn = orders(world.size, context.params["rings"], context.seed_for("rings"))
+    drawn = orders(world.size, context.typed(EffectiveParams).rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
     largest = exchanges.sampled_seconds(first, sizes[-1])
     in_order = _mean_rate(context, exchanges, first, sizes[:-1], largest)
@@ -51,6 +52,6 @@ def _mean_rate(
     largest: float | None = None,
 ) -> float:
     """Return a rank's mean rate over sizes in GB/s; ``largest``: the known seconds of the last."""
-    known = [] if largest is None else [(context.params["sizes"][-1], largest)]
+    known = [] if largest is None else [(context.typed(EffectiveParams).sizes[-1], largest)]
     timed = [(size, exchanges.seconds(pattern, size)) for size in sizes]
     return fmean(_MESSAGES * size / seconds / 1e9 for size, seconds in (*timed, *known))

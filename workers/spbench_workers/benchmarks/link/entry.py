@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, Ranks, time_of
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
-from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import DEVICE, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_workers.benchmarks.link.work import (
     barrier_work,
     bisection_work,
@@ -64,7 +67,99 @@ def _drawn(name: str, default: int, least: int) -> Param:
     return Param(name, "int", default, told, minimum=least, maximum=1000)
 
 
-_LOOP = (warmup(5), iterations(50), SEED)
+@dataclass(frozen=True, kw_only=True)
+class LoopParams:
+    """Parameters of the timed loop of all benchmarks of this family."""
+
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PingpongParams:
+    """Parameters of ``link.pingpong``."""
+
+    pairs: Literal["all", "neighbours"] = parameter(
+        "choice",
+        "all",
+        "all pairs of ranks, or each rank with the next one",
+        choices=("all", "neighbours"),
+    )
+    at_once: int | None = parameter(
+        "int",
+        None,
+        "pairs that are measured at once, at most; up to 28 pairs one, else all that "
+        "a round of the tournament has: half as many as there are ranks",
+        minimum=1,
+    )
+    sizes: list[int] = parameter(
+        "bytes_list",
+        None,
+        "message sizes, rising; 8 B to 4 MiB, with device cuda to 64 MiB",
+        minimum=1,
+        maximum=1 << 30,
+    )
+    device: str = shared(
+        DEVICE,
+        default="cpu",
+        help="whose memory messages leave and come to: the host's, or a GPU's",
+        choices=("cpu", "cuda"),
+    )
+    path: str = parameter(
+        "choice",
+        None,
+        "how messages go between GPUs: through pinned memory of the host, by an MPI that "
+        "takes pointers to memory of a GPU, by CUDA IPC within a host, or by NCCL; auto: "
+        "pointers, where MPI says so",
+        choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
+    )
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingParams:
+    """Parameters of ``link.ring``."""
+
+    sizes: list[int] = shared(_sizes([8, 1 << 20]))
+    rings: int = shared(_drawn("rings", 3, 0))
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectionParams:
+    """Parameters of ``link.bisection``."""
+
+    size: int = parameter("bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30)
+    cuts: int = shared(_drawn("cuts", 3, 0))
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveParams:
+    """Parameters of ``link.effective``."""
+
+    sizes: list[int] = shared(_sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]))
+    rings: int = shared(_drawn("rings", 3, 1))
+    warmup: int = shared(shared_params.warmup(5))
+    iterations: int = shared(shared_params.iterations(50))
+    seed: int = shared(SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarrierParams:
+    """Parameters of ``link.barrier``."""
+
+    warmup: int = shared(shared_params.warmup(20))
+    iterations: int = shared(shared_params.iterations(200))
+    seed: int = shared(SEED)
+
+
 _of_all = partial(
     Benchmark,
     checks=("message",),
@@ -79,49 +174,7 @@ BENCHMARKS = (
         imports_torch=False,
         summary="latency and bandwidth between pairs of ranks, over message sizes",
         measures="link",
-        params=(
-            Param(
-                "pairs",
-                "choice",
-                "all",
-                "all pairs of ranks, or each rank with the next one",
-                choices=("all", "neighbours"),
-            ),
-            Param(
-                "at_once",
-                "int",
-                None,
-                "pairs that are measured at once, at most; up to 28 pairs one, else all that "
-                "a round of the tournament has: half as many as there are ranks",
-                minimum=1,
-            ),
-            Param(
-                "sizes",
-                "bytes_list",
-                None,
-                "message sizes, rising; 8 B to 4 MiB, with device cuda to 64 MiB",
-                minimum=1,
-                maximum=1 << 30,
-            ),
-            replace(
-                DEVICE,
-                default="cpu",
-                help="whose memory messages leave and come to: the host's, or a GPU's",
-                choices=("cpu", "cuda"),
-            ),
-            Param(
-                "path",
-                "choice",
-                None,
-                "how messages go between GPUs: through pinned memory of the host, by an MPI that "
-                "takes pointers to memory of a GPU, by CUDA IPC within a host, or by NCCL; auto: "
-                "pointers, where MPI says so",
-                choices=("auto", "pinned", "pointers", "cuda-ipc", "nccl"),
-            ),
-            warmup(5),
-            iterations(50),
-            SEED,
-        ),
+        params=params_of(PingpongParams),
         metrics=(
             time_of("one round trip of the largest message"),
             Metric("latency_us", "us", "lower", "one way, smallest message, slowest pair"),
@@ -143,11 +196,7 @@ BENCHMARKS = (
         name="link.ring",
         imports_torch=False,
         summary="each rank sends to both neighbours of a ring, in order and in random rings",
-        params=(
-            _sizes([8, 1 << 20]),
-            _drawn("rings", 3, 0),
-            *_LOOP,
-        ),
+        params=params_of(RingParams),
         metrics=(
             time_of("one exchange of the largest message with both neighbours, ring in order"),
             Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
@@ -170,11 +219,7 @@ BENCHMARKS = (
         name="link.bisection",
         imports_torch=False,
         summary="each rank of one half exchanges with one of the other half, all at once",
-        params=(
-            Param("size", "bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30),
-            _drawn("cuts", 3, 0),
-            *_LOOP,
-        ),
+        params=params_of(BisectionParams),
         metrics=(
             time_of("one exchange of a message in each pair, both ways, halves in order"),
             Metric(
@@ -192,11 +237,7 @@ BENCHMARKS = (
         name="link.effective",
         imports_torch=False,
         summary="bandwidth of all ranks in rings, the mean over message sizes and patterns",
-        params=(
-            _sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]),
-            _drawn("rings", 3, 1),
-            *_LOOP,
-        ),
+        params=params_of(EffectiveParams),
         metrics=(
             time_of("one exchange of the largest message with both neighbours, ring in order"),
             Metric(
@@ -215,7 +256,7 @@ BENCHMARKS = (
         name="link.barrier",
         imports_torch=False,
         summary="the time in which all ranks know that all have come",
-        params=(warmup(20), iterations(200), SEED),
+        params=params_of(BarrierParams),
         metrics=(
             time_of("one barrier"),
             Metric("latency_us", "us", "lower", "one barrier, slowest rank"),

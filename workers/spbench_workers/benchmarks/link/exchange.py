@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from spbench_parallel.groups import rest
 from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.link.entry import LoopParams
 from spbench_workers.benchmarks.link.patterns import Pattern
 from spbench_workers.benchmarks.link.payload import compare, poison, random_bytes
 from spbench_workers.comm import World
@@ -85,13 +86,13 @@ class Exchanges:
 
     def _short(self, exchange: Callable[[], object]) -> array[float]:
         """Time samples of so many exchanges that the clock's own time does not count, in ms."""
-        for _ in range(max(1, self._context.params["warmup"])):
+        for _ in range(max(1, self._context.typed(LoopParams).warmup)):
             exchange()
         self._comm.Barrier()
         start = perf_counter()
         exchange()
         calls = calls_of(self._context.largest(perf_counter() - start))
-        iterations: int = self._context.params["iterations"]
+        iterations: int = self._context.typed(LoopParams).iterations
         times = array("d", bytes(8 * iterations))
         self._comm.Barrier()
         time_batch(repeated(exchange, calls), times, 0, iterations, 1000.0 / calls)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mpi4py import MPI
 
+from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.limits import copy_seconds
 from spbench_workers.benchmarks.link.payload import poison
 from spbench_workers.context import Context
@@ -125,9 +126,9 @@ def messages_of(context: Context) -> Iterator[Messages]:
     Raises:
         CannotRunError: The device is not there, or cannot be reached over the path.
     """
-    if context.params["device"] == "cpu":
+    if context.typed(PingpongParams).device == "cpu":
         context.device("cpu", "asked for", speaks=context.world.rank == 0)
-        messages = HostMessages(context.params["sizes"][-1])
+        messages = HostMessages(context.typed(PingpongParams).sizes[-1])
         yield messages
         messages.free()
     else:

@@ -6,11 +6,13 @@ from array import array
 from functools import partial
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
 from spbench_parallel.groups import rest
 from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.messages import Messages, Trips, messages_of
 from spbench_workers.benchmarks.link.payload import compare, random_bytes
 from spbench_workers.context import Context
@@ -38,8 +40,8 @@ class PingPong:
     def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
         self._context, self._messages = context, messages
         self._comm = context.world.comm
-        self._sizes: list[int] = context.params["sizes"]
-        self._iterations: int = context.params["iterations"]
+        self._sizes: list[int] = context.typed(PingpongParams).sizes
+        self._iterations: int = context.typed(PingpongParams).iterations
         self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
@@ -79,7 +81,7 @@ class PingPong:
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
         """Return the number of round trips in a sample, and the seconds of one of them."""
         trips, seconds = 1, 0.0
-        samples = self._context.params["warmup"]
+        samples = self._context.typed(PingpongParams).warmup
         for repeats in (1, samples) if samples else (1,):
             start = perf_counter()
             for _ in range(repeats):
@@ -125,9 +127,11 @@ def run(context: Context) -> None:
 
 
 def _run(context: Context, messages: Messages) -> None:
-    world, sizes = context.world, context.params["sizes"]
+    world, sizes = context.world, context.typed(PingpongParams).sizes
     hosts = world.comm.allgather(world.host)
-    schedule = rounds(world.size, context.params["pairs"], context.params["at_once"])
+    schedule = rounds(
+        world.size, context.typed(PingpongParams).pairs, context.typed(PingpongParams).at_once
+    )
     peers = [_peer_of(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
     for peer in peers:
@@ -146,7 +150,7 @@ def _run(context: Context, messages: Messages) -> None:
     if world.rank == 0:
         seconds = messages.copy_seconds(sizes[-1])
         what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
-        if context.params["device"] != "cpu":
+        if context.typed(PingpongParams).device != "cpu":
             what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
         context.limit("time_ms", 2 * seconds * 1e3, f"{what}, there and back")
         context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, what)
@@ -159,16 +163,16 @@ def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:
 
 def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
     rank = context.world.rank
-    for count in context.params["sizes"]:
+    for count in context.typed(PingpongParams).sizes:
         seconds = pingpong.one_way[peer, count]
-        labels = {"source": rank, "target": peer, "bytes": count}
+        labels: dict[str, Any] = {"source": rank, "target": peer, "bytes": count}
         labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
         context.metric("latency_us", seconds * 1e6, **labels)
         context.metric("bandwidth_gb_s", count / seconds / 1e9, **labels)
 
 
 def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
-    sizes = context.params["sizes"]
+    sizes = context.typed(PingpongParams).sizes
     mine = [
         max((time for (_, count), time in one_way.items() if count == size), default=0.0)
         for size in (sizes[0], sizes[-1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from spbench_workers.benchmarks.link.entry import RingParams
 from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
 from spbench_workers.benchmarks.link.patterns import orders, ring
 from spbench_workers.context import Context
@@ -17,10 +18,10 @@ _MESSAGES = 2
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, sizes = context.world, context.params["sizes"]
+    world, sizes = context.world, context.typed(RingParams).sizes
     least, most = sizes[0], sizes[-1]
     exchanges = Exchanges(context, most)
-    drawn = orders(world.size, context.params["rings"], context.seed_for("rings"))
+    drawn = orders(world.size, context.typed(RingParams).rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
     small = [exchanges.seconds(pattern, least) for pattern in (first, *others)]
     large = [exchanges.sampled_seconds(first, most)]

@@ -9,6 +9,7 @@ import torch
 from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_workers.benchmarks.memory.cores import copying_from
+from spbench_workers.benchmarks.memory.entry import CopyParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.single_rank_baseline import give_rate_and_limit
@@ -28,8 +29,8 @@ def run(context: Context) -> None:
 
 
 def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
-    size = context.params["size"]
-    source, target = (buffer(size, end, context.params["pinned"]) for end in (origin, goal))
+    size = context.typed(CopyParams).size
+    source, target = (buffer(size, end, context.typed(CopyParams).pinned) for end in (origin, goal))
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
@@ -55,7 +56,7 @@ def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.
     Raises:
         NoDeviceError: The path needs a GPU, or a second one, that is not there.
     """
-    path = context.params["path"]
+    path = context.typed(CopyParams).path
     if path == "device":
         return place, place
     if not is_gpu(place):

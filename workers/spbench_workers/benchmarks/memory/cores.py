@@ -11,6 +11,7 @@ import torch
 from spbench_parallel.device.gpus import Gpu
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.errors import CannotRunError
+from spbench_workers.benchmarks.memory.entry import CopyParams
 from spbench_workers.binding.nearness import cores_by_node, farthest_node, node_of_gpu
 from spbench_workers.context import Context
 
@@ -23,7 +24,7 @@ def copying_from(context: Context, place: torch.device) -> Iterator[None]:
         CannotRunError: There is no GPU, its NUMA node is not known, there is no other node, or the
             rank may not run there.
     """
-    asked = context.params["cores"]
+    asked = context.typed(CopyParams).cores
     if asked == "all":
         yield
         return

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
-from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import own_work
-from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import DEVICE, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_workers.benchmarks.memory.work import copy_work
 
 POSITION = 30
 """The place of the family in lists of benchmarks."""
-
-_PATH = Param(
-    "path",
-    "choice",
-    "device",
-    "from where to where: within the device's memory, from the host to a GPU, back, or from a GPU "
-    "to another one of the same host",
-    choices=("device", "to_device", "to_host", "peer"),
-)
-_PINNED = Param(
-    "pinned", "bool", None, "whether the host's side is pinned; on for to_device and to_host"
-)
-_CORES = Param(
-    "cores",
-    "choice",
-    "all",
-    "the cores that the rank copies from: all of its own, or those near to its GPU or far from it",
-    choices=("all", "near", "far"),
-)
 
 
 def _resolve(params: Params) -> Params:
@@ -51,21 +36,40 @@ def _resolve(params: Params) -> Params:
     return params | {"pinned": crosses if params["pinned"] is None else params["pinned"]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopyParams:
+    """Parameters of ``memory.copy``."""
+
+    size: int = parameter("bytes", 64 << 20, "bytes of one copy", minimum=8, maximum=16 << 30)
+    path: str = parameter(
+        "choice",
+        "device",
+        "from where to where: within the device's memory, from the host to a GPU, back, or from a "
+        "GPU to another one of the same host",
+        choices=("device", "to_device", "to_host", "peer"),
+    )
+    pinned: bool = parameter(
+        "bool", None, "whether the host's side is pinned; on for to_device and to_host"
+    )
+    cores: str = parameter(
+        "choice",
+        "all",
+        "the cores that the rank copies from: all of its own, or those near to its GPU or far from "
+        "it",
+        choices=("all", "near", "far"),
+    )
+    warmup: int = shared(shared_params.warmup(3))
+    iterations: int = shared(shared_params.iterations(30))
+    device: str = shared(DEVICE)
+    seed: int = shared(SEED)
+
+
 BENCHMARKS = (
     Benchmark(
         name="memory.copy",
         summary="each rank copies a buffer within its memory, or to or from a GPU's, all at once",
         measures="rank",
-        params=(
-            Param("size", "bytes", 64 << 20, "bytes of one copy", minimum=8, maximum=16 << 30),
-            _PATH,
-            _PINNED,
-            _CORES,
-            warmup(3),
-            iterations(30),
-            DEVICE,
-            SEED,
-        ),
+        params=params_of(CopyParams),
         metrics=(
             time_of("one copy"),
             Metric(

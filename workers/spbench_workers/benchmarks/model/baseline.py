@@ -17,6 +17,7 @@ from spbench_parallel.peak_memory import room_of
 from spbench_parallel.plan import ModelPlan, TrainingConfig, on_one_process
 from spbench_parallel.synthetic import synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, cost, images_of
 from spbench_workers.context import Context
 
@@ -82,7 +83,7 @@ def _alone(
     context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
 ) -> tuple[float | None, str]:
     """Return the seconds of one replica's step; or None, and why it was not measured."""
-    room, seconds = _room(context, case), context.params["baseline_max"]
+    room, seconds = _room(context, case), context.typed(ModelParams).baseline_max
     if measured.bytes > room:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
@@ -98,7 +99,7 @@ def _alone(
             f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
-    asked = context.params["iterations"] or MOST_STEPS
+    asked = context.typed(ModelParams).iterations or MOST_STEPS
     predicted = max(predicted, 1e-9)
     cheap = min(MOST_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
     steps = min(max(cheap, min(MOST_STEPS, asked)), int(seconds / predicted) - 1)
@@ -107,7 +108,7 @@ def _alone(
 
 def _room(context: Context, case: ModelCase) -> float:
     """Return the bytes that the baseline may take."""
-    given = context.params["baseline_memory"]
+    given = context.typed(ModelParams).baseline_memory
     if given is not None:
         return float(given)
     return room_of(case.plan.device)

@@ -18,6 +18,7 @@ from spbench_parallel.same_operators import check_same_operators
 from spbench_workers.benchmarks.model.choices import chosen_balance, chosen_format, straight_skips
 from spbench_workers.benchmarks.model.layout import layout_of
 from spbench_workers.benchmarks.model.network import batching_of, network_of
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.resolving import model_of
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -69,42 +70,42 @@ class ModelCase:
 
 def case_of(context: Context) -> ModelCase:
     """Return the case that the parameters ask for. All ranks must call it."""
-    params = context.params
-    model, layout = _model(context), layout_of(params)
-    precision = PRECISIONS[params["precision"]]
+    params = context.typed(ModelParams)
+    model, layout = _model(context), layout_of(context.params)
+    precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
     plan = ModelPlan(
         model,
         layout,
         (len(model.layers),),
         micro_batches(
-            params["batch_size"],
-            params["parts"],
+            params.batch_size,
+            params.parts,
             mirrored=layout.mirrored,
-            times=params["times"] or 1,
+            times=params.times or 1,
         ),
-        schedule=params["schedule"] or "1f1b",
+        schedule=params.schedule or "1f1b",
         seed=context.seed,
         device=place,
         precision=precision,
-        backend=params["backend"] or "mpi",
-        master_comm=bool(params["enable_master_comm_opt"]),
-        fused_layers=params.get("fused_layers") or 0,
+        backend=params.backend or "mpi",
+        master_comm=bool(params.enable_master_comm_opt),
+        fused_layers=params.fused_layers or 0,
         statistics=_statistics(context),
-        recompute=params["recompute"],
-        recompute_stages=_stages(params["recompute_stages"]),
-        loss=params.get("loss") or "cross_entropy",
+        recompute=params.recompute,
+        recompute_stages=_stages(params.recompute_stages),
+        loss=context.params.get("loss") or "cross_entropy",
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
         if isinstance(model, ImportedModel):
             # If the balance was measured, the stage of a layer was not known before the launch.
-            check_layout(model, layout, plan.balance, batching_of(params, layout))
+            check_layout(model, layout, plan.balance, batching_of(context.params, layout))
         plan = replace(plan, straight=straight_skips(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)
     plan = replace(plan, memory_format=chosen_format(context, plan))
-    return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
+    return ModelCase(plan, None if params.enable_evaluation else _training(context))
 
 
 def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
@@ -142,14 +143,14 @@ def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:
 def _statistics(context: Context) -> str:
     if context.planted_in_job("tile-batchnorm"):
         return "tile"
-    return "replicas" if context.params["sync_batchnorm"] == "replicas" else "image"
+    return "replicas" if context.typed(ModelParams).sync_batchnorm == "replicas" else "image"
 
 
 def _training(context: Context) -> TrainingConfig:
-    params = context.params
+    params = context.typed(ModelParams)
     return TrainingConfig(
-        params["optimizer"],
-        params["learning_rate"],
-        params["weight_decay"],
-        params["learning_rate_decay"],
+        params.optimizer,
+        params.learning_rate,
+        params.weight_decay,
+        params.learning_rate_decay,
     )

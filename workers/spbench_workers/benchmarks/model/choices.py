@@ -20,6 +20,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.progress import PhaseProgress
 from spbench_workers.benchmarks.model.layout import ESTIMATED, MEASURED
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 
@@ -32,7 +33,7 @@ def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
         CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
     """
     try:
-        asked = context.params["balance"]
+        asked = context.typed(ModelParams).balance
         if asked == MEASURED:
             return _measured_balance(context, plan)
         balance = _given_balance(asked, plan)
@@ -46,7 +47,9 @@ def _measured_balance(context: Context, plan: ModelPlan) -> Balance:
     costs = None
     if context.world.rank == 0:
         progress = PhaseProgress(partial(context.progress, "balance"))
-        costs = measured_costs(plan, progress, learns=not context.params["enable_evaluation"])
+        costs = measured_costs(
+            plan, progress, learns=not context.typed(ModelParams).enable_evaluation
+        )
         progress.finish()
     costs = context.world.comm.bcast(costs)
     assert costs is not None, "rank 0 has sent them"
@@ -87,12 +90,12 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
 
     All ranks must call it.
     """
-    asked: Any = context.params["memory_format"]
+    asked: Any = context.typed(ModelParams).memory_format
     if asked != "auto":
         chosen: MemoryFormat = asked or "contiguous"
         return chosen
     progress = PhaseProgress(partial(context.progress, "memory format"))
-    learns = not context.params["enable_evaluation"]
+    learns = not context.typed(ModelParams).enable_evaluation
     faster, reason = faster_format(plan, context.world.comm, progress, learns=learns)
     progress.finish()
     if context.world.rank == 0:

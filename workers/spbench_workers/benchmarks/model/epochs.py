@@ -11,6 +11,7 @@ from statistics import median
 from spbench_parallel.checkpoints import checkpoint
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.opening import Images
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 
@@ -22,7 +23,7 @@ def steps_an_epoch(context: Context, images: Images, taken: int) -> int:
         images: The images.
         taken: Images of a step, of all replicas.
     """
-    asked: int | None = context.params["iterations"]
+    asked: int | None = context.typed(ModelParams).iterations
     if images.count is None:
         assert asked is not None, "the catalog fills it in"
         return asked
@@ -48,12 +49,12 @@ class Epochs:
     def __init__(
         self, context: Context, engine: Engine, images: int, begun: int, steps: int
     ) -> None:
-        params = context.params
+        params = context.typed(ModelParams)
         self._context, self._engine, self._images = context, engine, images
-        self._steps, self._count = steps, params["num_epochs"]
-        self._learnt = begun + params["warmup"]
-        self._path = None if engine.trainer is None else params["checkpoint"]
-        self._every = params["checkpoint_every"] or self._steps * self._count
+        self._steps, self._count = steps, params.num_epochs
+        self._learnt = begun + params.warmup
+        self._path = None if engine.trainer is None else params.checkpoint
+        self._every = params.checkpoint_every or self._steps * self._count
         self._means: tuple[float, float] | None = None
 
     def pauses(self) -> Mapping[int, Callable[[], object]]:

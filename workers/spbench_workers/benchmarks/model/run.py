@@ -42,6 +42,7 @@ from spbench_workers.benchmarks.model.inference.latency import (
     give_open_latency,
     serve,
 )
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, images_of, proxy_plan
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, regimes_of
 from spbench_workers.benchmarks.model.steps import Steps
@@ -72,13 +73,13 @@ def run(context: Context) -> None:
     images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
-    smaller = context.params["validate"] == "auto" or context.params["baseline"]
+    smaller = context.typed(ModelParams).validate == "auto" or context.typed(ModelParams).baseline
     proxy = proxy_plan(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
     if Regime.FULL_SIZE in regimes_of(context.params):
         _check_full_size(context, case)
-    if context.params["baseline"] and proxy is not None:
+    if context.typed(ModelParams).baseline and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         give_back()
         seconds = median([context.largest(time) for time in times]) / 1000.0
@@ -87,13 +88,13 @@ def run(context: Context) -> None:
 
 def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
     """Compare the ranks with one process: the case, or with ``validate: auto`` its proxy."""
-    kind = context.params["validate"]
+    kind = context.typed(ModelParams).validate
     speaks = context.world.rank == 0
     if kind == "off":
         if speaks:
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
-    small, model = case.small(context.params["batch_size"]), words_of(case.plan.model)
+    small, model = case.small(context.typed(ModelParams).batch_size), words_of(case.plan.model)
     if kind == "auto" and proxy is not None:
         small, model = proxy.plan, str(proxy.proxy)
     if speaks:
@@ -108,7 +109,7 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
 
 def _check_full_size(context: Context, case: ModelCase) -> None:
     """Check a step of a small batch at full size, by what each rank has."""
-    small = full_size_plan(case.small(context.params["batch_size"]))
+    small = full_size_plan(case.small(context.typed(ModelParams).batch_size))
     if context.planted_in_job("full:tile-batchnorm"):
         small = replace(small, statistics="tile")
     if context.world.rank == 0:
@@ -145,7 +146,7 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
         refuse_nccl(context.world.comm, case.plan.device)
     if (file := context.params.get("save_weights")) is not None:
         users_weights.check(Path(file), context.world.comm)
-    if (path := context.params["checkpoint"]) is not None:
+    if (path := context.typed(ModelParams).checkpoint) is not None:
         model, learns = case.plan.model, case.training is not None
         checkpoint.check(Path(path), context.world.comm, model, learns=learns)
 
@@ -158,7 +159,7 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
             ``uncounted-wait``, and no request waits; or a fault of learning, to infer; or one at
             full size, which only ``validate: auto`` looks for.
     """
-    if context.planted_in_job(FAULT) and context.params["arrival"] != "poisson":
+    if context.planted_in_job(FAULT) and context.typed(ModelParams).arrival != "poisson":
         raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
     if case.training is None:
         for fault in sorted(FAULTS_OF_LEARNING):
@@ -167,7 +168,10 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
                     f"{fault} spoils what is learnt, and inference learns nothing; leave out "
                     "enable_evaluation"
                 )
-    name, unseen = context.params["validate"], Regime.FULL_SIZE not in regimes_of(context.params)
+    name, unseen = (
+        context.typed(ModelParams).validate,
+        Regime.FULL_SIZE not in regimes_of(context.params),
+    )
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     unchecked = "operators" not in context.entry.checks_of(context.params)
@@ -196,15 +200,15 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     Returns:
         This rank's times in ms, and the bytes that the ranks of a replica have used together.
     """
-    params, plan = context.params, case.plan
+    params, plan = context.typed(ModelParams), case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
     begun = _take_up(context, engine)
     _make_ready(engine)
-    steps = Steps(engine, images, begun, params["warmup"])
+    steps = Steps(engine, images, begun, params.warmup)
     an_epoch = steps_an_epoch(context, images, case.images)
     epochs = Epochs(context, engine, case.images, begun, an_epoch)
-    count = an_epoch * params["num_epochs"]
+    count = an_epoch * params.num_epochs
     times = measure(
         context, steps.take, iterations=count, pauses=epochs.pauses(), after_batch=epochs.say_line
     )
@@ -222,8 +226,8 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
         answers = answers_of(engine, images, steps.inferred(count))
         _give_latency(context, steps, times)
     images.close()
-    if context.params.get("save_weights") is not None:
-        users_weights.save(Path(context.params["save_weights"]), engine)
+    if (file := context.params.get("save_weights")) is not None:
+        users_weights.save(Path(file), engine)
     engine.free()
     if answers is not None:
         give_accuracy(context, answers)
@@ -233,12 +237,12 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
 
 def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     """Report the latency of a closed load, as it was timed, or serve an open load."""
-    params = context.params
-    if params["arrival"] == "closed":
+    params = context.typed(ModelParams)
+    if params.arrival == "closed":
         give_latency(context, [context.largest(time) for time in times])
         return
     seed = context.seed_for("arrivals")
-    arrived = arrivals(len(times), params["arrival_rate"], seed)
+    arrived = arrivals(len(times), params.arrival_rate, seed)
     give_open_latency(context, serve(context, steps.take, arrived))
 
 
@@ -272,17 +276,17 @@ def _say_reference(context: Context, reference: str, reason: str) -> None:
 
 
 def _images(context: Context, plan: ModelPlan) -> Images:
-    params = context.params
+    params = context.typed(ModelParams)
     return open_images(
-        params["app"],
+        params.app,
         image=plan.model.image,
         num_classes=plan.model.classes,
         masked=plan.model.segments,
         batch=sum(batch.size for batch in plan.batches),
         replicas=plan.layout.replicas,
         seed=context.seed,
-        datapath=params["datapath"],
-        num_workers=params["num_workers"] or 0,
+        datapath=params.datapath,
+        num_workers=params.num_workers or 0,
         dtype=plan.dtype,
         device=plan.device,
     )
@@ -290,7 +294,7 @@ def _images(context: Context, plan: ModelPlan) -> Images:
 
 def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return the number of steps trained before."""
-    begun, path = _load(context, engine), context.params["checkpoint"]
+    begun, path = _load(context, engine), context.typed(ModelParams).checkpoint
     if engine.trainer is None and context.world.rank == 0:
         if path is None:
             context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
@@ -301,7 +305,7 @@ def _take_up(context: Context, engine: Engine) -> int:
 
 def _load(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return its number of steps, or 0."""
-    path, learns = context.params["checkpoint"], engine.trainer is not None
+    path, learns = context.typed(ModelParams).checkpoint, engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)
     return 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from spbench_core.catalog.benchmark import (
     Benchmark,
@@ -16,6 +18,7 @@ from spbench_core.catalog.benchmark import (
 )
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import any_work
+from spbench_core.catalog.typed_params import parameter, params_of
 from spbench_core.programs.expectation import (
     ExpectationError,
     OutputExpectation,
@@ -229,67 +232,66 @@ def _ranks(params: Params) -> Ranks:
     return Ranks(minimum=max(named, default=0) + 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProgramParams:
+    """Parameters of ``program.run``."""
+
+    argv: list[str] | None = parameter(
+        "words",
+        None,
+        "the program and its words, run without a shell; {rank}, {np}, {host}, {hosts}, "
+        "{host:0}, {local_rank}, {size}, {count} and {word} are filled in",
+    )
+    by_rank: Any = parameter("data", None, 'the words of single ranks: {"0": [...], "1": [...]}')
+    per: str = parameter(
+        "choice",
+        None,
+        "who starts it: each rank, the first rank of each host, or the job's first; rank",
+        choices=("rank", "host", "job"),
+    )
+    preset: str | None = parameter(
+        "choice",
+        None,
+        "a program whose output is known: what is left out is as it needs it",
+        choices=tuple(PRESETS),
+    )
+    size: int | None = parameter("bytes", None, "a number of bytes for {size}, to sweep")
+    count: int | None = parameter("int", None, "a number for {count}, to sweep")
+    word: str | None = parameter("text", None, "a text for {word}, to sweep")
+    cwd: str | None = parameter("text", None, "its working folder; that of the run")
+    env: Any = parameter("data", None, "variables that it gets: {NAME: VALUE}")
+    metrics: Any = parameter(
+        "data", None, "numbers in lines: {NAME: {pattern: '(?P<value>...)', unit, better, scale}}"
+    )
+    samples: Any = parameter("data", None, "the same of numbers that many lines have")
+    json: Any = parameter("data", None, "numbers in a JSON document: {NAME: {path: a.0.b, unit}}")
+    table: Any = parameter("data", None, "a table, or several: {header, columns, labels, metrics}")
+    must: list[str] | None = parameter("lines", None, "patterns that some line must match, each")
+    never: list[str] | None = parameter("lines", None, "patterns that no line may match")
+    exit_code: int = parameter("int", 0, "the exit code to expect", minimum=0, maximum=255)
+    reads: str | None = parameter(
+        "text", None, "the file that it writes its results to; its output"
+    )
+    output: str | None = parameter(
+        "choice",
+        None,
+        "whose output must hold what is expected: the first rank's, or every rank's; with "
+        "per host every",
+        choices=("first", "every"),
+    )
+    wait_for: Any = parameter(
+        "data",
+        None,
+        "a rank that starts once another has printed a line: {rank: 1, of: 0, line: ...}",
+    )
+
+
 BENCHMARKS = (
     Benchmark(
         name="program.run",
         imports_torch=False,
         summary="any program in the ranks' place, MPI or not: its time, its output, its exit code",
-        params=(
-            Param(
-                "argv",
-                "words",
-                None,
-                "the program and its words, run without a shell; {rank}, {np}, {host}, {hosts}, "
-                "{host:0}, {local_rank}, {size}, {count} and {word} are filled in",
-            ),
-            Param("by_rank", "data", None, 'the words of single ranks: {"0": [...], "1": [...]}'),
-            Param(
-                "per",
-                "choice",
-                None,
-                "who starts it: each rank, the first rank of each host, or the job's first; rank",
-                choices=("rank", "host", "job"),
-            ),
-            Param(
-                "preset",
-                "choice",
-                None,
-                "a program whose output is known: what is left out is as it needs it",
-                choices=tuple(PRESETS),
-            ),
-            Param("size", "bytes", None, "a number of bytes for {size}, to sweep"),
-            Param("count", "int", None, "a number for {count}, to sweep"),
-            Param("word", "text", None, "a text for {word}, to sweep"),
-            Param("cwd", "text", None, "its working folder; that of the run"),
-            Param("env", "data", None, "variables that it gets: {NAME: VALUE}"),
-            Param(
-                "metrics",
-                "data",
-                None,
-                "numbers in lines: {NAME: {pattern: '(?P<value>...)', unit, better, scale}}",
-            ),
-            Param("samples", "data", None, "the same of numbers that many lines have"),
-            Param("json", "data", None, "numbers in a JSON document: {NAME: {path: a.0.b, unit}}"),
-            Param("table", "data", None, "a table, or several: {header, columns, labels, metrics}"),
-            Param("must", "lines", None, "patterns that some line must match, each"),
-            Param("never", "lines", None, "patterns that no line may match"),
-            Param("exit_code", "int", 0, "the exit code to expect", minimum=0, maximum=255),
-            Param("reads", "text", None, "the file that it writes its results to; its output"),
-            Param(
-                "output",
-                "choice",
-                None,
-                "whose output must hold what is expected: the first rank's, or every rank's; with "
-                "per host every",
-                choices=("first", "every"),
-            ),
-            Param(
-                "wait_for",
-                "data",
-                None,
-                "a rank that starts once another has printed a line: {rank: 1, of: 0, line: ...}",
-            ),
-        ),
+        params=params_of(ProgramParams),
         metrics=(time_of("one execution of the program"),),
         checks=("exit_code", "never", "must", "output"),
         faults=("corrupt-exit", "drop-output", "forge-line"),

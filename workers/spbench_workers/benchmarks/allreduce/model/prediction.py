@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from spbench_core.catalog.parameters import Params
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.model.cost_model import (
     LinkCosts,
     best,
@@ -37,7 +37,7 @@ class Prediction:
 
 
 def predict(
-    params: Params, ranks: int, nbytes: int, link: JobLink, ends: LinkEnds = (0, 0)
+    params: SweepParams, ranks: int, nbytes: int, link: JobLink, ends: LinkEnds = (0, 0)
 ) -> Prediction:
     """Return the predicted time of a case.
 
@@ -54,15 +54,15 @@ def predict(
         link: The measured link.
         ends: Bytes of a rank's source, and of its result.
     """
-    collective, item = params["collective"], ITEM_BYTES[params["dtype"]]
+    collective, item = params.collective, ITEM_BYTES[params.dtype]
     if collective != "allreduce":
         time = partial(_seconds, collective, ranks, nbytes)
         return _prediction(link, 0, time, ends, "its messages")
-    copied = 0 if params["in_place"] else nbytes
-    if params["algorithm"] == "nccl":
+    copied = 0 if params.in_place else nbytes
+    if params.algorithm == "nccl":
         time = partial(_nccl_seconds, ranks, nbytes, nbytes // item)
         return _prediction(link, copied, time, ends, "a ring in one launch of NCCL")
-    algorithm, options = params["algorithm"], (params["group"], params["chunks"])
+    algorithm, options = params.algorithm, (params.group, params.chunks)
     if algorithm not in SCHEDULED:
         algorithm, options = best_of(ranks, nbytes, item, link), (None, None)
 

@@ -10,6 +10,7 @@ import torch
 
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.verification.data import (
     Kind,
     Numbers,
@@ -49,12 +50,12 @@ class Checks:
     """The checks of one case on one rank."""
 
     def __init__(self, context: Context, subject: CheckedCollective) -> None:
-        params = context.params
+        params = context.typed(SweepParams)
         self._context, self._subject = context, subject
-        self._mode: Mode = params["mode"]
-        self._same = params["collective"] in _SAME_ON_ALL
+        self._mode: Mode = params.mode
+        self._same = params.collective in _SAME_ON_ALL
         # A collective without an operation is compared like a maximum: nothing is rounded.
-        op, dtype = params["op"] or "max", subject.buffers.result.dtype
+        op, dtype = params.op or "max", subject.buffers.result.dtype
         kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
         self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}

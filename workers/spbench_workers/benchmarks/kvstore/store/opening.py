@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_core.catalog.parameters import Params
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.entry import devices_of
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams, devices_of
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, buckets
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_on
@@ -51,8 +50,8 @@ def open_window(
     Raises:
         CannotRunError: They are to, and are not all on one host.
     """
-    params, speaks = context.params, context.world.rank == 0
-    way = params["algorithm"] if params["sums"] is None else params["sums"]
+    params, speaks = context.typed(PushPullParams), context.world.rank == 0
+    way = params.algorithm if params.sums is None else params.sums
     if way == "auto":
         obstacle = _obstacle(params, comm, place)
         way = SHARED if obstacle is None else "messages"
@@ -61,11 +60,11 @@ def open_window(
     return SharedWindow(comm, sum(case.elements)) if way == SHARED else None
 
 
-def _obstacle(params: Params, comm: MPI.Intracomm, place: torch.device) -> str | None:
+def _obstacle(params: PushPullParams, comm: MPI.Intracomm, place: torch.device) -> str | None:
     """Return why devices cannot sum in shared memory; the same on all of them."""
     if comm.size == 1:
         return "there is one device"
-    if params["gc_type"] != "none":
+    if params.gc_type != "none":
         return "compressed pushes are sent"
     if is_gpu(place):
         return "gradients are on GPUs"
@@ -85,7 +84,7 @@ def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Are
 
 
 def open_allreduce(
-    params: Params,
+    params: PushPullParams,
     case: StoreCase,
     comm: MPI.Intracomm,
     memory: StoreMemory,
@@ -113,20 +112,22 @@ def open_allreduce(
             return shared.open_sum(bucket.first, bucket.last)
     else:
         given, got = memory.gradients.tensor, torch.from_numpy(sums)
-        if params["algorithm"] == "nccl":
+        if params.algorithm == "nccl":
             given, got = memory.given, memory.got
 
         def open_(bucket: Bucket) -> Reduction:
             part = slice(bucket.first, bucket.last)
-            return open_reduction(comm, params["algorithm"], given[part], got[part])
+            return open_reduction(comm, params.algorithm, given[part], got[part])
 
     return AllreduceStore(_buckets(params, case), open_, sums, values, case.optimizer)
 
 
-def _buckets(params: Params, case: StoreCase) -> list[Bucket]:
-    size = {"tensor": 0, "flat": None}.get(params["bucket"], params["bucket_bytes"])
-    backward = params["priority"] == "descending"
-    return buckets(case.elements, size, backward=backward, split=params["bucket"] == "sliced")
+def _buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
+    size = (
+        0 if params.bucket == "tensor" else None if params.bucket == "flat" else params.bucket_bytes
+    )
+    backward = params.priority == "descending"
+    return buckets(case.elements, size, backward=backward, split=params.bucket == "sliced")
 
 
 _HOST = torch.device("cpu")
@@ -203,8 +204,8 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     else:
         both = arenas(case, window, ranks.worker.rank)
     memory = StoreMemory(*both, place)
-    store = _open_device(context.params, case, ranks, memory, window)
-    if is_gpu(place) and context.params["algorithm"] != "nccl":
+    store = _open_device(context.typed(PushPullParams), case, ranks, memory, window)
+    if is_gpu(place) and context.typed(PushPullParams).algorithm != "nccl":
         store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
     return StorePart(store, memory, window=window)
 
@@ -215,8 +216,8 @@ def _place(context: Context, serves: bool) -> torch.device:
     Raises:
         CannotRunError: The device is not there, or some workers have GPUs and others have none.
     """
-    gpus = devices_of(context.params)
-    named = len(context.params["gpus"] or ()) != 1
+    gpus = devices_of(context.typed(PushPullParams))
+    named = len(context.typed(PushPullParams).gpus or ()) != 1
     place = device_of(
         context,
         preference="cpu" if serves else None,
@@ -256,14 +257,17 @@ def _async_shard(
 ) -> ServerShard:
     kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
     # Results are compared after each group of rounds, or only after the last one.
-    total, every = context.params["num_batches"], context.params["disp_batches"]
-    rounds = min(total, every) if context.params["test_results"] else total + 1
+    total, every = (
+        context.typed(PushPullParams).num_batches,
+        context.typed(PushPullParams).disp_batches,
+    )
+    rounds = min(total, every) if context.typed(PushPullParams).test_results else total + 1
     kept = case.roles.workers * rounds
     return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)
 
 
 def _open_device(
-    params: Params,
+    params: PushPullParams,
     case: StoreCase,
     ranks: StoreComms,
     memory: StoreMemory,

@@ -21,6 +21,7 @@ from time import perf_counter
 
 from spbench_parallel.errors import NothingToSpoilError
 from spbench_parallel.verify.worst_error import WorstError
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 FAULT = "uncounted-wait"
@@ -108,7 +109,7 @@ def give_open_latency(context: Context, requests: Requests) -> None:
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
         seconds = _without_waits(requests)
-    context.metric("offered_load", fmean(requests.work) * context.params["arrival_rate"])
+    context.metric("offered_load", fmean(requests.work) * context.typed(ModelParams).arrival_rate)
     give_latency(context, [1000.0 * one for one in seconds])
     if "latency" in context.entry.checks_of(context.params):
         context.check_worst("latency", too_short(seconds, requests))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
+from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
-from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.shared_params import DEVICE, SEED
+from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_workers.benchmarks.model.params import (
     AMOEBANET,
     NETWORK,
@@ -74,30 +76,46 @@ def _of_layer(name: str, unit: str, what: str) -> Metric:
     return Metric(name, unit, "none", f"of a layer at a batch size: {what}")
 
 
+_OF_MODELS = {param.name: param for param in (*NETWORK, *RESNET, *AMOEBANET)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileParams:
+    """Parameters of ``model.profile``."""
+
+    model: str = parameter("text", "resnet", "resnet, amoebanet, or module:callable of your own")
+    network_args: Any = parameter("data", None, "all that the callable is given, by name")
+    batch_sizes: list[int] = parameter(
+        "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", minimum=1
+    )
+    image_size: tuple[int, int] = shared(_OF_MODELS["image_size"], default=None)
+    num_classes: int | None = shared(_OF_MODELS["num_classes"], default=None)
+    version: int | None = shared(_OF_MODELS["version"], default=None)
+    depth: int | None = shared(_OF_MODELS["depth"], default=None)
+    arch: str | None = shared(_OF_MODELS["arch"], default=None)
+    num_layers: int | None = shared(_OF_MODELS["num_layers"], default=None)
+    num_filters: int | None = shared(_OF_MODELS["num_filters"], default=None)
+    pool3: str | None = shared(_OF_MODELS["pool3"], default=None)
+    shift: bool | None = shared(_OF_MODELS["shift"], default=None)
+    precision: str = parameter(
+        "choice",
+        "fp32",
+        "number format of what is computed",
+        choices=("fp32", "fp64", "tf32", "fp16", "bf16"),
+    )
+    device: str = shared(DEVICE)
+    warmup: int = shared(shared_params.warmup(2))
+    iterations: int = shared(shared_params.iterations(9))
+    seed: int = shared(SEED)
+
+
 BENCHMARKS = (
     Benchmark(
         name="model.profile",
         summary="a model's layers one by one: time, memory, parameters; what plans are made from",
         runs_in="model.profile.run",
         measures="rank",
-        params=(
-            Param("model", "text", "resnet", "resnet, amoebanet, or module:callable of your own"),
-            Param("network_args", "data", None, "all that the callable is given, by name"),
-            Param("batch_sizes", "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", 1),
-            *(replace(param, default=None) for param in NETWORK),
-            *(replace(param, default=None) for param in _OWN),
-            Param(
-                "precision",
-                "choice",
-                "fp32",
-                "number format of what is computed",
-                choices=("fp32", "fp64", "tf32", "fp16", "bf16"),
-            ),
-            DEVICE,
-            warmup(2),
-            iterations(9),
-            SEED,
-        ),
+        params=params_of(ProfileParams),
         metrics=(
             time_of("two passes forward and back at each batch size"),
             _of_layer("forward_ms", "ms", "its forward pass"),

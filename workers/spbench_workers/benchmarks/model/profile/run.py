@@ -16,6 +16,7 @@ from spbench_parallel.layer_times import as_tuple
 from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.product_errors import compares, tolerance_of
+from spbench_workers.benchmarks.model.profile.entry import ProfileParams
 from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, Times
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
 from spbench_workers.context import Context
@@ -28,17 +29,17 @@ TOLERANCE = 1e-5
 
 def run(context: Context) -> None:
     """Run the case: every rank does the same at once, and the medians are of all of them."""
-    params, comm = context.params, context.world.comm
-    precision = PRECISIONS[params["precision"]]
+    params, comm = context.typed(ProfileParams), context.world.comm
+    precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
-    subject = subject_of(params, place, context.seed)
+    subject = subject_of(context.params, place, context.seed)
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
     row = LayerRow(subject)
-    batches = {count: subject.pixels(count) for count in params["batch_sizes"]}
+    batches = {count: subject.pixels(count) for count in params.batch_sizes}
     with arithmetic.entered():
-        images = batches[params["batch_sizes"][0]]
+        images = batches[params.batch_sizes[0]]
         _check(context, subject, row, images)
         if compares(precision, place):
             with arithmetic.comparing() as errors, arithmetic.entered():
@@ -54,7 +55,7 @@ def run(context: Context) -> None:
                 rounds[count].append(row.take(images))
 
         measure(context, go)
-        timed = {count: kept[-params["iterations"] :] for count, kept in rounds.items()}
+        timed = {count: kept[-params.iterations :] for count, kept in rounds.items()}
         memory = {}
         for number, (count, images) in enumerate(batches.items()):
             context.progress("memory", number, len(batches))
@@ -70,10 +71,9 @@ def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torc
     with torch.no_grad():
         made = subject.whole(images)
     wanted = as_tuple(made)
+    name = context.typed(ProfileParams).model
     if [one.shape for one in found] != [one.shape for one in wanted]:
-        raise CannotRunError(
-            f"the layers of {context.params['model']} in a row give other shapes than the model"
-        )
+        raise CannotRunError(f"the layers of {name} in a row give other shapes than the model")
     pairs = zip(found, wanted, strict=True)
     apart = max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
     largest = max(float(one.double().abs().max()) for one in wanted)

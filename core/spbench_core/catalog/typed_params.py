@@ -1,0 +1,75 @@
+"""Parameters of a benchmark as a dataclass: the catalog's entry and what benchmarks read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, field, fields, replace
+from functools import cache
+from typing import Any, TypeVar
+
+from spbench_core.catalog.parameters import Kind, Param
+from spbench_core.layout.tiles import parse_pair
+
+_METADATA = "param"
+Typed = TypeVar("Typed")
+
+
+def parameter(kind: Kind, default: Any, help: str, *, optional: bool = False, **bounds: Any) -> Any:
+    """Return the field of a parameter, which has the field's name.
+
+    Args:
+        kind: The kind of its values.
+        default: Its default; None: the benchmark derives it from other parameters.
+        help: Its help.
+        optional: Whether a benchmark that is read by the dataclass may lack it: it is None then.
+        bounds: Further arguments of `Param`.
+    """
+    return shared(Param("", kind, default, help, **bounds), optional=optional)
+
+
+def shared(param: Param, *, optional: bool = False, **changes: Any) -> Any:
+    """Return the field of a parameter that several benchmarks have.
+
+    Args:
+        param: The parameter; the field has its name.
+        optional: Whether a benchmark that is read by the dataclass may lack it: it is None then.
+        changes: Attributes of it that differ here.
+    """
+    metadata = {_METADATA: replace(param, **changes)}
+    return field(default=None, metadata=metadata) if optional else field(metadata=metadata)
+
+
+@cache
+def params_of(cls: type) -> tuple[Param, ...]:
+    """Return the parameters of a dataclass, in the order of its fields.
+
+    Raises:
+        TypeError: A field is no parameter, or its parameter has another name.
+    """
+    params = []
+    for one in fields(cls):
+        param = one.metadata.get(_METADATA)
+        if param is None or param.name not in ("", one.name):
+            raise TypeError(f"{cls.__name__}.{one.name} is no parameter of that name")
+        params.append(replace(param, name=one.name))
+    return tuple(params)
+
+
+def read_params(cls: type[Typed], values: Mapping[str, Any]) -> Typed:
+    """Return complete parameters as an instance of their dataclass.
+
+    A pair such as ``image_size`` becomes two numbers.
+    """
+    return cls(
+        **{
+            one.name: _typed(one.metadata[_METADATA].kind, values[one.name])
+            for one in fields(cls)  # type: ignore[arg-type]
+            if one.name in values or one.default is MISSING
+        }
+    )
+
+
+def _typed(kind: Kind, value: Any) -> Any:
+    if kind == "pair" and value is not None:
+        return parse_pair(value, 0)
+    return value
