@@ -8,6 +8,7 @@ Each TREE is a checkout; without one, this checkout is counted. Columns are tree
 - names of launchers and of schedulers in code outside of their own modules
 - lists of launchers and of schedulers
 - classes that keep the worst error so far
+- functions of the training library that time rounds of something
 - modules of the training library that import a benchmark's `Context`
 
 With --list the places are printed, too.
@@ -147,10 +148,30 @@ def _lists_of(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[in
 
 
 def _worst_errors(path: Path, module: ast.Module) -> Iterator[int]:
-    """Yield the lines of classes that keep the worst error of several comparisons."""
+    """Yield the lines of classes that keep the worst error of several comparisons themselves."""
     for node in ast.walk(module):
         if isinstance(node, ast.ClassDef) and node.name in WORST:
-            yield node.lineno
+            names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            if node.name == "WorstError" or "WorstError" not in names:
+                yield node.lineno
+
+
+def _timed_rounds(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the lines of functions of the library that time rounds and take medians."""
+    if not {*LIBRARY, "spbench_parallel"} & set(path.parts):
+        return
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef):
+            loops = [one for one in ast.walk(node) if isinstance(one, ast.For | ast.While)]
+            heads = [one.iter if isinstance(one, ast.For) else one.test for one in loops]
+            names = {
+                name.id for head in heads for name in ast.walk(head) if isinstance(name, ast.Name)
+            }
+            if names & ROUNDS:
+                yield node.lineno
+
+
+ROUNDS = frozenset({"ROUNDS", "_ROUNDS", "rounds"})
 
 
 WORST = frozenset(
@@ -180,6 +201,7 @@ COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
     "lists of launchers": _lists_of(LAUNCHERS),
     "lists of schedulers": _lists_of(SCHEDULERS),
     "classes for the worst error so far": _worst_errors,
+    "functions of the library that time rounds": _timed_rounds,
     "modules of the library that import Context": _imports_context,
 }
 

@@ -54,7 +54,16 @@ def test_launchers_are_known_by_name_in_their_modules_only():
     assert found(NAMES) == []
 
 
-@pytest.mark.parametrize("title", ["lists of launchers", "lists of schedulers"])
-def test_there_is_one_list_of_names(title):
+@pytest.mark.parametrize(
+    "title", ["lists of launchers", "lists of schedulers", "classes for the worst error so far"]
+)
+def test_there_is_one_of_each(title):
     assert len(found(title)) == 1
     assert LAUNCHERS
+
+
+def test_the_library_imports_no_context_of_a_benchmark():
+    title = "modules of the library that import Context"
+    assert found(title) == []
+    path = Path("workers/spbench_parallel/engine.py")
+    assert count(title, "from spbench_workers.context import Context", path) == 1
