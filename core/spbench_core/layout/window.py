@@ -8,6 +8,7 @@ A window of ``kernel`` taps, ``dilation`` apart, moves by ``stride`` over an axi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from spbench_core.layout.tiles import Box, Interval
 
@@ -82,3 +83,9 @@ class Window2d:
         return all(
             (axis.kernel, axis.stride, axis.padding) == (1, 1, 0) for axis in (self.rows, self.cols)
         )
+
+
+def both_axes(value: Any) -> tuple[int, int]:
+    """Return the numbers of rows and of columns; one number is that of both."""
+    rows, cols = value if isinstance(value, (tuple, list)) else (value, value)
+    return int(rows), int(cols)

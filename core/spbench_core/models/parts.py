@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from spbench_core.layout.window import Window, Window2d
+from spbench_core.layout.window import Window, Window2d, both_axes
 
 M = TypeVar("M")
 """The result of a builder for a part: a module, or a count."""
@@ -134,13 +134,13 @@ class Conv(Part):
     @property
     def padding(self) -> tuple[int, int]:
         """Rows and columns of zeros on each side."""
-        rows, cols = _pair(self.kernel)
+        rows, cols = both_axes(self.kernel)
         return rows // 2, cols // 2
 
     @property
     def taps(self) -> int:
         """Pixels that an output reads."""
-        rows, cols = _pair(self.kernel)
+        rows, cols = both_axes(self.kernel)
         return rows * cols
 
     def output(self, data: Map) -> Map:
@@ -242,10 +242,6 @@ class Linear(Part):
 
 
 def _outputs(data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]) -> tuple[int, int]:
-    axes = zip(_pair(kernel), _pair(stride), padding, strict=True)
+    axes = zip(both_axes(kernel), both_axes(stride), padding, strict=True)
     rows, cols = (Window(*axis) for axis in axes)
     return Window2d(rows, cols).outputs(data.height, data.width)
-
-
-def _pair(value: Pair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value

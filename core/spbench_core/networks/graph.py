@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from spbench_core.layout.window import both_axes
+
 Map = tuple[int, int, int]
 """Channels, height and width of the map between two layers."""
 Pair = int | tuple[int, int]
@@ -76,8 +78,8 @@ class NetworkGraph:
             TooSmallError: The kernel is larger than the padded map.
         """
         name = name or self._next_name("convolution")
-        kernel = _pair(kernel)
-        height, width = _windows(name, data, kernel, stride, _pair(pad))
+        kernel = both_axes(kernel)
+        height, width = _windows(name, data, kernel, stride, both_axes(pad))
         self.parameters.append(Parameter(f"{name}_weight", (filters, data[0] // groups, *kernel)))
         if bias:
             self.parameters.append(Parameter(f"{name}_bias", (filters,)))
@@ -92,7 +94,7 @@ class NetworkGraph:
             TooSmallError: The window is larger than the padded map.
         """
         name = name or self._next_name("pooling")
-        return data[0], *_windows(name, data, _pair(kernel), stride, _pair(pad))
+        return data[0], *_windows(name, data, both_axes(kernel), stride, both_axes(pad))
 
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
         """Flatten, and add a fully connected layer with its bias."""
@@ -129,12 +131,8 @@ def add(data: Map, shortcut: Map) -> Map:
 
 def same(kernel: Pair) -> Pair:
     """Return the padding with which a convolution of odd kernel keeps height and width."""
-    height, width = _pair(kernel)
+    height, width = both_axes(kernel)
     return (height - 1) // 2, (width - 1) // 2
-
-
-def _pair(value: Pair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value
 
 
 def _windows(

@@ -11,6 +11,7 @@ from mpi4py import MPI
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import both_axes
 from spbench_parallel.full_size.bound import (
     STATISTICS_SLACK,
     OperatorErrors,
@@ -384,4 +385,4 @@ def _in_bands(
 
 def _two(value: int | tuple[int, ...] | None) -> tuple[int, int]:
     assert value is not None, "torch fills it in"
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
+    return both_axes(value)

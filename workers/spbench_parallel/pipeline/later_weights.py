@@ -11,6 +11,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from spbench_core.layout.window import both_axes
+
 
 class LaterWeights(TorchFunctionMode):
     """Convolutions of a stage that keep what the gradients of their weights are computed from.
@@ -141,9 +143,9 @@ def _gradients(
         pixels,
         weight,
         None if bias is None else [bias.numel()],
-        _pair(form.stride),
-        _pair(form.padding),
-        _pair(form.dilation),
+        list(both_axes(form.stride)),
+        list(both_axes(form.padding)),
+        list(both_axes(form.dilation)),
         False,  # no transposed convolution
         [0, 0],
         form.groups,
@@ -161,10 +163,6 @@ def _padding(form: _Form, weight: torch.Tensor) -> Any:
         return 0
     if form.padding != "same":
         return form.padding
-    sizes = zip(_pair(form.dilation), weight.shape[2:], strict=True)
+    sizes = zip(list(both_axes(form.dilation)), weight.shape[2:], strict=True)
     both = [dilation * (kernel - 1) for dilation, kernel in sizes]
     return None if any(count % 2 for count in both) else [count // 2 for count in both]
-
-
-def _pair(value: Any) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spbench_core.layout.window import Window, Window2d
+from spbench_core.layout.window import Window, Window2d, both_axes
 from spbench_parallel.device.convolution import convolve
 from spbench_parallel.spatial.gradients import shared_by_tiles
 from spbench_parallel.spatial.operator import TiledWindow
@@ -123,10 +123,8 @@ class SpatialConv2d(nn.Conv2d):
 
 def window_of(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
     """Return the window that torch's arguments describe: one number for both axes, or two."""
-    axes = zip(_pair(kernel), _pair(stride), _pair(padding), _pair(dilation), strict=True)
+    axes = zip(
+        both_axes(kernel), both_axes(stride), both_axes(padding), both_axes(dilation), strict=True
+    )
     rows, cols = (Window(*axis) for axis in axes)
     return Window2d(rows, cols)
-
-
-def _pair(value: Pair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from spbench_core.layout.window import both_axes
 from spbench_parallel.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
 from spbench_parallel.models.imported.pointwise import is_along_last, slices_of, words_of
 from spbench_parallel.models.imported.tracing import Traced
@@ -169,10 +170,10 @@ def _conv(of: Making) -> nn.Module:
     return SpatialConv2d(
         conv.in_channels,
         conv.out_channels,
-        _pair(conv.kernel_size),
-        _pair(conv.stride),
+        both_axes(conv.kernel_size),
+        both_axes(conv.stride),
         (top, left),
-        _pair(conv.dilation),
+        both_axes(conv.dilation),
         conv.groups,
         conv.bias is not None,
         tiling=of.tiling,
@@ -198,7 +199,7 @@ def _avg_pool(of: Making) -> nn.Module:
             counts_padding=pool.count_include_pad,
             divisor=None if pool.divisor_override is None else pool.divisor_override ** (1 - at),
         )
-        for at, axis in enumerate(zip(of.given, of.made, *map(_pair, sizes), strict=True))
+        for at, axis in enumerate(zip(of.given, of.made, *map(both_axes, sizes), strict=True))
     )
     return SpatialWeightedSums(rows, cols, tiling=of.tiling)
 
@@ -250,8 +251,3 @@ def _crop(slices: tuple[slice, ...], sides: Sides) -> Counterpart | None:
     (top, below, _), (left, beyond, _) = cuts
     pads = -left, beyond - sides[1], -top, below - sides[0]
     return lambda of: SpatialPad2d(pads, tiling=of.tiling)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    first, second = value if isinstance(value, tuple) else (value, value)
-    return int(first), int(second)

@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
+from spbench_core.layout.window import both_axes
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.advice import where
@@ -102,7 +103,7 @@ def _reach(module: nn.Module | None) -> tuple[int, int]:
     """Return how many rows and columns an operator may read beyond a tile."""
     if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
         return 0, 0
-    kernel, dilation = _pair(module.kernel_size), _pair(getattr(module, "dilation", 1))
+    kernel, dilation = both_axes(module.kernel_size), both_axes(getattr(module, "dilation", 1))
     return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 
@@ -353,11 +354,6 @@ def _remedy_of_tiles(network: Traced, node: fx.Node, grid: Grid) -> str:
         if network.shapes[node][axis] == shape[axis] < parts:
             return f" at any image_size; take scheme lp, or tiles in {ways} alone"
     return usual
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    first, second = value if isinstance(value, tuple) else (value, value)
-    return int(first), int(second)
 
 
 def _regrouped(values: torch.Tensor, *channels: int) -> torch.Tensor:
