@@ -17,8 +17,8 @@ from spbench.record.metric_names import (
 )
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import DISTURBED, format_value
+from spbench.record.run_parts import JobState
 from spbench.record.shares import shares
-from spbench.record.state import JobState
 
 CASE_INDENT = " " * 8
 """The indent of lines below the row of a case."""

@@ -23,7 +23,7 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
-from spbench.record.state import JobState
+from spbench.record.run_parts import JobState
 from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
 
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."

@@ -22,8 +22,9 @@ from spbench.record.number_formatting import counted, format_duration, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
+from spbench.record.run_parts import RankState
 from spbench.record.sentences.stragglers import describe_lags
-from spbench.record.state import RankState, RunState
+from spbench.record.state import RunState
 from spbench.report.case_ids import cut_middle
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 

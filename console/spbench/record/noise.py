@@ -17,8 +17,9 @@ from statistics import fmean
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.number_formatting import counted, format_percent
+from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
-from spbench.record.state import JobState, RunState
+from spbench.record.state import RunState
 
 WAITED_ALONE = 0.2
 """The share of its time that a rank with a core of its own may wait for it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from spbench.record.number_formatting import counted
-from spbench.record.state import JobState, RankState, RunState
+from spbench.record.run_parts import JobState, RankState
+from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, RankPhase
 
 

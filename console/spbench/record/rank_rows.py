@@ -11,7 +11,8 @@ from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_times
 from spbench.record.live_samples import LiveSamples
 from spbench.record.places import PlaceName, place_names, short_place
-from spbench.record.state import Event, RankState, RunState
+from spbench.record.run_parts import RankState
+from spbench.record.state import Event, RunState
 from spbench.stats.ordered import OrderedRepeats
 from spbench.stats.summary import typical
 from spbench_core.events.statuses import CheckOutcome, RankPhase

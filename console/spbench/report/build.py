@@ -13,7 +13,8 @@ from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
 from spbench.record.noise import noise_of
 from spbench.record.repeats import width
-from spbench.record.state import JobState, RankState, RunState
+from spbench.record.run_parts import JobState, RankState
+from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import (

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import counted
+from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
-from spbench.record.state import JobState, RunState
+from spbench.record.state import RunState
 
 _EFFECT = "times and efficiencies are not those of the hardware"
 

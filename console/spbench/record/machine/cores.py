@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from spbench.record.case_state import CaseRank
 from spbench.record.number_formatting import counted
-from spbench.record.state import RankState
+from spbench.record.run_parts import RankState
 
 
 def crowded(ranks: Iterable[RankState]) -> str | None:

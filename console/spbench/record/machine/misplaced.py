@@ -10,7 +10,7 @@ from itertools import islice
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import counted
-from spbench.record.state import JobState
+from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts
 
 _Ranks = Mapping[int, CaseRank]

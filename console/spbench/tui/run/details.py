@@ -30,9 +30,9 @@ from spbench.record.number_formatting import (
 )
 from spbench.record.places import MIRRORED
 from spbench.record.repeats import describe_repeats
+from spbench.record.run_parts import RankState
 from spbench.record.runs.job_output import job_output
 from spbench.record.shares import shares
-from spbench.record.state import RankState
 from spbench.tui.feed import Feed
 from spbench.tui.modal import Modal
 from spbench.tui.run.bars import case_bars, rank_bars, without_bars

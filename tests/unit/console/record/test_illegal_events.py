@@ -82,7 +82,7 @@ def test_several_illegal_events_are_counted_in_one_finding():
     state = state_of([*BEGUN, *[rank_event("samples", 0, case="b")] * 3])
     assert state.ignored.finding == (
         "3 events contradict the events before and changed nothing: samples of case b by rank 0, "
-        "which is setup in a"
+        "in phase setup of a"
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from spbench.record.phase_words import phase_words, start_words
-from spbench.record.state import JobState, RankState, RunState
+from spbench.record.run_parts import JobState, RankState
+from spbench.record.state import RunState
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import RankPhase
 
