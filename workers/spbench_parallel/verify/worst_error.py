@@ -15,7 +15,7 @@ import numpy.typing as npt
 class WorstError:
     """The comparison so far that exceeds its tolerance the most; of equal ones the first.
 
-    An error or a tolerance that is not a number counts as an infinite error.
+    An error that is not a number counts as infinite, and so does that of a tolerance that is none.
 
     Attributes:
         error: The difference from the reference; 0 before any comparison.
@@ -60,8 +60,10 @@ class WorstError:
     def add(self, error: float, tolerance: float = 0.0, detail: str = "", wrong: int = 0) -> None:
         """Take in the result of a comparison."""
         self.wrong += wrong
-        if math.isnan(error) or math.isnan(tolerance):
+        if math.isnan(tolerance):
             error, tolerance = math.inf, 0.0
+        elif math.isnan(error):
+            error = math.inf
         if self._is_worse(error, tolerance):
             self.error, self.tolerance, self.detail = error, tolerance, detail
         self.compared = True
