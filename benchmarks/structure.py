@@ -148,7 +148,7 @@ def _lists_of(names: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[in
 
 
 def _worst_errors(path: Path, module: ast.Module) -> Iterator[int]:
-    """Yield the lines of classes that keep the worst error of several comparisons themselves."""
+    """Yield the lines of classes, of known names, that keep the worst of several errors."""
     for node in ast.walk(module):
         if isinstance(node, ast.ClassDef) and node.name in WORST:
             names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

@@ -219,7 +219,7 @@ def test_packages_import_only_downwards(copied):
             "console/spbench/record/state.py",
             "import spbench.engine.run",
             "The console's packages import only downwards BROKEN",
-            id="a room of the console looks up",
+            id="a package of the console imports a higher one",
         ),
         pytest.param(
             "console/spbench/engine/plan.py",
@@ -231,7 +231,7 @@ def test_packages_import_only_downwards(copied):
             "console/spbench/another/__init__.py",
             "",
             "The console's packages import only downwards BROKEN",
-            id="a room that no contract names",
+            id="a package that no contract names",
         ),
     ],
 )

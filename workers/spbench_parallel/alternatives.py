@@ -37,16 +37,17 @@ def time_alternatives(
         interleaved: Whether a round runs all alternatives, so that changes over time affect them
             alike. Otherwise all runs of one come before those of the next, as where each is used
             in a loop by itself.
-        most_seconds: The seconds after which no further round begins.
+        most_seconds: The seconds of timed rounds after which no further one begins; one always
+            does.
         progress: The progress over the rounds.
         steps: The steps of the progress for a round of all alternatives.
     """
     seconds: dict[Key, list[float]] = {key: [] for key in alternatives}
-    spent = 0.0
     groups = [list(alternatives)] if interleaved else [[key] for key in alternatives]
     for group in groups:
+        spent = 0.0
         for done in range(warm_up + rounds):
-            if spent >= most_seconds:
+            if spent >= most_seconds and done > warm_up:
                 break
             for key in group:
                 taken = _slowest(alternatives[key](), comm)

@@ -132,7 +132,7 @@ def check_fused(plan: ModelPlan) -> None:
         check_fused_layers(plan.model, ranges, plan.fused_layers)
 
 
-def on_one_process(plan: ModelPlan) -> ModelPlan:
+def put_on_one_process(plan: ModelPlan) -> ModelPlan:
     """Return the plan of the same micro-batches, of one replica, on one process."""
     return replace(
         plan,

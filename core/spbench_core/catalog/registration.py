@@ -73,26 +73,36 @@ def family_modules(name: str) -> list[ModuleType]:
 def _folders() -> dict[str, Path]:
     """Return the folders of `FAMILIES` that have an entry module, by name."""
     spec = find_spec(FAMILIES)
-    roots = [] if spec is None else list(spec.submodule_search_locations or [])
+    assert spec is not None, "one distribution has all packages"
+    roots = spec.submodule_search_locations or []
     entries = [path for root in roots for path in Path(root).glob(f"*/{ENTRY}.py")]
     return {path.parent.name: path.parent for path in entries}
 
 
 def _position(family: str) -> tuple[int, str]:
-    return _entry_module(family).POSITION, family
+    return _attribute(family, "POSITION"), family
 
 
-def _entry_module(family: str) -> ModuleType:
-    return import_module(f"{FAMILIES}.{family}.{ENTRY}")
+def _attribute(family: str, name: str) -> Any:
+    """Return an attribute of a family's entry module.
+
+    Raises:
+        RegistrationError: It has none.
+    """
+    module = f"{FAMILIES}.{family}.{ENTRY}"
+    try:
+        return getattr(import_module(module), name)
+    except AttributeError:
+        raise RegistrationError(f"{module} lacks {name}, which every family has") from None
 
 
 def family_entries(family: str) -> Table:
     """Return the entries of one of spbench's own families; the others are not imported.
 
     Raises:
-        RegistrationError: An entry is malformed.
+        RegistrationError: An entry is malformed, or the module lacks ``BENCHMARKS``.
     """
-    return register(_entry_module(family).BENCHMARKS, {})
+    return register(_attribute(family, ATTRIBUTE), {})
 
 
 def plugin_entries(own: Mapping[str, Benchmark]) -> Table:

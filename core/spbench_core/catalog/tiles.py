@@ -54,11 +54,6 @@ ONE_W_DIM = Param(
     "enable_one_w_dim_kernel", "bool", False, "a kernel of one column, (2 * halo_len + 1) x 1"
 )
 
-TILES = (IMAGE_SIZE, BATCH_SIZE, IN_CHANNELS, NUM_SPATIAL_PARTS, SLICE_METHOD, GRID)
-"""Parameters that say how an image is cut."""
-KERNELS = (HALO_LEN, KERNEL, STRIDE, DILATION, PADDING, ONE_H_DIM, ONE_W_DIM)
-"""Parameters that say what a convolution reads."""
-
 
 def resolve_tiles(params: Params) -> Params:
     """Fill in grid, slice_method and num_spatial_parts from whichever of them is given.

@@ -12,6 +12,7 @@ from spbench_core.layout.tiles import parse_pair
 
 _METADATA = "param"
 Typed = TypeVar("Typed")
+Value = TypeVar("Value")
 
 
 def parameter(kind: Kind, default: Any, help: str, *, optional: bool = False, **bounds: Any) -> Any:
@@ -47,11 +48,11 @@ def params_of(cls: type) -> tuple[Param, ...]:
         TypeError: A field is no parameter, or its parameter has another name.
     """
     params = []
-    for one in fields(cls):
-        param = one.metadata.get(_METADATA)
-        if param is None or param.name not in ("", one.name):
-            raise TypeError(f"{cls.__name__}.{one.name} is no parameter of that name")
-        params.append(replace(param, name=one.name))
+    for field_ in fields(cls):
+        param = field_.metadata.get(_METADATA)
+        if param is None or param.name not in ("", field_.name):
+            raise TypeError(f"{cls.__name__}.{field_.name} is no parameter of that name")
+        params.append(replace(param, name=field_.name))
     return tuple(params)
 
 
@@ -62,11 +63,17 @@ def read_params(cls: type[Typed], values: Mapping[str, Any]) -> Typed:
     """
     return cls(
         **{
-            one.name: _typed(one.metadata[_METADATA].kind, values[one.name])
-            for one in fields(cls)  # type: ignore[arg-type]
-            if one.name in values or one.default is MISSING
+            field_.name: _typed(field_.metadata[_METADATA].kind, values[field_.name])
+            for field_ in fields(cls)  # type: ignore[arg-type]
+            if field_.name in values or field_.default is MISSING
         }
     )
+
+
+def filled(value: Value | None) -> Value:
+    """Return the value of a parameter that the benchmark fills in for such a case."""
+    assert value is not None, "the entry fills it in"
+    return value
 
 
 def _typed(kind: Kind, value: Any) -> Any:

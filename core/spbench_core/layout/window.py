@@ -7,8 +7,8 @@ A window of ``kernel`` taps, ``dilation`` apart, moves by ``stride`` over an axi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spbench_core.layout.tiles import Box, Interval
 
@@ -85,7 +85,9 @@ class Window2d:
         )
 
 
-def both_axes(value: Any) -> tuple[int, int]:
+def both_axes(value: int | Sequence[int]) -> tuple[int, int]:
     """Return the numbers of rows and of columns; one number is that of both."""
-    rows, cols = value if isinstance(value, (tuple, list)) else (value, value)
-    return int(rows), int(cols)
+    if isinstance(value, int):
+        return value, value
+    rows, cols = value
+    return rows, cols

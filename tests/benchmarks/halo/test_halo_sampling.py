@@ -298,7 +298,7 @@ def test_what_is_not_read_has_no_gradient(name):
         tile = chosen.owned.tile(rank)
         of_tile = view(image.grad, Box((0, 90), (0, 101)), tile).clone()
         read = chosen.read(1, tile)
-        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == WorstError.of(0.0)
+        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == WorstError.single(0.0)
         assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).exceeds
 
 
@@ -313,11 +313,11 @@ def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
     at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
     got = values.to(torch.device(device))
     look = partial(whole_tile.look_through, got, tile)
-    assert look(0.25, whole_numbers=True) == WorstError.of(0.5, 0.25, at + "no whole number")
+    assert look(0.25, whole_numbers=True) == WorstError.single(0.5, 0.25, at + "no whole number")
     assert not look(0.5, whole_numbers=True).exceeds
     assert not look(0.0, whole_numbers=False).exceeds
     stray = whole_tile.look_for_strays(got, tile, 0.25, [])
-    assert stray == WorstError.of(2.5, 0.25, at + "and nothing reaches it")
+    assert stray == WorstError.single(2.5, 0.25, at + "and nothing reaches it")
     here = Box((10 + row, 11 + row), (20 + col, 21 + col))
     assert not whole_tile.look_for_strays(got, tile, 0.25, [here]).exceeds
 

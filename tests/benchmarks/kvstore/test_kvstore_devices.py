@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.host_facts import VISIBLE
 from spbench_parallel.device import gpus as gpu_facts
-from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
+from spbench_parallel.device.gpus import NoDeviceError
 from spbench_workers.benchmarks.kvstore import report
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.store import opening

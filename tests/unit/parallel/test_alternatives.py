@@ -53,6 +53,14 @@ def test_no_round_begins_after_the_most_seconds():
     assert runs.order == ["a", "b"] * 3
 
 
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_each_alternative_is_timed_once_whatever_the_most_seconds(interleaved):
+    runs = Runs(a=[1.0] * 9, b=[2.0] * 9)
+    alternatives = runs.alternatives()
+    times = time_alternatives(alternatives, rounds=8, most_seconds=0.0, interleaved=interleaved)
+    assert times == {"a": 1, "b": 2}
+
+
 def test_a_round_takes_as_long_as_on_the_slowest_rank():
     pytest.importorskip("mpi4py")
     others = iter([0.0, 7.0, 0.5])

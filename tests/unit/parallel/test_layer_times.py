@@ -185,6 +185,9 @@ class Context(TypedParams):
     def check(self, name, error, tolerance=0.0, detail=""):
         self.checks[name] = error <= tolerance
 
+    def check_worst(self, name, worst):
+        self.check(name, worst.error, worst.tolerance, worst.detail)
+
     def metric(self, name, value, **labels):
         self.metrics.append((name, value))
 

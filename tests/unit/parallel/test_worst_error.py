@@ -17,12 +17,12 @@ def test_the_one_that_exceeds_its_tolerance_the_most_stays():
 
 
 def test_the_first_comparison_has_a_place_even_without_an_error():
-    worst = WorstError.of(0.0, 0.1, "somewhere")
+    worst = WorstError.single(0.0, 0.1, "somewhere")
     assert (worst.tolerance, worst.detail, worst.exceeds) == (0.1, "somewhere", False)
 
 
 def test_an_error_within_gets_its_place_from_larger_errors_only():
-    worst = WorstError.within(1.0)
+    worst = WorstError.with_tolerance(1.0)
     worst.add(0.0, 1.0, "right")
     assert (worst.error, worst.tolerance, worst.detail) == (0.0, 1.0, "")
     worst.add(0.5, 1.0, "half")
@@ -73,3 +73,8 @@ def test_merging_adds_wrong_elements_and_skips_what_was_not_compared():
     worst.merge(WorstError())
     worst.merge(other)
     assert (worst.error, worst.detail, worst.wrong) == (7.0, "seven", 5)
+
+
+def test_an_infinite_error_exceeds_an_infinite_tolerance():
+    worst = WorstError.single(math.inf, math.inf, "everywhere")
+    assert (worst.exceeds, worst.tolerance) == (True, 0.0)

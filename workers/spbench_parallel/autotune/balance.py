@@ -19,12 +19,12 @@ LEAST_GAIN = 0.97
 """The most that the slowest stage of a balance by times may take of that by estimated cost."""
 
 
-def balance_by_cost(plan: ModelPlan) -> Balance:
+def estimate_balance(plan: ModelPlan) -> Balance:
     """Return the balance by estimated cost."""
     return in_maps(plan, estimated_balance(plan.model, plan.layout))
 
 
-def measured_costs(
+def measure_costs(
     plan: ModelPlan, progress: Progress = NO_PROGRESS, *, learns: bool
 ) -> list[float]:
     """Measure the ms of a micro-batch in each layer, on this process.
@@ -40,7 +40,7 @@ def measured_costs(
     return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
 
 
-def faster_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
+def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
     """Return the balance by measured costs if it is faster and possible, and the reason.
 
     Otherwise it is the balance by estimated cost, which is the same in each launch.
@@ -54,7 +54,7 @@ def faster_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
     """
     ranks = [stage.ranks for stage in plan.layout.stages]
     measured = in_maps(plan, balanced(costs, ranks))
-    estimated = balance_by_cost(plan)
+    estimated = estimate_balance(plan)
     gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
     if gain > LEAST_GAIN:
         check_balance(plan, estimated)

@@ -77,7 +77,7 @@ class _Section:
         return self.tiling.resized(data.height, data.width).tile.shape
 
 
-def faster_format(
+def choose_format(
     plan: ModelPlan, world: MPI.Intracomm, progress: Progress = NO_PROGRESS, *, learns: bool
 ) -> tuple[MemoryFormat, str]:
     """Return the memory format in which the slowest rank is faster, and the reason.

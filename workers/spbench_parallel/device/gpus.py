@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
+from spbench_core.host_facts import VISIBLE
 from spbench_parallel.device.driver import driver
 from spbench_parallel.errors import CannotRunError
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class NoDeviceError(CannotRunError):

@@ -108,9 +108,9 @@ class Rounding:
         return SLACK * error
 
 
-def worst_ratio() -> WorstError:
+def new_worst_ratio() -> WorstError:
     """Return an accumulator of errors over their bounds, which are at most 1 if all is right."""
-    return WorstError.within(1.0)
+    return WorstError.with_tolerance(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class OperatorErrors:
         scales: Of the scales of whole tensors.
     """
 
-    single: WorstError = field(default_factory=worst_ratio)
-    scales: WorstError = field(default_factory=worst_ratio)
+    single: WorstError = field(default_factory=new_worst_ratio)
+    scales: WorstError = field(default_factory=new_worst_ratio)
 
 
 class ScaleError:

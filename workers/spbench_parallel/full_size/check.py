@@ -31,7 +31,7 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, worst_ratio
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
 from spbench_parallel.full_size.gradient_sums import GradientSums
 from spbench_parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_parallel.full_size.joints import JointSums
@@ -109,9 +109,9 @@ class StepErrors:
     """The errors of a step, by kind, each over its bound."""
 
     operators: OperatorErrors = field(default_factory=OperatorErrors)
-    joints: WorstError = field(default_factory=lambda: WorstError.within(0.0))
-    sums: WorstError = field(default_factory=worst_ratio)
-    updates: WorstError = field(default_factory=worst_ratio)
+    joints: WorstError = field(default_factory=lambda: WorstError.with_tolerance(0.0))
+    sums: WorstError = field(default_factory=new_worst_ratio)
+    updates: WorstError = field(default_factory=new_worst_ratio)
 
     def by_name(self) -> dict[str, WorstError]:
         """Return them by the names of their checks."""

@@ -12,7 +12,7 @@ from torch import nn
 from spbench_parallel.precision.formats import MixedProducts, Precision, Products, narrow
 from spbench_parallel.precision.int8 import Int8Products, RangeRecorder, Ranges, agreed
 from spbench_parallel.precision.loss_scale import LossScale
-from spbench_parallel.precision.product_errors import ProductErrors
+from spbench_parallel.precision.product_errors import ProductErrors, tolerance_of
 
 
 class Arithmetic:
@@ -93,7 +93,7 @@ class Arithmetic:
     @contextmanager
     def comparing(self) -> Iterator[ProductErrors]:
         """Compute inside as the device does, and compare each product with float64."""
-        kept, errors = self._products, ProductErrors()
+        kept, errors = self._products, ProductErrors(tolerance_of(self._precision))
         self._products = errors
         yield errors
         self._products = kept

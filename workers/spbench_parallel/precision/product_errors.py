@@ -45,14 +45,18 @@ class ProductErrors(Products):
     Convolutions and fully connected layers are compared, and their gradients of pixels and of
     weights too; the output itself stands in for the gradient of the output.
 
+    Args:
+        tolerance: The largest allowed error.
+
     Attributes:
         worst: The largest error so far, of any output or gradient: the root of the sum of squared
             differences over that of squared values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tolerance: float = 0.0) -> None:
         super().__init__()
-        self.worst = WorstError.within(0.0)
+        self._tolerance = tolerance
+        self.worst = WorstError.with_tolerance(tolerance)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
@@ -83,7 +87,7 @@ class ProductErrors(Products):
             error = float((one.double() - other).square().sum())
             share = (error / size) ** 0.5 if size else error
             shape = "x".join(map(str, factors[1].shape))
-            self.worst.add(share, 0.0, f"{name} of a {kind} with {shape} weights")
+            self.worst.add(share, self._tolerance, f"{name} of a {kind} with {shape} weights")
 
 
 def _passes(multiply: Multiply, factors: Factors) -> tuple[torch.Tensor, ...]:

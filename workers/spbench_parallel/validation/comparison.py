@@ -50,7 +50,7 @@ def compare(
     shapes: dict[Key, tuple[int, ...]] = comm.bcast(
         {key: tuple(tensor.shape) for key, tensor in wanted.items()}
     )
-    worst, squares, of_squares = WorstError.within(0.0), 0.0, 0.0
+    worst, squares, of_squares = WorstError.with_tolerance(0.0), 0.0, 0.0
     for key, shape in shapes.items():
         whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
         part = found.get(key)

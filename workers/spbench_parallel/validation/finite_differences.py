@@ -60,7 +60,7 @@ def worst_slope(
     model = build_reference(plan.model, seed=plan.seed, device=plan.device)
     parameters = dict(model.named_parameters())
     random = torch.Generator().manual_seed(plan.seed)
-    worst = WorstError.within(TOLERANCE)
+    worst = WorstError.with_tolerance(TOLERANCE)
     for direction in range(DIRECTIONS):
         along = {name: _direction(one, random) for name, one in parameters.items()}
         parts = [gradients[name] * one for name, one in along.items()]
@@ -74,8 +74,8 @@ def worst_slope(
             exact = _forward_slope(plan, images, model, along)
             if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
                 slope, error = exact, abs(exact - wanted) / size
-        place = f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
-        worst.add(error, TOLERANCE, place)
+        detail = f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
+        worst.add(error, TOLERANCE, detail)
     return worst
 
 

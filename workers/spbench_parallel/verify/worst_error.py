@@ -15,7 +15,8 @@ import numpy.typing as npt
 class WorstError:
     """The comparison so far that exceeds its tolerance the most; of equal ones the first.
 
-    An error that is not a number counts as infinite, and so does that of a tolerance that is none.
+    An error that is not a number counts as infinite. So does any error if its tolerance is not a
+    number, and an infinite one exceeds even an infinite tolerance.
 
     Attributes:
         error: The difference from the reference; 0 before any comparison.
@@ -36,14 +37,14 @@ class WorstError:
     compared: bool = False
 
     @classmethod
-    def of(cls, error: float, tolerance: float = 0.0, detail: str = "") -> WorstError:
+    def single(cls, error: float, tolerance: float = 0.0, detail: str = "") -> WorstError:
         """Return the result of one comparison."""
         result = cls()
         result.add(error, tolerance, detail)
         return result
 
     @classmethod
-    def within(cls, tolerance: float) -> WorstError:
+    def with_tolerance(cls, tolerance: float) -> WorstError:
         """Return an error of 0 with a tolerance: only larger errors get a place."""
         return cls(tolerance=tolerance, compared=True)
 
@@ -60,7 +61,7 @@ class WorstError:
     def add(self, error: float, tolerance: float = 0.0, detail: str = "", wrong: int = 0) -> None:
         """Take in the result of a comparison."""
         self.wrong += wrong
-        if math.isnan(tolerance):
+        if math.isnan(tolerance) or tolerance == error == math.inf:
             error, tolerance = math.inf, 0.0
         elif math.isnan(error):
             error = math.inf

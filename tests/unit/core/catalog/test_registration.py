@@ -106,6 +106,19 @@ def test_a_folder_with_an_entry_adds_a_family_at_its_position(tmp_path):
     assert said(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
 
 
+@pytest.mark.parametrize("name", ["POSITION", "BENCHMARKS"])
+def test_an_entry_module_that_lacks_something_is_named(tmp_path, name):
+    tree = source_tree(tmp_path, "clock")
+    entry = tree / "workers/spbench_workers/benchmarks/clock/entry.py"
+    entry.write_text(NEW_FAMILY.replace(f"{name} =", "OTHER ="))
+    program = (
+        "from spbench_core.catalog import BENCHMARKS, registration\ntry: list(BENCHMARKS)\n"
+        "except registration.RegistrationError as error: print(error)"
+    )
+    text = f"spbench_workers.benchmarks.clock.entry lacks {name}, which every family has"
+    assert " ".join(said(tree, program)) == text
+
+
 def test_a_name_imports_its_own_family_only(tmp_path):
     program = (
         "from spbench_core.catalog import BENCHMARKS; BENCHMARKS['kvstore.push_pull']; "

@@ -61,7 +61,7 @@ def test_a_last_bit_changes_it():
     ],
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
-    sums, worst = JointSums(None), WorstError.within(0.0)
+    sums, worst = JointSums(None), WorstError.with_tolerance(0.0)
     words = {1: Passage(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}

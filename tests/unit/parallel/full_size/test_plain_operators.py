@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, worst_ratio
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_parallel.full_size.plain import PlainCheck
 from spbench_parallel.full_size.windows import Call
@@ -192,7 +192,7 @@ def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
     with torch.no_grad():
         for one, old in zip(stage.parameters(), before, strict=True):
             one.copy_(old + (one - old) * factor)
-    worst = worst_ratio()
+    worst = new_worst_ratio()
     check.compare(worst)
     assert (worst.error <= 1.0) == passes, worst.detail
 
@@ -222,6 +222,6 @@ def swallowed(stage, size, factor):
     stage.weight.grad.mul_(factor)
     Updates(training, list(stage.parameters())).step()
     stage.weight.grad.copy_(right)
-    worst = worst_ratio()
+    worst = new_worst_ratio()
     check.compare(worst)
     return worst

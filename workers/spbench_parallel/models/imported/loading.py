@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import random
 import re
@@ -24,11 +25,16 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.state import names_in_state
 from spbench_parallel.models.imported.state_files import read_state
 
-_RANKS = [os.path.join(folder, "..", "spbench_workers") for folder in spbench_parallel.__path__]
-"""The package that runs this one on ranks, which this one does not import."""
+_RANKS = importlib.util.find_spec("spbench_workers")
+"""The package that runs this one on ranks, if it is there: this one does not import it."""
 _PACKAGES = tuple(
     os.path.join(os.path.abspath(folder), "")
-    for folder in (*torch.__path__, *spbench_core.__path__, *spbench_parallel.__path__, *_RANKS)
+    for folder in (
+        *torch.__path__,
+        *spbench_core.__path__,
+        *spbench_parallel.__path__,
+        *((_RANKS and _RANKS.submodule_search_locations) or ()),
+    )
 )
 _STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)

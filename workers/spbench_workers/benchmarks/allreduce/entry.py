@@ -170,7 +170,7 @@ class SweepParams:
             "int": "int32",
         },
     )
-    op: str = parameter("choice", None, "how numbers are reduced; sum", choices=OPS)
+    op: str | None = parameter("choice", None, "how numbers are reduced; sum", choices=OPS)
     mode: Literal["blocking", "persistent", "nonblocking"] = parameter(
         "choice",
         "blocking",

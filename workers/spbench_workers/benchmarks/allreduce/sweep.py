@@ -9,6 +9,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
+from spbench_core.catalog.typed_params import filled
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
@@ -95,7 +96,7 @@ def _buffers(context: Context, part: int) -> Buffers:
 
 
 def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
-    source, result, op = buffers.source, buffers.result, params.op
+    source, result, op = buffers.source, buffers.result, params.op or "sum"
     if params.collective != "allreduce":
         return open_collective(comm, params.collective, source, result, op, params.mode)
 
@@ -166,7 +167,7 @@ def _against_native(
     params = context.typed(SweepParams)
     if params.algorithm == "native":
         return None
-    native = open_reduction(comm, "native", buffers.source, buffers.result, params.op)
+    native = open_reduction(comm, "native", buffers.source, buffers.result, filled(params.op))
     if params.algorithm == "nccl":
         # By way of the host it may take a hundred times as long: turns are by the slower one.
         seconds = max(seconds, _seconds_of(context, native))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from spbench_core.catalog import shared_params
@@ -37,6 +37,13 @@ def _resolve_format(params: Params) -> Params:
     return params
 
 
+_DTYPE = replace(
+    DTYPE,
+    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+    choices=(*DTYPES, "tf32"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GemmParams:
     """Parameters of ``compute.gemm``."""
@@ -44,11 +51,7 @@ class GemmParams:
     n: int = parameter("int", 512, "rows and columns of the matrices", minimum=1, maximum=65536)
     warmup: int = shared(shared_params.warmup(3))
     iterations: int = shared(shared_params.iterations(30))
-    dtype: str = shared(
-        DTYPE,
-        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
-        choices=(*DTYPES, "tf32"),
-    )
+    dtype: str = shared(_DTYPE)
     device: str = shared(DEVICE)
     seed: int = shared(SEED)
 
@@ -64,11 +67,7 @@ class ConvParams:
     kernel: int = parameter("int", 3, "rows and columns of the kernel", minimum=1, maximum=63)
     warmup: int = shared(shared_params.warmup(3))
     iterations: int = shared(shared_params.iterations(30))
-    dtype: str = shared(
-        DTYPE,
-        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
-        choices=(*DTYPES, "tf32"),
-    )
+    dtype: str = shared(_DTYPE)
     device: str = shared(DEVICE)
     seed: int = shared(SEED)
 
@@ -89,11 +88,7 @@ class BurnParams:
     iterations: int = shared(
         shared_params.iterations(20), help="timed products in a round, after which one is checked"
     )
-    dtype: str = shared(
-        DTYPE,
-        help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
-        choices=(*DTYPES, "tf32"),
-    )
+    dtype: str = shared(_DTYPE)
     device: str = shared(DEVICE)
     seed: int = shared(SEED)
 

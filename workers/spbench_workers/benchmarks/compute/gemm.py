@@ -68,9 +68,9 @@ def run(context: Context) -> None:
 
 def open_matrices(context: Context) -> Matrices:
     """Return the matrices of a case on this rank's device, without values."""
-    n, name = context.typed(GemmParams).n, context.typed(GemmParams).dtype
-    dtype = dtype_of(name)
-    place = device_of(context, tf32=name == "tf32")
+    params = context.typed(GemmParams)
+    n, dtype = params.n, dtype_of(params.dtype)
+    place = device_of(context, tf32=params.dtype == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     return Matrices(*empty)
 

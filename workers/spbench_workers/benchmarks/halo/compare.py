@@ -21,15 +21,15 @@ def compare_pixels(
     """
     same = tolerance == 0.0 and got.dtype == expected.dtype and torch.equal(got, expected)
     if same or got.numel() == 0:
-        return WorstError.of(0.0, tolerance)
+        return WorstError.single(0.0, tolerance)
     error = (got.double() - expected.double()).abs()
     wrong = ~(error <= tolerance)
     count = int(wrong.sum())
     largest = float(error.max())
     if count == 0:
-        return WorstError.of(largest, tolerance)
+        return WorstError.single(largest, tolerance)
     image, channel, row, col = (int(index) for index in wrong.nonzero()[0])
-    return WorstError.of(
+    return WorstError.single(
         largest,
         tolerance,
         f"{count} of {wrong.numel()} values are wrong, the first at row {box.rows[0] + row}, "
@@ -47,9 +47,9 @@ def compare_values(
     wrong = ~(error <= tolerance)
     largest = float(error.max())
     if not bool(wrong.any()):
-        return WorstError.of(largest, tolerance)
+        return WorstError.single(largest, tolerance)
     index = tuple(int(place) for place in wrong.nonzero()[0])
-    return WorstError.of(
+    return WorstError.single(
         largest,
         tolerance,
         f"{int(wrong.sum())} of {wrong.numel()} values of {name} are wrong, the first at "

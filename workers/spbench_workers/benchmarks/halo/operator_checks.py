@@ -310,7 +310,7 @@ class OperatorCase:
         returned = comm.allreduce(_product(pixels, back), op=MPI.SUM)
         difference = abs(gathered - returned)
         detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
-        return WorstError.of(difference, 0.0, "" if difference == 0.0 else detail)
+        return WorstError.single(difference, 0.0, "" if difference == 0.0 else detail)
 
 
 def _compared(

@@ -73,7 +73,7 @@ def _farthest(
     got: torch.Tensor, tile: Box, tolerance: float, distance: Distance, what: str
 ) -> WorstError:
     if got.numel() == 0:
-        return WorstError.of(0.0, tolerance)
+        return WorstError.single(0.0, tolerance)
     step = max(1, _PART // (tile.height * tile.width))
     parts = [
         (index, first, image[first : first + step])
@@ -85,10 +85,10 @@ def _farthest(
     error = float(largest.max())
     wrong = ~(largest <= tolerance)
     if not bool(wrong.any()):
-        return WorstError.of(error, tolerance)
+        return WorstError.single(error, tolerance)
     index, first, values = parts[int(wrong.nonzero()[0])]
     channel, row, col = (int(at) for at in (~(distance(values) <= tolerance)).nonzero()[0])
-    return WorstError.of(
+    return WorstError.single(
         error,
         tolerance,
         f"row {tile.rows[0] + row}, col {tile.cols[0] + col} (image {index}, channel "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from spbench_core.catalog.typed_params import filled
 from spbench_core.networks.registry import parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
@@ -85,12 +86,13 @@ def case_of(params: PushPullParams) -> StoreCase:
 
 
 def _elements(params: PushPullParams) -> tuple[int, ...]:
-    shape, depth = tuple(params.image_shape), params.num_layers
-    arrays = parameters(params.network, depth, shape, params.num_classes)
+    shape = tuple(filled(params.image_shape))
+    arrays = parameters(params.network, params.num_layers, shape, params.num_classes)
     return tuple(array.elements for array in arrays)
 
 
 def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
     word = compression.make(params.gc_type).word if params.gc_type != "none" else 1
-    shards = sharding.shards(elements, servers, params.sharding, params.bigarray_bound, word=word)
+    way, bound = filled(params.sharding), filled(params.bigarray_bound)
+    shards = sharding.shards(elements, servers, way, bound, word=word)
     return slots_of(shards, servers)

@@ -17,7 +17,7 @@ from spbench_core.catalog.benchmark import (
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, read_params, shared
+from spbench_core.catalog.typed_params import filled, parameter, params_of, read_params, shared
 from spbench_core.networks.graph import NetworkError
 from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.benchmarks.kvstore.roles import (
@@ -80,7 +80,7 @@ class PushPullParams:
         "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)
     )
     num_layers: int | None = parameter("int", None, "its depth; the network's default", minimum=1)
-    image_shape: list[int] = parameter(
+    image_shape: list[int] | None = parameter(
         "ints", None, "C,H,W of an image; what the network was made for"
     )
     num_classes: int = parameter("int", 1000, "outputs of its last layer", minimum=1, maximum=10**6)
@@ -92,7 +92,7 @@ class PushPullParams:
         aliases=("kvstore",),
         spellings=SPELLINGS,
     )
-    gpus: list[int] = parameter(
+    gpus: list[int] | None = parameter(
         "ints",
         None,
         "devices of a worker: one number is how many, several (0,3) are which; 2",
@@ -134,8 +134,10 @@ class PushPullParams:
         "auto: shared where that can be",
         choices=("auto", "shared", "messages"),
     )
-    sharding: str = parameter("choice", None, "how keys go to servers; hash", choices=SHARDINGS)
-    bigarray_bound: int = parameter(
+    sharding: str | None = parameter(
+        "choice", None, "how keys go to servers; hash", choices=SHARDINGS
+    )
+    bigarray_bound: int | None = parameter(
         "int", None, "elements from which servers share a key; 10^6", minimum=1
     )
     priority: str | None = parameter(
@@ -154,7 +156,7 @@ class PushPullParams:
     bucket_bytes: int | None = parameter(
         "bytes", None, "most bytes of a bucket; 25MiB, sliced 1MiB", minimum=4
     )
-    algorithm: str = parameter(
+    algorithm: str | None = parameter(
         "choice",
         None,
         "of allreduce; native, the MPI's; shared sums in memory that all devices of a host see",
@@ -172,9 +174,9 @@ def devices_of(params: PushPullParams) -> tuple[int, ...]:
     Raises:
         ValueError: No device is named, or one is named twice.
     """
-    named, gpus = params.device_ids, params.gpus
-    if named is not None:
-        return parse_devices(named)
+    if params.device_ids is not None:
+        return parse_devices(params.device_ids)
+    gpus = filled(params.gpus)
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 

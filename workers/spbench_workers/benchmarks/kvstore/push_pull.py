@@ -78,7 +78,7 @@ class PushPull:
         violations = [shard.violation for shard in part.shards if shard.violation]
         if violations:
             # It says more than the wrong value that it leads to.
-            self.protocol = WorstError.of(float(len(violations)), 0.0, violations[0])
+            self.protocol = WorstError.single(float(len(violations)), 0.0, violations[0])
 
     def _fill(self, draw: int) -> None:
         """Write this device's gradients; the weights stay as they are."""

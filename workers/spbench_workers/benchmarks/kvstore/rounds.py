@@ -46,10 +46,8 @@ def measure(
         round_: Runs one round, and returns when its work is done.
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
-    total, every = (
-        context.typed(PushPullParams).num_batches,
-        context.typed(PushPullParams).disp_batches,
-    )
+    params = context.typed(PushPullParams)
+    total, every = params.num_batches, params.disp_batches
     seconds = _first(context, round_)
     after_group(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)

@@ -8,6 +8,7 @@ from typing import cast
 
 import torch
 
+from spbench_core.catalog.typed_params import filled
 from spbench_parallel.device.streams import finish, seconds_of
 from spbench_parallel.errors import CannotRunError, allocating
 from spbench_parallel.spatial.transports.staged import device_pointers
@@ -104,7 +105,7 @@ def chosen_path(context: Context) -> Path:
         CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
             the device.
     """
-    asked: str = context.typed(PingpongParams).path
+    asked = filled(context.typed(PingpongParams).path)
     takes, evidence = device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")

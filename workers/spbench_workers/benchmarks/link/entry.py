@@ -105,7 +105,7 @@ class PingpongParams:
         help="whose memory messages leave and come to: the host's, or a GPU's",
         choices=("cpu", "cuda"),
     )
-    path: str = parameter(
+    path: str | None = parameter(
         "choice",
         None,
         "how messages go between GPUs: through pinned memory of the host, by an MPI that "

@@ -117,8 +117,8 @@ class Exchanges:
         for way, message in enumerate(expected):
             found = compare(self._buffers[2 + way][:count].tobytes(), message)
             if found.exceeds:
-                what = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
-                self.difference.add(found.error, 0.0, f"{what}: {found.detail}")
+                source = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
+                self.difference.add(found.error, 0.0, f"{source}: {found.detail}")
 
     def _message(
         self, pattern: Pattern, count: int, when: str, way: int, source: int, to: int

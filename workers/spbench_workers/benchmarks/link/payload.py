@@ -35,5 +35,5 @@ def compare(got: bytes, expected: bytes) -> WorstError:
             error = max(abs(here[index] - there[index]) for index in wrong)
             place = wrong[0]
             detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
-            return WorstError.of(float(error), 0.0, detail)
+            return WorstError.single(float(error), 0.0, detail)
     return WorstError()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_parallel.device.gpus import VISIBLE, NoDeviceError
+from spbench_core.host_facts import VISIBLE
+from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.device.streams import finish, is_gpu
 from spbench_workers.benchmarks.memory.cores import copying_from
 from spbench_workers.benchmarks.memory.entry import CopyParams

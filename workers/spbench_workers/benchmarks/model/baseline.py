@@ -8,13 +8,14 @@ from statistics import median
 
 from mpi4py import MPI
 
+from spbench_core.catalog.typed_params import filled
 from spbench_core.durations import time_text
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.device.streams import seconds_of
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import rest
 from spbench_parallel.peak_memory import room_of
-from spbench_parallel.plan import ModelPlan, TrainingConfig, on_one_process
+from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.synthetic import synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.benchmarks.model.params import ModelParams
@@ -83,14 +84,15 @@ def _alone(
     context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
 ) -> tuple[float | None, str]:
     """Return the seconds of one replica's step; or None, and why it was not measured."""
-    room, seconds = _room(context, case), context.typed(ModelParams).baseline_max
+    room = _room(context, case)
+    seconds = filled(context.typed(ModelParams).baseline_max)
     if measured.bytes > room:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
             f"{room / 1e9:.1f} GB"
         )
-    plan = on_one_process(case.plan)
-    one = _Alone(context, on_one_process(proxy.plan), case.training, ready)
+    plan = put_on_one_process(case.plan)
+    one = _Alone(context, put_on_one_process(proxy.plan), case.training, ready)
     small = one.median(1)
     scale = cost(plan.model, images_of(plan)) / cost(one.plan.model, images_of(one.plan))
     predicted = small * scale

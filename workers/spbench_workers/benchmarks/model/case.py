@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from spbench_core.catalog.typed_params import filled
 from spbench_core.events.statuses import Activity
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout
@@ -149,8 +150,8 @@ def _statistics(context: Context) -> str:
 def _training(context: Context) -> TrainingConfig:
     params = context.typed(ModelParams)
     return TrainingConfig(
-        params.optimizer,
-        params.learning_rate,
-        params.weight_decay,
-        params.learning_rate_decay,
+        filled(params.optimizer),
+        filled(params.learning_rate),
+        filled(params.weight_decay),
+        filled(params.learning_rate_decay),
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from spbench_core.catalog.typed_params import filled
 from spbench_core.layout.balance import Balance, read_balance
 from spbench_core.models.layers import ModelError
 from spbench_parallel.autotune.balance import (
-    balance_by_cost,
     check_balance,
-    faster_balance,
-    measured_costs,
+    choose_balance,
+    estimate_balance,
+    measure_costs,
 )
-from spbench_parallel.autotune.memory_format import faster_format
+from spbench_parallel.autotune.memory_format import choose_format
 from spbench_parallel.autotune.skips import chosen_skips
 from spbench_parallel.device.memory_format import MemoryFormat
 from spbench_parallel.errors import CannotRunError
@@ -33,7 +33,7 @@ def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
         CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
     """
     try:
-        asked = context.typed(ModelParams).balance
+        asked = filled(context.typed(ModelParams).balance)
         if asked == MEASURED:
             return _measured_balance(context, plan)
         balance = _given_balance(asked, plan)
@@ -47,13 +47,13 @@ def _measured_balance(context: Context, plan: ModelPlan) -> Balance:
     costs = None
     if context.world.rank == 0:
         progress = PhaseProgress(partial(context.progress, "balance"))
-        costs = measured_costs(
+        costs = measure_costs(
             plan, progress, learns=not context.typed(ModelParams).enable_evaluation
         )
         progress.finish()
     costs = context.world.comm.bcast(costs)
     assert costs is not None, "rank 0 has sent them"
-    balance, reason = faster_balance(plan, costs)
+    balance, reason = choose_balance(plan, costs)
     if context.world.rank == 0:
         context.choice("balance", ",".join(map(str, balance)), reason)
     return balance
@@ -66,7 +66,7 @@ def _given_balance(asked: str, plan: ModelPlan) -> Balance:
         CannotRunError: The numbers are not those of the model's layers.
     """
     if asked == ESTIMATED:
-        return balance_by_cost(plan)
+        return estimate_balance(plan)
     try:
         return read_balance(asked, len(plan.layout.stages), len(plan.model.layers))
     except ValueError as error:
@@ -90,13 +90,12 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
 
     All ranks must call it.
     """
-    asked: Any = context.typed(ModelParams).memory_format
-    if asked != "auto":
-        chosen: MemoryFormat = asked or "contiguous"
-        return chosen
+    params = context.typed(ModelParams)
+    if params.memory_format != "auto":
+        return params.memory_format or "contiguous"
     progress = PhaseProgress(partial(context.progress, "memory format"))
-    learns = not context.typed(ModelParams).enable_evaluation
-    faster, reason = faster_format(plan, context.world.comm, progress, learns=learns)
+    learns = not params.enable_evaluation
+    faster, reason = choose_format(plan, context.world.comm, progress, learns=learns)
     progress.finish()
     if context.world.rank == 0:
         context.choice("memory_format", faster, reason)

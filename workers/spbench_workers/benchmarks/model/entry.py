@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
 from spbench_core.catalog.parameters import Params
@@ -20,9 +19,6 @@ from spbench_workers.benchmarks.model.regimes import CHECKS, CHECKS_OF_NETWORKS,
 from spbench_workers.benchmarks.model.resolving import ONLY_PIPELINES, resolve
 from spbench_workers.benchmarks.model.scaling import scaled_model
 from spbench_workers.benchmarks.model.work import estimate_of_model
-
-if TYPE_CHECKING:
-    pass
 
 POSITION = 70
 """The place of the family in lists of benchmarks."""

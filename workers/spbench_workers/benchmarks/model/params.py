@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import ParamError
@@ -49,7 +49,7 @@ class ModelParams:
     grid: str | None = parameter(
         "text", None, "tiles as RxC, in place of slice_method, for all or each spatial stage"
     )
-    balance: str = parameter(
+    balance: str | None = parameter(
         "text",
         None,
         "layers of each stage as in 20,18; or by their estimated cost (estimated), or by their "
@@ -116,7 +116,7 @@ class ModelParams:
         minimum=2,
         maximum=5_000,
     )
-    memory_format: str = parameter(
+    memory_format: Literal["auto", "contiguous", "channels_last"] | None = parameter(
         "choice",
         None,
         "how maps lie in memory: by channels (contiguous, default), or with all channels of a "
@@ -171,22 +171,24 @@ class ModelParams:
         default=None,
         help="timed steps of an epoch; else 10, or a pass over the images of cifar and medical",
     )
-    optimizer: str = parameter(
+    optimizer: str | None = parameter(
         "choice", None, "sgd (default) has a momentum of 0.9", choices=("sgd", "adam", "adamw")
     )
-    learning_rate: float = parameter("float", None, "of the optimizer; else 0.001", minimum=0)
-    weight_decay: float = parameter("float", None, "of the optimizer; else 0", minimum=0)
-    learning_rate_decay: float = parameter(
+    learning_rate: float | None = parameter(
+        "float", None, "of the optimizer; else 0.001", minimum=0
+    )
+    weight_decay: float | None = parameter("float", None, "of the optimizer; else 0", minimum=0)
+    learning_rate_decay: float | None = parameter(
         "float", None, "factor of the learning rate after each epoch; else 1", minimum=0, maximum=1
     )
-    arrival: str = parameter(
+    arrival: str | None = parameter(
         "choice",
         None,
         "when requests of inference come, each of a step's images: with the answer to the last one "
         "(closed, default), or by themselves at arrival_rate",
         choices=("closed", "poisson"),
     )
-    arrival_rate: float = parameter(
+    arrival_rate: float | None = parameter(
         "float", None, "requests a second, with arrival poisson", minimum=1e-3, maximum=1e6
     )
     checkpoint: str | None = parameter(
@@ -210,7 +212,7 @@ class ModelParams:
     baseline: bool | None = parameter(
         "bool", None, "whether one process does the same work too; on by default"
     )
-    baseline_max: float = parameter(
+    baseline_max: float | None = parameter(
         "float", None, "seconds that the baseline may take, as predicted; else 60", minimum=0
     )
     baseline_memory: int | None = parameter(
@@ -302,7 +304,7 @@ class OwnNetworkParams:
         choices=("auto", "straight", "along"),
         optional=True,
     )
-    strict: bool = parameter(
+    strict: bool | None = parameter(
         "bool",
         None,
         "with tiles, whether operators that are not there over tiles are refused, in place of "

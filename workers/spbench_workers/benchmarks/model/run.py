@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from spbench_core.catalog.typed_params import filled
 from spbench_core.models.proxy import words_of
 from spbench_parallel.checkpoints import checkpoint, users_weights
 from spbench_parallel.device.formats import multiply_fp32
@@ -168,10 +169,8 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
                     f"{fault} spoils what is learnt, and inference learns nothing; leave out "
                     "enable_evaluation"
                 )
-    name, unseen = (
-        context.typed(ModelParams).validate,
-        Regime.FULL_SIZE not in regimes_of(context.params),
-    )
+    name = context.typed(ModelParams).validate
+    unseen = Regime.FULL_SIZE not in regimes_of(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     unchecked = "operators" not in context.entry.checks_of(context.params)
@@ -242,7 +241,7 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
         give_latency(context, [context.largest(time) for time in times])
         return
     seed = context.seed_for("arrivals")
-    arrived = arrivals(len(times), params.arrival_rate, seed)
+    arrived = arrivals(len(times), filled(params.arrival_rate), seed)
     give_open_latency(context, serve(context, steps.take, arrived))
 
 

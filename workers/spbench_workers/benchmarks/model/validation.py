@@ -30,9 +30,9 @@ from spbench_parallel.device.memory import give_back
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import rest
 from spbench_parallel.images.synthetic import SyntheticImages
-from spbench_parallel.plan import ModelPlan, TrainingConfig, on_one_process
+from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
-from spbench_parallel.precision.product_errors import compares, tolerance_of
+from spbench_parallel.precision.product_errors import compares
 from spbench_parallel.progress import PhaseProgress, Progress
 from spbench_parallel.synthetic import synthetic_images
 from spbench_parallel.validation.comparison import Cut, TensorPart, compare, moved
@@ -100,11 +100,11 @@ def check_bits(
         return _parts(comm, plan, training, images, ready, progress)
 
     wanted: Parts = (
-        parts(MPI.COMM_SELF, on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
+        parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
     )
     rest(comm)
     found = parts(comm, plan, lambda engine: spoil(context, engine))
-    worst = WorstError.within(0.0)
+    worst = WorstError.with_tolerance(0.0)
     for kind in KINDS if training is not None else ("output",):
         whole = {key: part.values for key, part in wanted.get(kind, {}).items()}
         error, place = compare(comm, whole, found.get(kind, {}))
@@ -131,7 +131,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     with engine.arithmetic.comparing() as errors:
         engine.evaluate()
     engine.free()
-    context.check("products", errors.worst.error, tolerance_of(plan.precision), errors.worst.detail)
+    context.check_worst("products", errors.worst)
 
 
 class Validation:
@@ -261,7 +261,7 @@ class Validation:
 
     def _alone(self) -> Parts:
         """Return one process' results in the format of the run, one replica's images at a time."""
-        return self._found(MPI.COMM_SELF, on_one_process(self._plan), lambda *_: None)
+        return self._found(MPI.COMM_SELF, put_on_one_process(self._plan), lambda *_: None)
 
     def _found(
         self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]

@@ -124,11 +124,13 @@ class Checks:
         """Compare the bits of the result with rank 0's, or with those of another run."""
         if not self._same:
             differ = len(digests) > 1
-            return WorstError.of(float(differ), 0.0, "two runs on the same data" if differ else "")
+            return WorstError.single(
+                float(differ), 0.0, "two runs on the same data" if differ else ""
+            )
         mine = digests.pop()
         everyone: list[bytes] = self._context.world.comm.allgather(mine)
         differ = mine != everyone[0]
-        return WorstError.of(float(differ), 0.0, "not rank 0's bits" if differ else "")
+        return WorstError.single(float(differ), 0.0, "not rank 0's bits" if differ else "")
 
     def _inputs(self, mine: Values) -> WorstError:
         """Count the written elements of the source and of the margins, which must not change."""
@@ -136,7 +138,7 @@ class Checks:
         outside = buffers.margins_written()
         changed = 0 if buffers.in_place else _changed(buffers.given, mine)
         detail = f"{changed} elements of the source, {outside} beside the buffers"
-        return WorstError.of(float(changed + outside), 0.0, detail if changed + outside else "")
+        return WorstError.single(float(changed + outside), 0.0, detail if changed + outside else "")
 
 
 def _changed(source: torch.Tensor, mine: Values) -> int:

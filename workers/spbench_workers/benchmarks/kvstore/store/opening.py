@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
+from spbench_core.catalog.typed_params import filled
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
@@ -112,20 +113,20 @@ def open_allreduce(
             return shared.open_sum(bucket.first, bucket.last)
     else:
         given, got = memory.gradients.tensor, torch.from_numpy(sums)
-        if params.algorithm == "nccl":
+        algorithm = filled(params.algorithm)
+        if algorithm == "nccl":
             given, got = memory.given, memory.got
 
         def open_(bucket: Bucket) -> Reduction:
             part = slice(bucket.first, bucket.last)
-            return open_reduction(comm, params.algorithm, given[part], got[part])
+            return open_reduction(comm, algorithm, given[part], got[part])
 
     return AllreduceStore(_buckets(params, case), open_, sums, values, case.optimizer)
 
 
 def _buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
-    size = (
-        0 if params.bucket == "tensor" else None if params.bucket == "flat" else params.bucket_bytes
-    )
+    sizes: dict[str | None, int | None] = {"tensor": 0, "flat": None}
+    size = sizes.get(params.bucket, params.bucket_bytes)
     backward = params.priority == "descending"
     return buckets(case.elements, size, backward=backward, split=params.bucket == "sliced")
 
@@ -257,10 +258,8 @@ def _async_shard(
 ) -> ServerShard:
     kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
     # Results are compared after each group of rounds, or only after the last one.
-    total, every = (
-        context.typed(PushPullParams).num_batches,
-        context.typed(PushPullParams).disp_batches,
-    )
+    params = context.typed(PushPullParams)
+    total, every = params.num_batches, params.disp_batches
     rounds = min(total, every) if context.typed(PushPullParams).test_results else total + 1
     kept = case.roles.workers * rounds
     return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)

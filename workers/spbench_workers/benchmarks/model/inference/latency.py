@@ -19,6 +19,7 @@ from itertools import accumulate
 from statistics import fmean, quantiles
 from time import perf_counter
 
+from spbench_core.catalog.typed_params import filled
 from spbench_parallel.errors import NothingToSpoilError
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.params import ModelParams
@@ -109,7 +110,8 @@ def give_open_latency(context: Context, requests: Requests) -> None:
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
         seconds = _without_waits(requests)
-    context.metric("offered_load", fmean(requests.work) * context.typed(ModelParams).arrival_rate)
+    rate = filled(context.typed(ModelParams).arrival_rate)
+    context.metric("offered_load", fmean(requests.work) * rate)
     give_latency(context, [1000.0 * one for one in seconds])
     if "latency" in context.entry.checks_of(context.params):
         context.check_worst("latency", too_short(seconds, requests))
@@ -125,10 +127,10 @@ def give_latency(context: Context, milliseconds: list[float]) -> None:
 
 def too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
     """Return the most ms by which a latency is less than possible, and its request; 0 if none."""
-    worst = WorstError.within(TOLERANCE_MS)
+    worst = WorstError.with_tolerance(TOLERANCE_MS)
     for index, (latency, least) in enumerate(zip(seconds, requests.least(), strict=True)):
-        place = f"request {index}: {latency * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
-        worst.add(1000.0 * (least - latency), TOLERANCE_MS, place)
+        detail = f"request {index}: {latency * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
+        worst.add(1000.0 * (least - latency), TOLERANCE_MS, detail)
     return worst
 
 

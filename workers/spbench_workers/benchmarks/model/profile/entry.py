@@ -88,7 +88,7 @@ class ProfileParams:
     batch_sizes: list[int] = parameter(
         "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", minimum=1
     )
-    image_size: tuple[int, int] = shared(_OF_MODELS["image_size"], default=None)
+    image_size: tuple[int, int] | None = shared(_OF_MODELS["image_size"], default=None)
     num_classes: int | None = shared(_OF_MODELS["num_classes"], default=None)
     version: int | None = shared(_OF_MODELS["version"], default=None)
     depth: int | None = shared(_OF_MODELS["depth"], default=None)

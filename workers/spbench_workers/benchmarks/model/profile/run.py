@@ -15,7 +15,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.layer_times import as_tuple
 from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
-from spbench_parallel.precision.product_errors import compares, tolerance_of
+from spbench_parallel.precision.product_errors import compares
 from spbench_workers.benchmarks.model.profile.entry import ProfileParams
 from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, Times
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
@@ -44,9 +44,7 @@ def run(context: Context) -> None:
         if compares(precision, place):
             with arithmetic.comparing() as errors, arithmetic.entered():
                 row.output(images)
-            context.check(
-                "products", errors.worst.error, tolerance_of(precision), errors.worst.detail
-            )
+            context.check_worst("products", errors.worst)
         rounds: dict[int, list[Times]] = {count: [] for count in batches}
 
         def go() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_parallel.autotune import memory_format as faster_format
+from spbench_parallel.autotune import memory_format
 from spbench_parallel.device.memory_format import laid_out, lay_out
 from spbench_workers.benchmarks.model.case import case_of
 from unit.recorded import choice_of, context_of, said
@@ -49,7 +49,7 @@ def test_layers_are_timed_in_both_formats(precision):
     [((1.0, 0.9), "channels_last"), ((1.0, 0.98), "contiguous"), ((1.0, 1.2), "contiguous")],
 )
 def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, seconds, taken):
-    monkeypatch.setattr(faster_format, "_seconds", lambda *_, **__: seconds)
+    monkeypatch.setattr(memory_format, "_seconds", lambda *_, **__: seconds)
     context = context_of("model.resnet", memory_format="auto", **SMALL)
     assert case_of(context).plan.memory_format == taken
 
@@ -61,7 +61,7 @@ def test_layers_that_are_alike_are_timed_once(monkeypatch):
         timed.append((section.layers, learns))
         return 1.0, 2.0
 
-    monkeypatch.setattr(faster_format, "_of_section", of_section)
+    monkeypatch.setattr(memory_format, "_of_section", of_section)
     context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
     plan = case_of(context).plan
     # The stem, of each of three stacks the first block and the others, and the head.

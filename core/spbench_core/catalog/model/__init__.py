@@ -1,1 +1,0 @@
-"""The model benchmarks' room of the catalog: parameters, what follows from them, and entries."""

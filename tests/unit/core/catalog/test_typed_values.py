@@ -1,0 +1,142 @@
+"""Values of complete parameters have the types of the dataclasses that benchmarks read."""
+
+import types
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from places import ROOT
+from spbench.suites.loader import load
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.typed_params import read_params
+from spbench_workers.benchmarks.allreduce.entry import SweepParams
+from spbench_workers.benchmarks.compute.entry import (
+    BurnParams,
+    ConvParams,
+    GemmParams,
+    NoiseParams,
+)
+from spbench_workers.benchmarks.halo.entry import (
+    ComputeParams,
+    ExchangeParams,
+    FusedParams,
+    TiledImageParams,
+)
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams
+from spbench_workers.benchmarks.link.entry import (
+    BarrierParams,
+    BisectionParams,
+    EffectiveParams,
+    LoopParams,
+    PingpongParams,
+    RingParams,
+)
+from spbench_workers.benchmarks.memory.entry import CopyParams
+from spbench_workers.benchmarks.model.params import (
+    AmoebanetParams,
+    ModelParams,
+    OwnNetworkParams,
+    ResnetParams,
+)
+from spbench_workers.benchmarks.model.profile.entry import ProfileParams
+from spbench_workers.benchmarks.program.entry import ProgramParams
+
+CLASSES = {
+    "halo.exchange": (ExchangeParams, TiledImageParams),
+    "halo.compute": (ComputeParams, TiledImageParams),
+    "halo.fused": (FusedParams, TiledImageParams),
+    "link.pingpong": (PingpongParams, LoopParams),
+    "link.ring": (RingParams, LoopParams),
+    "link.bisection": (BisectionParams, LoopParams),
+    "link.effective": (EffectiveParams, LoopParams),
+    "link.barrier": (BarrierParams, LoopParams),
+    "memory.copy": (CopyParams,),
+    "compute.gemm": (GemmParams,),
+    "compute.conv": (ConvParams,),
+    "compute.burn": (BurnParams,),
+    "compute.noise": (NoiseParams,),
+    "allreduce.sweep": (SweepParams,),
+    "kvstore.push_pull": (PushPullParams,),
+    "model.resnet": (ResnetParams, ModelParams),
+    "model.amoebanet": (AmoebanetParams, ModelParams),
+    "model.network": (OwnNetworkParams, ModelParams),
+    "model.profile": (ProfileParams,),
+    "program.run": (ProgramParams,),
+}
+NETWORK = {"network": "torchvision.models:resnet18"}
+GIVEN: dict[str, list[dict[str, Any]]] = {
+    "link.pingpong": [{"device": "cuda"}],
+    "memory.copy": [{"device": "cuda", "path": "peer"}],
+    "allreduce.sweep": [
+        {"collective": name} for name in ("allgather", "broadcast", "alltoall", "reduce_scatter")
+    ],
+    "kvstore.push_pull": [
+        {"kv_store": "allreduce"},
+        {"kv_store": "dist_sync"},
+        {"device_ids": [0, 1], "device": "cuda"},
+        {"network": "lenet", "gc_type": "2bit"},
+    ],
+    "model.profile": [{"model": "torchvision.models:resnet18", "image_size": 64}],
+    "program.run": [{"argv": ["true"]}, {"preset": "osu_latency", "argv": ["osu_latency"]}],
+}
+for name in ("resnet", "amoebanet"):
+    GIVEN[f"model.{name}"] = [{"scheme": "sequential"}, {"baseline": False}] + [
+        {"scheme": scheme, "enable_evaluation": evaluation}
+        for scheme in ("sequential", "lp", "sp", "gems")
+        for evaluation in (True, False)
+    ]
+GIVEN["model.network"] = [NETWORK, NETWORK | {"scheme": "sp"}, NETWORK | {"scheme": "sequential"}]
+
+
+def fits(value, hint):
+    if hint is Any:
+        return True
+    if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
+        return any(fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(map(fits, value, get_args(hint)))
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(fits(one, get_args(hint)[0]) for one in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def complete_parameters():
+    """Parameters of all cases of the shipped suites, and of further ones."""
+    for path in sorted((ROOT / "suites").glob("*.yaml")):
+        for case in load(path).cases:
+            yield case.benchmark, dict(case.params)
+    for name, variants in GIVEN.items():
+        for given in ({}, *variants):
+            if name in ("model.network", "program.run") and not given:
+                continue
+            _, params = BENCHMARKS[name].cases(given)[0]
+            yield name, params
+
+
+def test_each_benchmark_has_a_dataclass():
+    assert set(CLASSES) == {name for name in BENCHMARKS if not BENCHMARKS[name].plugin}
+
+
+def test_values_have_the_types_of_their_fields():
+    wrong = {
+        f"{cls.__name__}.{field}: {hint} is {getattr(typed, field)!r} in {name}"
+        for name, params in complete_parameters()
+        for cls in CLASSES[name]
+        for typed in [read_params(cls, params)]
+        for field, hint in get_type_hints(cls).items()
+        if not fits(getattr(typed, field), hint)
+    }
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [(None, int), (True, int), ("a", Literal["b"]), ((1, None), tuple[int, int])]
+)
+def test_a_wrong_value_is_noticed(value, hint):
+    assert not fits(value, hint)
