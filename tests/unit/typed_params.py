@@ -11,7 +11,7 @@ class TypedParams:
 
     params: dict[str, Any]
 
-    def typed(self, cls):
+    def read_params(self, cls):
         return typed(cls, self.params)
 
 

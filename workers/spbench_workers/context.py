@@ -28,8 +28,8 @@ class Context:
 
     Attributes:
         world: The ranks of the job, and this rank's place among them.
-        params: The benchmark's parameters by name, complete and checked; `typed` has them as
-            attributes.
+        params: The benchmark's parameters by name, complete and checked;
+            `read_params` has them as attributes.
         first: Whether the case before is not of this benchmark.
         last: Whether the case after is not of this benchmark.
         verbose: Whether the benchmark's own lines say more.
@@ -61,7 +61,7 @@ class Context:
         self._before: Counters | None = None
         self._typed: dict[type, Any] = {}
 
-    def typed(self, cls: type[Typed]) -> Typed:
+    def read_params(self, cls: type[Typed]) -> Typed:
         """Return the parameters as an instance of the benchmark's dataclass, made once."""
         if cls not in self._typed:
             self._typed[cls] = read_params(cls, self.params)

@@ -144,7 +144,7 @@ def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, long
     world = SimpleNamespace(comm=Alone())
     params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
     case = SimpleNamespace(
-        typed=lambda cls: typed(cls, params), world=world, largest=lambda seconds: seconds
+        read_params=lambda cls: typed(cls, params), world=world, largest=lambda seconds: seconds
     )
     buffers = SimpleNamespace(source=None, result=None)
     sweep_benchmark._against_native(case, Alone(), buffers, Later(1e-3), 1e-3)
@@ -280,7 +280,7 @@ def found(monkeypatch, link, device=DEVICE, seconds=None, **given):
     monkeypatch.setattr(findings, "crowded", lambda _: False)
     case = Case(**given)
     ends = (MB, MB)
-    seconds = seconds or predict(case.typed(SweepParams), 2, MB, link, ends).seconds
+    seconds = seconds or predict(case.read_params(SweepParams), 2, MB, link, ends).seconds
     measured = MeasuredTimes(MB // 4, torch.device(device), ends, [seconds] * 3, [seconds] * 2)
     findings.give_findings(case, measured, None, 0)
     return case

@@ -58,7 +58,7 @@ def test_an_epoch_is_a_pass_over_the_data_set_unless_iterations_says_otherwise(
 ):
     said = []
     context = SimpleNamespace(
-        typed=lambda cls: typed(cls, {"iterations": iterations}),
+        read_params=lambda cls: typed(cls, {"iterations": iterations}),
         world=SimpleNamespace(rank=0),
         choice=lambda *words: said.append(words),
     )

@@ -79,12 +79,12 @@ GIVEN: dict[str, list[dict[str, Any]]] = {
     "model.profile": [{"model": "torchvision.models:resnet18", "image_size": 64}],
     "program.run": [{"argv": ["true"]}, {"preset": "osu_latency", "argv": ["osu_latency"]}],
 }
-for name in ("resnet", "amoebanet"):
-    GIVEN[f"model.{name}"] = [{"scheme": "sequential"}, {"baseline": False}] + [
-        {"scheme": scheme, "enable_evaluation": evaluation}
-        for scheme in ("sequential", "lp", "sp", "gems")
-        for evaluation in (True, False)
-    ]
+SCHEMES: list[dict[str, Any]] = [
+    {"scheme": scheme, "enable_evaluation": evaluation}
+    for scheme in ("sequential", "lp", "sp", "gems")
+    for evaluation in (True, False)
+]
+GIVEN["model.resnet"] = GIVEN["model.amoebanet"] = [{"baseline": False}, *SCHEMES]
 GIVEN["model.network"] = [NETWORK, NETWORK | {"scheme": "sp"}, NETWORK | {"scheme": "sequential"}]
 
 

@@ -61,10 +61,11 @@ _shown: list[SweepRow] = []
 
 def say_row(context: Context, row: SweepRow) -> None:
     """Print a row: with the heading above the first of a sweep, the average below the last."""
+    params = context.read_params(SweepParams)
     if context.first:
         _shown.clear()
-        what = f"{context.typed(SweepParams).collective}, {context.typed(SweepParams).mode}"
-        where = _place(context.typed(SweepParams).in_place)
+        what = f"{params.collective}, {params.mode}"
+        where = _place(params.in_place)
         context.say(f"# {what}, {where}, {context.world.size} ranks")
         context.say("# time: median over iterations, each as long as its slowest rank's")
         for line in _HEAD:

@@ -63,7 +63,7 @@ def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> N
         return
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    params, ranks = context.typed(SweepParams), context.world.size
+    params, ranks = context.read_params(SweepParams), context.world.size
     if context.world.rank == 0:
         # By formula: to count rounds, this rank would have to make the schedules of all ranks.
         options = {"group": params.group, "chunks": params.chunks}
@@ -75,7 +75,7 @@ def give_findings(
     context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
     """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
-    params, world = context.typed(SweepParams), context.world
+    params, world = context.read_params(SweepParams), context.world
     dtype = FORMATS[params.dtype]
     nccl = params.algorithm == "nccl"
     link = measured_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
@@ -100,7 +100,9 @@ def give_findings(
 
 
 def _busbw(context: Context, nbytes: int, seconds: float) -> float:
-    return busbw_gb_s(context.typed(SweepParams).collective, context.world.size, nbytes, seconds)
+    return busbw_gb_s(
+        context.read_params(SweepParams).collective, context.world.size, nbytes, seconds
+    )
 
 
 def _give_link(context: Context, link: JobLink) -> None:
@@ -115,8 +117,9 @@ def _give_link(context: Context, link: JobLink) -> None:
 def _give_prediction(
     context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
 ) -> None:
+    params = context.read_params(SweepParams)
     seconds = measured.seconds
-    nbytes = measured.count * ITEM_BYTES[context.typed(SweepParams).dtype]
+    nbytes = measured.count * ITEM_BYTES[params.dtype]
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
@@ -124,7 +127,7 @@ def _give_prediction(
     if link.copies is not None:
         by += f", and copies from {measured.device.type} to pinned memory and back"
     context.limit("time_ms", 1000.0 * predicted.seconds, by)
-    if context.typed(SweepParams).algorithm not in SCHEDULED:
+    if params.algorithm not in SCHEDULED:
         return
     differs = deviates(seconds, predicted.seconds, predicted.interval)
     if differs is None:
@@ -154,7 +157,7 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
 def _give_choices_of_native(
     context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
 ) -> None:
-    params, ranks = context.typed(SweepParams), context.world.size
+    params, ranks = context.read_params(SweepParams), context.world.size
     registered = registered_operation(FORMATS[params.dtype], params.op or "")
     if params.op and registered:
         context.choice("operation", "registered", registered)
@@ -187,7 +190,7 @@ def _row(
     against: PairedComparison | None,
     wrong: int,
 ) -> SweepRow:
-    params = context.typed(SweepParams)
+    params = context.read_params(SweepParams)
     nbytes = measured.count * ITEM_BYTES[params.dtype]
     typical = median(measured.medians)
     return SweepRow(

@@ -35,7 +35,7 @@ _LONG = 0.01
 
 def run(context: Context) -> None:
     """Run the case."""
-    params, world = context.typed(SweepParams), context.world
+    params, world = context.read_params(SweepParams), context.world
     # Messages of other cases and of other measurements need another communicator.
     comm = world.comm.Dup()
     part = _part(params, world.size)
@@ -80,7 +80,7 @@ def _part(params: SweepParams, ranks: int) -> int:
 
 def _buffers(context: Context, part: int) -> Buffers:
     """Return the memory of a collective; allgather in place has each part at its final place."""
-    params, world = context.typed(SweepParams), context.world
+    params, world = context.read_params(SweepParams), context.world
     whole = part * world.size
     given, gotten, at = {
         "allreduce": (part, part, 0),
@@ -145,7 +145,7 @@ def _measured(context: Context, part: int, buffers: Buffers, times: array[float]
     comm, slowest = context.world.comm, array("d", times)
     comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
     medians = comm.allgather(median(times))
-    shared = context.typed(SweepParams).collective in ("allreduce", "broadcast")
+    shared = context.read_params(SweepParams).collective in ("allreduce", "broadcast")
     count = part if shared else part * comm.size
     return MeasuredTimes(
         count,
@@ -164,7 +164,7 @@ def _against_native(
     seconds: float,
 ) -> PairedComparison | None:
     """Compare an allreduce with the MPI's own, blocking one; None where it is the native one."""
-    params = context.typed(SweepParams)
+    params = context.read_params(SweepParams)
     if params.algorithm == "native":
         return None
     native = open_reduction(comm, "native", buffers.source, buffers.result, filled(params.op))

@@ -21,7 +21,7 @@ from spbench_workers.timing import measure
 
 def run(context: Context) -> None:
     """Run the case."""
-    seconds: float = context.typed(BurnParams).seconds
+    seconds: float = context.read_params(BurnParams).seconds
     matrices = open_matrices(context)
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply

@@ -68,7 +68,7 @@ def run(context: Context) -> None:
     """Run the case."""
     # Even kernels pad one side more, for which torch copies the images, and says so.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-    with torch.no_grad(), tuned_convolutions(tf32=context.typed(ConvParams).dtype == "tf32"):
+    with torch.no_grad(), tuned_convolutions(tf32=context.read_params(ConvParams).dtype == "tf32"):
         _run(context)
 
 
@@ -88,7 +88,7 @@ def _run(context: Context) -> None:
 
 
 def _make(context: Context) -> Convolution:
-    params = context.typed(ConvParams)
+    params = context.read_params(ConvParams)
     height, width = params.image_size
     channels, kernel = params.in_channels, params.kernel
     dtype = dtype_of(params.dtype)
@@ -108,7 +108,9 @@ def _check(
     context.progress("check", 0, 1)
     rank = context.world.rank
     seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
-    images, kernels = factors(convolution, seeds, tf32=context.typed(ConvParams).dtype == "tf32")
+    images, kernels = factors(
+        convolution, seeds, tf32=context.read_params(ConvParams).dtype == "tf32"
+    )
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     body()

@@ -68,7 +68,7 @@ def run(context: Context) -> None:
 
 def open_matrices(context: Context) -> Matrices:
     """Return the matrices of a case on this rank's device, without values."""
-    params = context.typed(GemmParams)
+    params = context.read_params(GemmParams)
     n, dtype = params.n, dtype_of(params.dtype)
     place = device_of(context, tf32=params.dtype == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
@@ -77,17 +77,18 @@ def open_matrices(context: Context) -> Matrices:
 
 def work_of(context: Context) -> float:
     """Return the operations of one product, in 1e9."""
-    return 2.0 * float(context.typed(GemmParams).n) ** 3 / 1e9
+    return 2.0 * float(context.read_params(GemmParams).n) ** 3 / 1e9
 
 
 def check_product(
     context: Context, body: Callable[[], object], matrices: Matrices, when: str
 ) -> tuple[float, str]:
     """Multiply fresh matrices; return the largest error and its place."""
+    params = context.read_params(GemmParams)
     context.progress("check", 0, 1)
-    n, dtype = context.typed(GemmParams).n, matrices.left.dtype
+    n, dtype = params.n, matrices.left.dtype
     seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
-    left, right = factors(n, dtype, seeds, tf32=context.typed(GemmParams).dtype == "tf32")
+    left, right = factors(n, dtype, seeds, tf32=params.dtype == "tf32")
     matrices.left.copy_(left)
     matrices.right.copy_(right)
     matrices.result.fill_(float("nan"))

@@ -81,7 +81,7 @@ def _passes(context: Context, data: bytes) -> int:
         start = perf_counter()
         zlib.crc32(data)
         seconds.append(perf_counter() - start)
-    passes = round(context.typed(NoiseParams).quantum_us * 1e-6 / max(min(seconds), 1e-9))
+    passes = round(context.read_params(NoiseParams).quantum_us * 1e-6 / max(min(seconds), 1e-9))
     agreed: int = context.world.comm.bcast(max(1, passes))
     return agreed
 

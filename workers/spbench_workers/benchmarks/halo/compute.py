@@ -70,7 +70,7 @@ def run(context: Context) -> None:
 
 
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    params, tiling = context.typed(ComputeParams), tiling_of(context)
+    params, tiling = context.read_params(ComputeParams), tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
@@ -169,7 +169,7 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     once in the allreduce.
     """
     dtype = case.like.dtype
-    wire = torch.float16 if context.typed(ComputeParams).fp16_allreduce else dtype
+    wire = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype
     rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     image, gradient = case.image, case.gradient

@@ -47,7 +47,7 @@ class PaddedTile:
     """
 
     def __init__(self, context: Context, place: torch.device) -> None:
-        params, comm = context.typed(ExchangeParams), context.world.comm
+        params, comm = context.read_params(ExchangeParams), context.world.comm
         owned = Partition.of_grid(Grid(*params.grid), *params.image_size)
         table = halo_transfers(owned, params.halo_len)
         self.own, self.held = owned.tile(comm.rank), table.needed[comm.rank]
@@ -98,7 +98,7 @@ class PaddedTile:
 
 def run(context: Context) -> None:
     """Run the case."""
-    params = context.typed(ExchangeParams)
+    params = context.read_params(ExchangeParams)
     place = device_of(context)
     padded = PaddedTile(context, place)
     exchange = padded.exchange

@@ -47,7 +47,9 @@ def run(context: Context) -> None:
         give_choice(context, case.gather.forward)
         case.give_choice()
         tolerances = tolerances_of(
-            context.typed(FusedParams).num_layers, case.like.dtype, gpu=is_gpu(case.like.device)
+            context.read_params(FusedParams).num_layers,
+            case.like.dtype,
+            gpu=is_gpu(case.like.device),
         )
         case.warm_up()
         worst = case.check([1], tolerances)
@@ -88,7 +90,7 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
-    params, tiling = context.typed(FusedParams), tiling_of(context)
+    params, tiling = context.read_params(FusedParams), tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     channels = [params.in_channels, *[params.out_channels] * params.num_layers]
@@ -121,7 +123,7 @@ def _layers(
     dtype: torch.dtype,
 ) -> tuple[list[nn.Module], nn.Sequential]:
     """Return the layers over tiles, and the same in float64 for the whole image."""
-    sizes = conv_sizes(context.typed(FusedParams))
+    sizes = conv_sizes(context.read_params(FusedParams))
     tiled: list[nn.Module] = []
     plain = nn.Sequential()
     for layer, (before, after) in enumerate(pairwise(channels)):
@@ -143,7 +145,7 @@ def _layers(
 def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeImage:
     partition = tiling.partition
     return WholeImage(
-        context.typed(FusedParams).batch_size,
+        context.read_params(FusedParams).batch_size,
         channels,
         partition.height,
         partition.width,

@@ -54,7 +54,7 @@ class Tolerances:
 
 def tiling_of(context: Context) -> Tiling:
     """Return the tiles of the case's image, one for each rank."""
-    params = context.typed(TiledImageParams)
+    params = context.read_params(TiledImageParams)
     return Tiling.of_grid(
         context.world.comm,
         Grid(*params.grid),
@@ -76,7 +76,7 @@ def tile_of(
 
     ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
     """
-    last = context.typed(TiledImageParams).channels_last
+    last = context.read_params(TiledImageParams).channels_last
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
         dtype=dtype,

@@ -56,7 +56,7 @@ class PushPull:
         self._fill(TIMED)
         times = measure(self._context, self._round, self._after_group)
         if self._uncompared:
-            self._compare_timed(self._context.typed(PushPullParams).num_batches)
+            self._compare_timed(self._context.read_params(PushPullParams).num_batches)
         return list(times)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class PushPull:
     def _after_group(self, group: RoundGroup) -> None:
         """Compare the values, if the case asks for it, and print measure.py's line."""
         self._uncompared += group.rounds
-        tested = self._context.typed(PushPullParams).test_results
+        tested = self._context.read_params(PushPullParams).test_results
         if tested:
             self._compare_timed(group.batch)
         if group.batch and self._context.world.rank == 0:
@@ -114,7 +114,7 @@ class PushPull:
 
 def run(context: Context) -> None:
     """Run the case."""
-    case = case_of(context.typed(PushPullParams))
+    case = case_of(context.read_params(PushPullParams))
     ranks = open_ranks(context, case)
     part = open_part(context, case, ranks)
     if context.world.rank == 0:

@@ -130,7 +130,7 @@ def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
 def _give_limits(
     context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
 ) -> None:
-    nccl = context.typed(PushPullParams).algorithm == "nccl"
+    nccl = context.read_params(PushPullParams).algorithm == "nccl"
     limits = _limits_of(memory, devices, nccl=nccl)
     copying = _slowest(limits.copy, devices)
     flat = _slowest(limits.allreduce, devices)

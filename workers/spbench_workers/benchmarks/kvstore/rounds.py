@@ -46,7 +46,7 @@ def measure(
         round_: Runs one round, and returns when its work is done.
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
-    params = context.typed(PushPullParams)
+    params = context.read_params(PushPullParams)
     total, every = params.num_batches, params.disp_batches
     seconds = _first(context, round_)
     after_group(RoundGroup(0, 1, seconds))

@@ -13,9 +13,10 @@ from spbench_workers.context import Context
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, size = context.world, context.typed(BisectionParams).size
+    params = context.read_params(BisectionParams)
+    world, size = context.world, params.size
     exchanges = Exchanges(context, size)
-    drawn = orders(world.size, context.typed(BisectionParams).cuts, context.seed_for("cuts"))
+    drawn = orders(world.size, params.cuts, context.seed_for("cuts"))
     (first, *others) = [halves(order, world.rank, f"halves {name}") for name, order in drawn]
     seconds = [exchanges.sampled_seconds(first, size)]
     seconds += [exchanges.seconds(pattern, size) for pattern in others]

@@ -95,7 +95,7 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
     with path_open(comm, device, path):
         if path == "cuda-ipc":
             check_reach(comm, device)
-        yield DeviceMessages(device, path, context.typed(PingpongParams).sizes[-1])
+        yield DeviceMessages(device, path, context.read_params(PingpongParams).sizes[-1])
 
 
 def chosen_path(context: Context) -> Path:
@@ -105,7 +105,7 @@ def chosen_path(context: Context) -> Path:
         CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
             the device.
     """
-    asked = filled(context.typed(PingpongParams).path)
+    asked = filled(context.read_params(PingpongParams).path)
     takes, evidence = device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")

@@ -20,9 +20,10 @@ _MESSAGES = 2
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, sizes = context.world, context.typed(EffectiveParams).sizes
+    params = context.read_params(EffectiveParams)
+    world, sizes = context.world, params.sizes
     exchanges = Exchanges(context, sizes[-1])
-    drawn = orders(world.size, context.typed(EffectiveParams).rings, context.seed_for("rings"))
+    drawn = orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
     largest = exchanges.sampled_seconds(first, sizes[-1])
     in_order = _mean_rate(context, exchanges, first, sizes[:-1], largest)
@@ -52,6 +53,6 @@ def _mean_rate(
     largest: float | None = None,
 ) -> float:
     """Return a rank's mean rate over sizes in GB/s; ``largest``: the known seconds of the last."""
-    known = [] if largest is None else [(context.typed(EffectiveParams).sizes[-1], largest)]
+    known = [] if largest is None else [(context.read_params(EffectiveParams).sizes[-1], largest)]
     timed = [(size, exchanges.seconds(pattern, size)) for size in sizes]
     return fmean(_MESSAGES * size / seconds / 1e9 for size, seconds in (*timed, *known))

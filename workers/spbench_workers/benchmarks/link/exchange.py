@@ -86,13 +86,14 @@ class Exchanges:
 
     def _short(self, exchange: Callable[[], object]) -> array[float]:
         """Time samples of so many exchanges that the clock's own time does not count, in ms."""
-        for _ in range(max(1, self._context.typed(LoopParams).warmup)):
+        params = self._context.read_params(LoopParams)
+        for _ in range(max(1, params.warmup)):
             exchange()
         self._comm.Barrier()
         start = perf_counter()
         exchange()
         calls = calls_of(self._context.largest(perf_counter() - start))
-        iterations: int = self._context.typed(LoopParams).iterations
+        iterations: int = params.iterations
         times = array("d", bytes(8 * iterations))
         self._comm.Barrier()
         time_batch(repeated(exchange, calls), times, 0, iterations, 1000.0 / calls)

@@ -126,9 +126,10 @@ def messages_of(context: Context) -> Iterator[Messages]:
     Raises:
         CannotRunError: The device is not there, or cannot be reached over the path.
     """
-    if context.typed(PingpongParams).device == "cpu":
+    params = context.read_params(PingpongParams)
+    if params.device == "cpu":
         context.device("cpu", "asked for", speaks=context.world.rank == 0)
-        messages = HostMessages(context.typed(PingpongParams).sizes[-1])
+        messages = HostMessages(params.sizes[-1])
         yield messages
         messages.free()
     else:

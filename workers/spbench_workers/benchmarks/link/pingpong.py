@@ -38,10 +38,11 @@ class PingPong:
     """
 
     def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
+        params = context.read_params(PingpongParams)
         self._context, self._messages = context, messages
         self._comm = context.world.comm
-        self._sizes: list[int] = context.typed(PingpongParams).sizes
-        self._iterations: int = context.typed(PingpongParams).iterations
+        self._sizes: list[int] = params.sizes
+        self._iterations: int = params.iterations
         self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
@@ -81,7 +82,7 @@ class PingPong:
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
         """Return the number of round trips in a sample, and the seconds of one of them."""
         trips, seconds = 1, 0.0
-        samples = self._context.typed(PingpongParams).warmup
+        samples = self._context.read_params(PingpongParams).warmup
         for repeats in (1, samples) if samples else (1,):
             start = perf_counter()
             for _ in range(repeats):
@@ -127,10 +128,13 @@ def run(context: Context) -> None:
 
 
 def _run(context: Context, messages: Messages) -> None:
-    world, sizes = context.world, context.typed(PingpongParams).sizes
+    params = context.read_params(PingpongParams)
+    world, sizes = context.world, params.sizes
     hosts = world.comm.allgather(world.host)
     schedule = rounds(
-        world.size, context.typed(PingpongParams).pairs, context.typed(PingpongParams).at_once
+        world.size,
+        params.pairs,
+        params.at_once,
     )
     peers = [_peer_of(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
@@ -150,7 +154,7 @@ def _run(context: Context, messages: Messages) -> None:
     if world.rank == 0:
         seconds = messages.copy_seconds(sizes[-1])
         what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
-        if context.typed(PingpongParams).device != "cpu":
+        if params.device != "cpu":
             what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
         context.limit("time_ms", 2 * seconds * 1e3, f"{what}, there and back")
         context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, what)
@@ -163,7 +167,7 @@ def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:
 
 def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
     rank = context.world.rank
-    for count in context.typed(PingpongParams).sizes:
+    for count in context.read_params(PingpongParams).sizes:
         seconds = pingpong.one_way[peer, count]
         labels: dict[str, Any] = {"source": rank, "target": peer, "bytes": count}
         labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
@@ -172,7 +176,7 @@ def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]
 
 
 def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
-    sizes = context.typed(PingpongParams).sizes
+    sizes = context.read_params(PingpongParams).sizes
     mine = [
         max((time for (_, count), time in one_way.items() if count == size), default=0.0)
         for size in (sizes[0], sizes[-1])

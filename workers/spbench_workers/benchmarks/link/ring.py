@@ -18,10 +18,11 @@ _MESSAGES = 2
 
 def run(context: Context) -> None:
     """Run the case."""
-    world, sizes = context.world, context.typed(RingParams).sizes
+    params = context.read_params(RingParams)
+    world, sizes = context.world, params.sizes
     least, most = sizes[0], sizes[-1]
     exchanges = Exchanges(context, most)
-    drawn = orders(world.size, context.typed(RingParams).rings, context.seed_for("rings"))
+    drawn = orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
     small = [exchanges.seconds(pattern, least) for pattern in (first, *others)]
     large = [exchanges.sampled_seconds(first, most)]

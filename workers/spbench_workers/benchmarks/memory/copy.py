@@ -30,8 +30,10 @@ def run(context: Context) -> None:
 
 
 def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
-    size = context.typed(CopyParams).size
-    source, target = (buffer(size, end, context.typed(CopyParams).pinned) for end in (origin, goal))
+    size = context.read_params(CopyParams).size
+    source, target = (
+        buffer(size, end, context.read_params(CopyParams).pinned) for end in (origin, goal)
+    )
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
@@ -57,7 +59,7 @@ def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.
     Raises:
         NoDeviceError: The path needs a GPU, or a second one, that is not there.
     """
-    path = context.typed(CopyParams).path
+    path = context.read_params(CopyParams).path
     if path == "device":
         return place, place
     if not is_gpu(place):

@@ -24,7 +24,7 @@ def copying_from(context: Context, place: torch.device) -> Iterator[None]:
         CannotRunError: There is no GPU, its NUMA node is not known, there is no other node, or the
             rank may not run there.
     """
-    asked = context.typed(CopyParams).cores
+    asked = context.read_params(CopyParams).cores
     if asked == "all":
         yield
         return

@@ -84,8 +84,9 @@ def _alone(
     context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
 ) -> tuple[float | None, str]:
     """Return the seconds of one replica's step; or None, and why it was not measured."""
+    params = context.read_params(ModelParams)
     room = _room(context, case)
-    seconds = filled(context.typed(ModelParams).baseline_max)
+    seconds = filled(params.baseline_max)
     if measured.bytes > room:
         return None, (
             f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
@@ -101,7 +102,7 @@ def _alone(
             f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
-    asked = context.typed(ModelParams).iterations or MOST_STEPS
+    asked = params.iterations or MOST_STEPS
     predicted = max(predicted, 1e-9)
     cheap = min(MOST_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
     steps = min(max(cheap, min(MOST_STEPS, asked)), int(seconds / predicted) - 1)
@@ -110,7 +111,7 @@ def _alone(
 
 def _room(context: Context, case: ModelCase) -> float:
     """Return the bytes that the baseline may take."""
-    given = context.typed(ModelParams).baseline_memory
+    given = context.read_params(ModelParams).baseline_memory
     if given is not None:
         return float(given)
     return room_of(case.plan.device)

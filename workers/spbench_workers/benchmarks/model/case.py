@@ -71,7 +71,7 @@ class ModelCase:
 
 def case_of(context: Context) -> ModelCase:
     """Return the case that the parameters ask for. All ranks must call it."""
-    params = context.typed(ModelParams)
+    params = context.read_params(ModelParams)
     model, layout = _model(context), layout_of(context.params)
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
@@ -144,11 +144,11 @@ def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:
 def _statistics(context: Context) -> str:
     if context.planted_in_job("tile-batchnorm"):
         return "tile"
-    return "replicas" if context.typed(ModelParams).sync_batchnorm == "replicas" else "image"
+    return "replicas" if context.read_params(ModelParams).sync_batchnorm == "replicas" else "image"
 
 
 def _training(context: Context) -> TrainingConfig:
-    params = context.typed(ModelParams)
+    params = context.read_params(ModelParams)
     return TrainingConfig(
         filled(params.optimizer),
         filled(params.learning_rate),

@@ -33,7 +33,7 @@ def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
         CannotRunError: The layers are not so many, or a stage has fewer pixels than tiles.
     """
     try:
-        asked = filled(context.typed(ModelParams).balance)
+        asked = filled(context.read_params(ModelParams).balance)
         if asked == MEASURED:
             return _measured_balance(context, plan)
         balance = _given_balance(asked, plan)
@@ -48,7 +48,7 @@ def _measured_balance(context: Context, plan: ModelPlan) -> Balance:
     if context.world.rank == 0:
         progress = PhaseProgress(partial(context.progress, "balance"))
         costs = measure_costs(
-            plan, progress, learns=not context.typed(ModelParams).enable_evaluation
+            plan, progress, learns=not context.read_params(ModelParams).enable_evaluation
         )
         progress.finish()
     costs = context.world.comm.bcast(costs)
@@ -90,7 +90,7 @@ def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
 
     All ranks must call it.
     """
-    params = context.typed(ModelParams)
+    params = context.read_params(ModelParams)
     if params.memory_format != "auto":
         return params.memory_format or "contiguous"
     progress = PhaseProgress(partial(context.progress, "memory format"))

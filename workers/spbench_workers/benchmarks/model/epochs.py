@@ -23,7 +23,7 @@ def steps_an_epoch(context: Context, images: Images, taken: int) -> int:
         images: The images.
         taken: Images of a step, of all replicas.
     """
-    asked: int | None = context.typed(ModelParams).iterations
+    asked: int | None = context.read_params(ModelParams).iterations
     if images.count is None:
         assert asked is not None, "the catalog fills it in"
         return asked
@@ -49,7 +49,7 @@ class Epochs:
     def __init__(
         self, context: Context, engine: Engine, images: int, begun: int, steps: int
     ) -> None:
-        params = context.typed(ModelParams)
+        params = context.read_params(ModelParams)
         self._context, self._engine, self._images = context, engine, images
         self._steps, self._count = steps, params.num_epochs
         self._learnt = begun + params.warmup

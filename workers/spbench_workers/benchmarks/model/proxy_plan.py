@@ -55,7 +55,9 @@ def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
         assert made is not None, "rank 0 has sent it"
         proxy = made
     plan = replace(case.plan, model=proxy.model, balance=proxy.balance)
-    return ProxyPlan(proxy, replace(case, plan=plan).small(context.typed(ModelParams).batch_size))
+    return ProxyPlan(
+        proxy, replace(case, plan=plan).small(context.read_params(ModelParams).batch_size)
+    )
 
 
 def cost(model: Model, images: int) -> float:
@@ -104,7 +106,7 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
 
 def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
     """Return the most multiply-adds of a forward pass of one image, and the most kept numbers."""
-    plan, small = case.plan, case.small(context.typed(ModelParams).batch_size)
+    plan, small = case.plan, case.small(context.read_params(ModelParams).batch_size)
     images, together = images_of(small), max(batch.size for batch in small.batches)
     most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
     most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
@@ -114,7 +116,7 @@ def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
 
 def _measured(context: Context, case: ModelCase) -> float:
     """Return the cost of the measurement, over its ranks."""
-    params, plan = context.typed(ModelParams), case.plan
+    params, plan = context.read_params(ModelParams), case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
     passes = 1 if case.training is None else _LEARNING
     return steps * passes * cost(plan.model, case.images) / plan.layout.ranks

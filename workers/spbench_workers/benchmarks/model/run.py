@@ -68,19 +68,20 @@ _OF_OPERATORS = (
 
 def run(context: Context) -> None:
     """Run the case."""
+    params = context.read_params(ModelParams)
     case = case_of(context)
     _refuse_early(context, case)
     # First of all: missing images are told before minutes of comparing.
     images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
-    smaller = context.typed(ModelParams).validate == "auto" or context.typed(ModelParams).baseline
+    smaller = params.validate == "auto" or params.baseline
     proxy = proxy_plan(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
     if Regime.FULL_SIZE in regimes_of(context.params):
         _check_full_size(context, case)
-    if context.typed(ModelParams).baseline and proxy is not None:
+    if params.baseline and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         give_back()
         seconds = median([context.largest(time) for time in times]) / 1000.0
@@ -89,13 +90,17 @@ def run(context: Context) -> None:
 
 def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
     """Compare the ranks with one process: the case, or with ``validate: auto`` its proxy."""
-    kind = context.typed(ModelParams).validate
+    params = context.read_params(ModelParams)
+    kind = params.validate
     speaks = context.world.rank == 0
     if kind == "off":
         if speaks:
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
-    small, model = case.small(context.typed(ModelParams).batch_size), words_of(case.plan.model)
+    small, model = (
+        case.small(params.batch_size),
+        words_of(case.plan.model),
+    )
     if kind == "auto" and proxy is not None:
         small, model = proxy.plan, str(proxy.proxy)
     if speaks:
@@ -110,7 +115,7 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
 
 def _check_full_size(context: Context, case: ModelCase) -> None:
     """Check a step of a small batch at full size, by what each rank has."""
-    small = full_size_plan(case.small(context.typed(ModelParams).batch_size))
+    small = full_size_plan(case.small(context.read_params(ModelParams).batch_size))
     if context.planted_in_job("full:tile-batchnorm"):
         small = replace(small, statistics="tile")
     if context.world.rank == 0:
@@ -147,7 +152,7 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
         refuse_nccl(context.world.comm, case.plan.device)
     if (file := context.params.get("save_weights")) is not None:
         users_weights.check(Path(file), context.world.comm)
-    if (path := context.typed(ModelParams).checkpoint) is not None:
+    if (path := context.read_params(ModelParams).checkpoint) is not None:
         model, learns = case.plan.model, case.training is not None
         checkpoint.check(Path(path), context.world.comm, model, learns=learns)
 
@@ -160,7 +165,8 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
             ``uncounted-wait``, and no request waits; or a fault of learning, to infer; or one at
             full size, which only ``validate: auto`` looks for.
     """
-    if context.planted_in_job(FAULT) and context.typed(ModelParams).arrival != "poisson":
+    params = context.read_params(ModelParams)
+    if context.planted_in_job(FAULT) and params.arrival != "poisson":
         raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
     if case.training is None:
         for fault in sorted(FAULTS_OF_LEARNING):
@@ -169,7 +175,7 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
                     f"{fault} spoils what is learnt, and inference learns nothing; leave out "
                     "enable_evaluation"
                 )
-    name = context.typed(ModelParams).validate
+    name = params.validate
     unseen = Regime.FULL_SIZE not in regimes_of(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
@@ -199,7 +205,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     Returns:
         This rank's times in ms, and the bytes that the ranks of a replica have used together.
     """
-    params, plan = context.typed(ModelParams), case.plan
+    params, plan = context.read_params(ModelParams), case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
     begun = _take_up(context, engine)
@@ -236,7 +242,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
 
 def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     """Report the latency of a closed load, as it was timed, or serve an open load."""
-    params = context.typed(ModelParams)
+    params = context.read_params(ModelParams)
     if params.arrival == "closed":
         give_latency(context, [context.largest(time) for time in times])
         return
@@ -275,7 +281,7 @@ def _say_reference(context: Context, reference: str, reason: str) -> None:
 
 
 def _images(context: Context, plan: ModelPlan) -> Images:
-    params = context.typed(ModelParams)
+    params = context.read_params(ModelParams)
     return open_images(
         params.app,
         image=plan.model.image,
@@ -293,7 +299,7 @@ def _images(context: Context, plan: ModelPlan) -> Images:
 
 def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return the number of steps trained before."""
-    begun, path = _load(context, engine), context.typed(ModelParams).checkpoint
+    begun, path = _load(context, engine), context.read_params(ModelParams).checkpoint
     if engine.trainer is None and context.world.rank == 0:
         if path is None:
             context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
@@ -304,7 +310,7 @@ def _take_up(context: Context, engine: Engine) -> int:
 
 def _load(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return its number of steps, or 0."""
-    path, learns = context.typed(ModelParams).checkpoint, engine.trainer is not None
+    path, learns = context.read_params(ModelParams).checkpoint, engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)
     return 0

@@ -38,7 +38,7 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
     which leaves the others to wait for it.
     """
     words = argv_of(context.params, context.world.rank)
-    if words is None or not starts(context.typed(ProgramParams).per, context.world):
+    if words is None or not starts(context.read_params(ProgramParams).per, context.world):
         for check in context.entry.checks_of(context.params):
             context.check(check, 0.0)
         return False
@@ -107,7 +107,9 @@ class ProgramRun:
         self._context, self._console, self._command = context, console, command
         params = context.params
         self._expected = self._expectation(params)
-        self._is_read = context.typed(ProgramParams).output == "every" or context.world.rank == 0
+        self._is_read = (
+            context.read_params(ProgramParams).output == "every" or context.world.rank == 0
+        )
         self._live: dict[str, float] = {}
         self._reader = OutputReader(self._expected, self._live.__setitem__)
         self._waiting = awaited(params)
@@ -235,7 +237,7 @@ class ProgramRun:
             # less than any exit code is wrong by: a consequence, and never the worst
             context.check("exit_code", 0.5, 0.0, f"{name} {what}, since {stopped}")
             return
-        expected = context.typed(ProgramParams).exit_code
+        expected = context.read_params(ProgramParams).exit_code
         code = end.code + (1 if context.planted_in_job("corrupt-exit") else 0)
         passed = context.check(
             "exit_code", abs(code - expected), 0.0, "" if code == expected else f"{name} {end.told}"
@@ -277,7 +279,7 @@ class ResultsFile:
 
     def __init__(self, context: Context, command: ProgramCommand) -> None:
         params, world = context.params, context.world
-        name = context.typed(ProgramParams).reads
+        name = context.read_params(ProgramParams).reads
         filled_in = name and filled(name, lambda one: value_of(one, params, world))
         self._path = Path(command.cwd or ".", filled_in) if filled_in else None
         self._before = self._state()

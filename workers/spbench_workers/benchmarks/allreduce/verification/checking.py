@@ -50,7 +50,7 @@ class Checks:
     """The checks of one case on one rank."""
 
     def __init__(self, context: Context, subject: CheckedCollective) -> None:
-        params = context.typed(SweepParams)
+        params = context.read_params(SweepParams)
         self._context, self._subject = context, subject
         self._mode: Mode = params.mode
         self._same = params.collective in _SAME_ON_ALL

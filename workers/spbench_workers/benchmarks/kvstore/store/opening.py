@@ -51,7 +51,7 @@ def open_window(
     Raises:
         CannotRunError: They are to, and are not all on one host.
     """
-    params, speaks = context.typed(PushPullParams), context.world.rank == 0
+    params, speaks = context.read_params(PushPullParams), context.world.rank == 0
     way = params.algorithm if params.sums is None else params.sums
     if way == "auto":
         obstacle = _obstacle(params, comm, place)
@@ -192,6 +192,7 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
         CannotRunError: The device is not there, the ranks cannot run the algorithm, or a fault is
             to be injected where there is no element to spoil.
     """
+    params = context.read_params(PushPullParams)
     serves = case.is_server(context.world.rank)
     place = _place(context, serves)
     if serves:
@@ -205,8 +206,8 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     else:
         both = arenas(case, window, ranks.worker.rank)
     memory = StoreMemory(*both, place)
-    store = _open_device(context.typed(PushPullParams), case, ranks, memory, window)
-    if is_gpu(place) and context.typed(PushPullParams).algorithm != "nccl":
+    store = _open_device(params, case, ranks, memory, window)
+    if is_gpu(place) and params.algorithm != "nccl":
         store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
     return StorePart(store, memory, window=window)
 
@@ -217,8 +218,9 @@ def _place(context: Context, serves: bool) -> torch.device:
     Raises:
         CannotRunError: The device is not there, or some workers have GPUs and others have none.
     """
-    gpus = devices_of(context.typed(PushPullParams))
-    named = len(context.typed(PushPullParams).gpus or ()) != 1
+    params = context.read_params(PushPullParams)
+    gpus = devices_of(params)
+    named = len(params.gpus or ()) != 1
     place = device_of(
         context,
         preference="cpu" if serves else None,
@@ -258,9 +260,9 @@ def _async_shard(
 ) -> ServerShard:
     kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
     # Results are compared after each group of rounds, or only after the last one.
-    params = context.typed(PushPullParams)
+    params = context.read_params(PushPullParams)
     total, every = params.num_batches, params.disp_batches
-    rounds = min(total, every) if context.typed(PushPullParams).test_results else total + 1
+    rounds = min(total, every) if context.read_params(PushPullParams).test_results else total + 1
     kept = case.roles.workers * rounds
     return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)
 

@@ -110,7 +110,7 @@ def give_open_latency(context: Context, requests: Requests) -> None:
     seconds = requests.latencies()
     if context.planted_in_job(FAULT):
         seconds = _without_waits(requests)
-    rate = filled(context.typed(ModelParams).arrival_rate)
+    rate = filled(context.read_params(ModelParams).arrival_rate)
     context.metric("offered_load", fmean(requests.work) * rate)
     give_latency(context, [1000.0 * one for one in seconds])
     if "latency" in context.entry.checks_of(context.params):

@@ -29,7 +29,7 @@ TOLERANCE = 1e-5
 
 def run(context: Context) -> None:
     """Run the case: every rank does the same at once, and the medians are of all of them."""
-    params, comm = context.typed(ProfileParams), context.world.comm
+    params, comm = context.read_params(ProfileParams), context.world.comm
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
     subject = subject_of(context.params, place, context.seed)
@@ -69,7 +69,7 @@ def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torc
     with torch.no_grad():
         made = subject.whole(images)
     wanted = as_tuple(made)
-    name = context.typed(ProfileParams).model
+    name = context.read_params(ProfileParams).model
     if [one.shape for one in found] != [one.shape for one in wanted]:
         raise CannotRunError(f"the layers of {name} in a row give other shapes than the model")
     pairs = zip(found, wanted, strict=True)
