@@ -1,3 +1,4 @@
+import ast
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ from running import printed_by
 
 STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
 ROOTS = ("core", "console", "workers")
+FAMILIES = "workers/spbench_workers/benchmarks"
 HEAVY = {"torch", "textual", "mpi4py", "numpy"}
 
 COMMAND = """
@@ -252,7 +254,16 @@ def test_a_planted_import_breaks_its_contract(copied, path, line, broken):
 
 
 @pytest.mark.slow
-def test_a_ping_pong_of_the_host_imports_no_torch():
+def test_a_ping_pong_of_the_host_imports_neither_torch_nor_numpy():
     pytest.importorskip("mpi4py")
     modules = modules_after(IMPORTS, "spbench_workers.benchmarks.link.pingpong")
-    assert "torch" not in packages(modules)
+    assert not packages(modules) & {"torch", "numpy"}
+
+
+def test_packages_of_benchmarks_import_nothing():
+    folders = [ROOT / "workers/spbench_workers", *(ROOT / FAMILIES).iterdir(), ROOT / FAMILIES]
+    files = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").exists()]
+    assert len(files) > 8
+    for path in files:
+        body = ast.parse(path.read_text()).body
+        assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in body), path

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(slots=True)
@@ -87,6 +88,9 @@ class WorstError:
             tolerances: The largest allowed difference of each.
             detail: Returns the place of an index in words.
         """
+        # A ping-pong compares bytes, and its ranks need no numpy.
+        import numpy as np
+
         if not len(errors):
             return
         excess: Any = errors - tolerances
@@ -109,6 +113,8 @@ class WorstError:
             tolerances: The largest allowed difference of each.
             detail: Returns the place of an index in words.
         """
+        import numpy as np
+
         errors = np.abs(np.subtract(values, expected, dtype=np.float64))
         self.add_array(errors, tolerances, detail)
 
