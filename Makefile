@@ -47,7 +47,7 @@ lint: $(VENV)/.test ## Style and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	set -e; for layers in tests/benchmarks/*/layers.toml; do $(BIN)/lint-imports --config $$layers; done
+	.ci/lint-families $(BIN)/lint-imports
 
 types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy

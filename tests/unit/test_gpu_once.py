@@ -31,6 +31,8 @@ from spbench.launch.gpu_needs import needs_gpu, needs_one_each
 from spbench.suites.loader import load
 from spbench.suites.select import select
 
+pytestmark = pytest.mark.slow
+
 RUNS = [step.suite for step in STEPS if step.suite is not None]
 
 

@@ -1,10 +1,13 @@
 """The counts of `benchmarks.structure`, and those that stay at nothing."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
 from benchmarks.structure import COUNTED, LAUNCHERS, ROOT, SOURCES
+
+pytestmark = pytest.mark.slow
 
 STATUSES, NAMES = list(COUNTED)[:2]
 PATH = Path("console/spbench/record/other.py")
@@ -37,12 +40,17 @@ def test_finds_launchers_by_their_names():
     assert count(NAMES, 'name == "srun"', own) == 0
 
 
+@cache
+def modules():
+    paths = (path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py")))
+    return [(path, ast.parse(path.read_text())) for path in paths]
+
+
 def found(title):
     return [
         f"{path.relative_to(ROOT)}:{line}"
-        for source in SOURCES
-        for path in sorted((ROOT / source).rglob("*.py"))
-        for line in COUNTED[title](path, ast.parse(path.read_text()))
+        for path, module in modules()
+        for line in COUNTED[title](path, module)
     ]
 
 

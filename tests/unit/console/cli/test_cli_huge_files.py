@@ -13,6 +13,8 @@ from spbench.report.build import build_report
 from spbench.report.links import last_link_matrix
 from unit.events import recorded, whole_run
 
+pytestmark = pytest.mark.slow
+
 HUGE = 40 * 10**9
 ROOM = 2 << 30
 """Bytes of address space for a command: a file that is read as a whole does not fit."""

@@ -18,6 +18,8 @@ from spbench.suites import given_files
 from spbench.suites.given_files import read_start
 from spbench.suites.loader import read_file
 
+pytestmark = pytest.mark.slow
+
 SUITE = "schema: spbench.suite/1\nname: piped\ncases:\n  - {name: a, benchmark: memory.copy}\n"
 
 

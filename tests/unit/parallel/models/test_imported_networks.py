@@ -25,6 +25,8 @@ from spbench_parallel.models.imported.state_files import check_format, write_sta
 from spbench_workers import checking
 from spbench_workers.benchmarks.model.network import check
 
+pytestmark = pytest.mark.slow
+
 IMAGE = Map(3, 32, 32)
 NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 

@@ -20,6 +20,8 @@ from spbench_parallel.spatial.padded import PaddedReLU
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.model.network import check
 
+pytestmark = pytest.mark.slow
+
 IMAGE = Map(3, 32, 32)
 TWO, FOUR = Grid(1, 2), Grid(2, 2)
 

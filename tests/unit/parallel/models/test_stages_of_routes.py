@@ -14,6 +14,8 @@ from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.model import imported
 from spbench_parallel.plan import ModelPlan
 
+pytestmark = pytest.mark.slow
+
 IMAGE = Map(3, 32, 32)
 
 
