@@ -110,8 +110,8 @@ DOCS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The places of a benchmark of the family ``link`` in a tree.
+class BenchmarkPaths:
+    """The files of a benchmark of the family ``link`` in a tree.
 
     Attributes:
         entry: The module with the family's entries.
@@ -126,13 +126,13 @@ class Layout:
     loop: str
 
 
-VERTICAL = Layout(
+VERTICAL = BenchmarkPaths(
     Path("workers/spbench_workers/benchmarks/link/entry.py"),
     Path("workers/spbench_workers/benchmarks/link/jitter.py"),
     Path("tests/benchmarks/link/test_jitter.py"),
     "params_of(LoopParams)",
 )
-BY_LAYER = Layout(
+BY_LAYER = BenchmarkPaths(
     Path("core/spbench_core/catalog/link.py"),
     Path("workers/spbench_workers/link/jitter.py"),
     Path("tests/unit/workers/link/test_jitter.py"),

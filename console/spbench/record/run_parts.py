@@ -81,7 +81,7 @@ class RunInfo:
     exit_code: int | None = None
     load_after: float | None = None
     resumed: list[Mapping[str, Any]] = field(default_factory=list)
-    """When and where the run went on after it was cut short, and how many cases ran anew."""
+    """When and where the run was resumed, and how many cases ran again."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class IgnoredEvents:
 
     @property
     def finding(self) -> str | None:
-        """The finding on them; None if there are none."""
+        """The finding on these events; None if every event was legal."""
         if not self.count:
             return None
         events = "1 event contradicts" if self.count == 1 else f"{self.count} events contradict"

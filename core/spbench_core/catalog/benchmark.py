@@ -201,7 +201,7 @@ class Benchmark:
 
     @property
     def check_module(self) -> str | None:
-        """The module whose ``check(params)`` is asked before a launch; None: there is none."""
+        """The module with ``check(params)``, which runs before a launch; None if none is needed."""
         return None if self.checked_in is None else f"{FAMILIES}.{self.checked_in}"
 
     def param(self, name: str) -> Param | None:

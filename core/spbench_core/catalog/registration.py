@@ -109,7 +109,7 @@ def plugin_entries(own: Mapping[str, Benchmark]) -> Table:
     """Return the entries of plug-ins.
 
     Args:
-        own: The entries whose names are taken.
+        own: Registered entries; their names are not available.
     """
     table: Table = {}
     for offer in offers(GROUP, ATTRIBUTE):
@@ -127,7 +127,7 @@ def register(entries: Iterable[Any], taken: Mapping[str, Benchmark], plugin: str
 
     Args:
         entries: The entries, in the order of lists.
-        taken: Entries whose names are taken.
+        taken: Registered entries; their names are not available.
         plugin: The distribution that the entries are from, with its version; "" for spbench.
 
     Raises:
@@ -188,10 +188,10 @@ def _read_parts(entry: Benchmark, *, defaults: bool) -> None:
     """
     for metric in entry.metrics:
         if not isinstance(metric, Metric) or metric.better not in get_args(Better):
-            raise TypeError(f"{metric!r} is no Metric")
+            raise TypeError(f"{metric!r} is not a Metric")
     for param in entry.params:
         if not isinstance(param, Param) or param.kind not in get_args(Kind):
-            raise TypeError(f"{param!r} is no Param")
+            raise TypeError(f"{param!r} is not a Param")
         if not defaults:
             continue
         param.json_schema()

@@ -45,13 +45,13 @@ def params_of(cls: type) -> tuple[Param, ...]:
     """Return the parameters of a dataclass, in the order of its fields.
 
     Raises:
-        TypeError: A field is no parameter, or its parameter has another name.
+        TypeError: A field is not a parameter, or its parameter has another name.
     """
     params = []
     for field_ in fields(cls):
         param = field_.metadata.get(_METADATA)
         if param is None or param.name not in ("", field_.name):
-            raise TypeError(f"{cls.__name__}.{field_.name} is no parameter of that name")
+            raise TypeError(f"{cls.__name__}.{field_.name} is not a parameter of that name")
         params.append(replace(param, name=field_.name))
     return tuple(params)
 

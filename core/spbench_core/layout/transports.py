@@ -1,4 +1,4 @@
-"""Transports of halo exchanges, each with the device whose memory it carries."""
+"""Transports of halo exchanges, each with the kind of device memory that it carries."""
 
 TRANSPORT_DEVICES = {
     "packed": "cpu",

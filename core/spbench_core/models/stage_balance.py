@@ -15,7 +15,7 @@ def estimated_balance(model: Model, layout: ModelLayout) -> Balance:
 
 
 def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
-    """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
+    """Reject a stage if the input of its layer ``first`` has fewer pixels than tiles.
 
     Raises:
         ModelError: The stage has fewer pixels than tiles.

@@ -63,8 +63,8 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         check_balance(plan, measured)
     except ModelError as error:
         check_balance(plan, estimated)
-        told = ",".join(map(str, measured))
-        return estimated, f"by estimated cost; by times it would be {told}, but {error}"
+        layers = ",".join(map(str, measured))
+        return estimated, f"by estimated cost; by times it would be {layers}, but {error}"
     return measured, "by the layers' times on rank 0"
 
 

@@ -73,5 +73,5 @@ def address_of(device: torch.device) -> str:
     address = known.address(device.index or 0) if known is not None else None
     if address is not None:
         return address
-    told: Any = torch.cuda.get_device_properties(device)
-    return f"{told.pci_domain_id:04x}:{told.pci_bus_id:02x}:{told.pci_device_id:02x}.0"
+    gpu: Any = torch.cuda.get_device_properties(device)
+    return f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"

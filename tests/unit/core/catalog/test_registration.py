@@ -77,7 +77,7 @@ def source_tree(tmp_path, family=None):
     return tree
 
 
-def said(tree, program):
+def printed(tree, program):
     """Return what a program prints that sees the sources of a tree, and no installed package."""
     paths = [str(tree / source.name) for source in SOURCES]
     done = subprocess.run(
@@ -93,17 +93,17 @@ def said(tree, program):
 
 def test_a_source_tree_without_metadata_has_all_families(tmp_path):
     tree = source_tree(tmp_path)
-    names = said(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
+    names = printed(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
     assert names == [name for name in BENCHMARKS if not BENCHMARKS[name].plugin]
 
 
 def test_a_folder_with_an_entry_adds_a_family_at_its_position(tmp_path):
     tree = source_tree(tmp_path, "clock")
-    names = said(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
+    names = printed(tree, "from spbench_core.catalog import BENCHMARKS; print(*BENCHMARKS)")
     assert names[names.index("clock.drift") - 1].startswith("halo.")
     assert names[names.index("clock.drift") + 1].startswith("link.")
     run = "from spbench_core.catalog import BENCHMARKS; print(BENCHMARKS['clock.drift'].module)"
-    assert said(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
+    assert printed(tree, run) == ["spbench_workers.benchmarks.clock.drift"]
 
 
 @pytest.mark.parametrize("name", ["POSITION", "BENCHMARKS"])
@@ -116,7 +116,7 @@ def test_an_entry_module_that_lacks_something_is_named(tmp_path, name):
         "except registration.RegistrationError as error: print(error)"
     )
     text = f"spbench_workers.benchmarks.clock.entry lacks {name}, which every family has"
-    assert " ".join(said(tree, program)) == text
+    assert " ".join(printed(tree, program)) == text
 
 
 def test_a_name_imports_its_own_family_only(tmp_path):
@@ -124,7 +124,7 @@ def test_a_name_imports_its_own_family_only(tmp_path):
         "from spbench_core.catalog import BENCHMARKS; BENCHMARKS['kvstore.push_pull']; "
         "print(*(name for name in sys.modules if 'benchmarks.' in name and name.endswith('entry')))"
     )
-    found = said(source_tree(tmp_path), f"import sys; {program}")
+    found = printed(source_tree(tmp_path), f"import sys; {program}")
     assert found == ["spbench_workers.benchmarks.kvstore.entry"]
 
 
@@ -137,7 +137,7 @@ def test_a_name_imports_its_own_family_only(tmp_path):
         (replace(EXCHANGE, checks=()), "needs a check"),
         (
             replace(EXCHANGE, metrics=(*EXCHANGE.metrics, None)),
-            "lacks the metric|None is no Metric",
+            "lacks the metric|None is not a Metric",
         ),
     ],
     ids=["no entry", "name", "time", "checks", "metric"],

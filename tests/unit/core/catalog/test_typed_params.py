@@ -46,7 +46,7 @@ def test_a_field_that_is_no_parameter_is_an_error(wrong):
     class WrongParams:
         rate: float = wrong
 
-    with pytest.raises(TypeError, match=r"WrongParams\.rate is no parameter"):
+    with pytest.raises(TypeError, match=r"WrongParams\.rate is not a parameter"):
         params_of(WrongParams)
 
 

@@ -20,7 +20,8 @@ from spbench_workers.benchmarks.halo.entry import (
     ComputeParams,
     ExchangeParams,
     FusedParams,
-    TiledImageParams,
+    TileParams,
+    TransportParams,
 )
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.link.entry import (
@@ -42,9 +43,9 @@ from spbench_workers.benchmarks.model.profile.entry import ProfileParams
 from spbench_workers.benchmarks.program.entry import ProgramParams
 
 CLASSES = {
-    "halo.exchange": (ExchangeParams, TiledImageParams),
-    "halo.compute": (ComputeParams, TiledImageParams),
-    "halo.fused": (FusedParams, TiledImageParams),
+    "halo.exchange": (ExchangeParams, TileParams, TransportParams),
+    "halo.compute": (ComputeParams, TileParams, TransportParams),
+    "halo.fused": (FusedParams, TileParams, TransportParams),
     "link.pingpong": (PingpongParams, LoopParams),
     "link.ring": (RingParams, LoopParams),
     "link.bisection": (BisectionParams, LoopParams),

@@ -130,8 +130,8 @@ def _resolve_fused(params: Params) -> Params:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeParams:
-    """Parameters of ``halo.exchange``."""
+class TileParams:
+    """Parameters of this family that say how an image is cut."""
 
     image_size: tuple[int, int] = shared(IMAGE_SIZE)
     batch_size: int = shared(BATCH_SIZE)
@@ -139,6 +139,20 @@ class ExchangeParams:
     num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
     slice_method: str | None = shared(SLICE_METHOD)
     grid: tuple[int, int] = shared(GRID)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransportParams:
+    """Parameters of this family that say how halos are exchanged."""
+
+    transport: str = shared(TRANSPORT)
+    channels_last: bool = shared(CHANNELS_LAST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeParams(TileParams):
+    """Parameters of ``halo.exchange``."""
+
     halo_len: int = shared(HALO_LEN, default=1, help="pixels of halo on each side")
     warmup: int = shared(shared_params.warmup(10))
     iterations: int = shared(shared_params.iterations(100))
@@ -151,25 +165,9 @@ class ExchangeParams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TiledImageParams:
-    """Parameters of all benchmarks of this family that say how an image is cut and exchanged."""
-
-    image_size: tuple[int, int] = shared(IMAGE_SIZE)
-    grid: tuple[int, int] = shared(GRID)
-    transport: str = shared(TRANSPORT)
-    channels_last: bool = shared(CHANNELS_LAST)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComputeParams:
+class ComputeParams(TileParams):
     """Parameters of ``halo.compute``."""
 
-    image_size: tuple[int, int] = shared(IMAGE_SIZE)
-    batch_size: int = shared(BATCH_SIZE)
-    in_channels: int = shared(IN_CHANNELS)
-    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
-    slice_method: str | None = shared(SLICE_METHOD)
-    grid: tuple[int, int] = shared(GRID)
     out_channels: int = shared(_OUT_CHANNELS)
     halo_len: int | None = shared(HALO_LEN)
     kernel: tuple[int, int] = shared(KERNEL)
@@ -201,15 +199,9 @@ class ComputeParams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusedParams:
+class FusedParams(TileParams):
     """Parameters of ``halo.fused``."""
 
-    image_size: tuple[int, int] = shared(IMAGE_SIZE)
-    batch_size: int = shared(BATCH_SIZE)
-    in_channels: int = shared(IN_CHANNELS)
-    num_spatial_parts: int = shared(NUM_SPATIAL_PARTS)
-    slice_method: str | None = shared(SLICE_METHOD)
-    grid: tuple[int, int] = shared(GRID)
     out_channels: int = shared(_OUT_CHANNELS, default=16, help="channels of all layers' results")
     halo_len: int | None = shared(HALO_LEN)
     kernel: tuple[int, int] = shared(KERNEL)

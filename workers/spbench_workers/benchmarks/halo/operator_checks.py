@@ -20,7 +20,7 @@ from spbench_parallel.spatial.pixels import Image
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
-from spbench_workers.benchmarks.halo.entry import TiledImageParams
+from spbench_workers.benchmarks.halo.entry import TileParams, TransportParams
 from spbench_workers.benchmarks.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.benchmarks.halo.reference import Expected, Reference
 from spbench_workers.benchmarks.halo.sampling import Sampling, sampling_of
@@ -54,12 +54,12 @@ class Tolerances:
 
 def tiling_of(context: Context) -> Tiling:
     """Return the tiles of the case's image, one for each rank."""
-    params = context.read_params(TiledImageParams)
+    params = context.read_params(TileParams)
     return Tiling.of_grid(
         context.world.comm,
         Grid(*params.grid),
         *params.image_size,
-        transport=params.transport,
+        transport=context.read_params(TransportParams).transport,
         overlap=OVERLAP[context.params.get("overlap", "auto")],
     )
 
@@ -76,7 +76,7 @@ def tile_of(
 
     ``room``: The pixels of the buffer that it lies in, as the layer before leaves it in a model.
     """
-    last = context.read_params(TiledImageParams).channels_last
+    last = context.read_params(TransportParams).channels_last
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
         dtype=dtype,

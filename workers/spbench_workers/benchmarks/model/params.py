@@ -288,13 +288,12 @@ class OwnNetworkParams:
         "cross entropy (default), of a segmentation the mean over pixels; or one minus the soft "
         "Dice coefficient, the mean over classes (dice, to segment)",
         choices=("cross_entropy", "dice"),
-        optional=True,
     )
     weights: str | None = parameter(
         "text", None, "a file with its state_dict (.pt, .safetensors), to begin with; else drawn"
     )
     save_weights: str | None = parameter(
-        "text", None, "a file that gets its state_dict after the last step", optional=True
+        "text", None, "a file that gets its state_dict after the last step"
     )
     skips: str | None = parameter(
         "choice",
@@ -302,7 +301,6 @@ class OwnNetworkParams:
         "whether tensors that a later stage than the next one reads go straight there, or are "
         "passed along from stage to stage; auto (default) times messages and takes what costs less",
         choices=("auto", "straight", "along"),
-        optional=True,
     )
     strict: bool | None = parameter(
         "bool",
