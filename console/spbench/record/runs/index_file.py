@@ -39,7 +39,6 @@ CREATE TABLE IF NOT EXISTS launches (
 );
 CREATE INDEX IF NOT EXISTS launches_of_run ON launches (run);
 """
-_MAKE = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
 
 
 class UnusableIndexError(Exception):
@@ -79,7 +78,7 @@ def in_memory(home: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
         with suppress(UnusableIndexError), reading(home) as kept:
             kept.backup(connection)
-        connection.executescript(_MAKE)
+        _make_tables(connection)
         yield connection
 
 
@@ -112,8 +111,7 @@ def _writable(path: Path) -> sqlite3.Connection:
         if version > VERSION:
             raise UnusableIndexError(f"{path} is of a newer spbench")
         if version < VERSION:
-            _drop_all(connection)
-            connection.executescript(_MAKE)
+            _make_tables(connection)
         # It can be made again, so that no run has to wait for the disk.
         connection.execute("PRAGMA synchronous = OFF")
     except BaseException:
@@ -122,9 +120,20 @@ def _writable(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _drop_all(connection: sqlite3.Connection) -> None:
-    for table in ("runs", "cases", "launches"):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Replace the tables of an older version, in one transaction.
+
+    The version is read again: another console may have made the tables and filled them meanwhile.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        if _version(connection) == VERSION:
+            return
+        for table in ("runs", "cases", "launches"):
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:

@@ -256,6 +256,18 @@ def test_a_full_disk_is_worked_around(home, monkeypatch):
     assert "full" in why
 
 
+def test_tables_that_another_console_has_just_made_are_kept(home, monkeypatch):
+    """The version is read twice: as it was before the other console wrote, and as it is now."""
+    first, second = ended(home), ended(home)
+    note_run(first)
+    read_version, versions = index_file._version, iter([0])
+    monkeypatch.setattr(
+        index_file, "_version", lambda connection: next(versions, read_version(connection))
+    )
+    note_run(second)
+    assert heads(home).keys() == {first.id, second.id}
+
+
 def test_two_consoles_at_once_lose_nothing(home):
     folders = [ended(home) for _ in range(12)]
     wrong = []
