@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.schedule.orders import Kind, Order, Task
-from spbench_core.schedule.simulation import after, before, unit_cost
+from spbench_core.schedule.timeline import UNIT_COSTS, input_of, receiver_of
 
 PENDING = 2
 """Sends from stage to stage, in one direction, that may be left unwaited for.
@@ -94,8 +94,8 @@ class _Lister:
             for direction in numbers
         ]
         self.lines = [_line(task) for task in lines]
-        self.sender = {_line(task): _line_of(before(task, stages)) for task in lines}
-        self.receiver = {_line(task): _line_of(after(task, stages)) for task in lines}
+        self.sender = {_line(task): _line_of(input_of(task, stages)) for task in lines}
+        self.receiver = {_line(task): _line_of(receiver_of(task, stages)) for task in lines}
         self.ranks = {_line(task): layout.ranks_of(task.stage, 0, task.direction) for task in lines}
         self.numbers = {_line(task): numbers[task.direction] for task in lines}
         self.ends: dict[Line, list[float]] = {line: [] for line in self.lines}
@@ -110,7 +110,7 @@ class _Lister:
             while (line := self._best(now)) is not None:
                 kind, stage, direction = line
                 task = Task(kind, self.numbers[line][len(self.ends[line])], stage, direction)
-                self.ends[line].append(now + unit_cost(task))
+                self.ends[line].append(now + UNIT_COSTS[kind])
                 for rank in self.ranks[line]:
                     self.free_at[rank] = self.ends[line][-1]
                     orders[rank].append(task)

@@ -1,173 +1,169 @@
-"""Simulation of a step: the start and end of each task, the bubble, and deadlocks.
+"""Simulation of a step: when each task of each device runs, and each message between devices.
 
-Receives block: a task starts when its input has come. Sends are of two kinds. A buffered send
-is never waited for. A rendezvous send is over when its receiver has come to it; how many of them a
-rank may leave behind on one channel before it waits is ``pending``, and 0 is MPI's blocking
-``Ssend``.
+A device does its tasks one by one, in a given order. A task starts when its devices have reached it
+and its input has arrived. A link carries one message at a time, in the order in which their senders
+finish. Nothing is estimated: each event starts when the last one that it waits for ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Kind, Order, Task
+NOT_YET = -1.0
+"""The time of what has not happened yet; all others count from 0."""
 
-Cost = Callable[[Task], float]
+Turn = tuple[int, int]
+"""A task: the index of its row, and its micro-batch."""
 
+Output = tuple[list[float], int | None, float, list[float]]
+"""The way of a row's results to another row, a tuple for the sake of the innermost loop.
 
-def unit_cost(task: Task) -> float:
-    """Return 1 for a forward, and 2 for a backward: 1 for the gradients of data, 1 of weights."""
-    return 2.0 if task.kind == "backward" else 1.0
-
-
-class DeadlockError(RuntimeError):
-    """Ranks wait for each other for ever."""
+It is when the inputs of that row arrive, the link that carries messages, if any, the seconds of
+each message, and when the messages start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The timeline of a step: start and end of each task, in the unit of their costs.
-
-    Attributes:
-        spans: Start and end of each task.
-        busy: The working time of each rank.
-    """
-
-    spans: dict[Task, tuple[float, float]]
-    busy: tuple[float, ...]
-
-    @property
-    def length(self) -> float:
-        """The time from the start of the first task to the end of the last."""
-        return max((end for _, end in self.spans.values()), default=0.0)
-
-    @property
-    def bubble(self) -> float:
-        """The bubble: the share of the ranks' time in which they wait."""
-        whole = self.length * len(self.busy)
-        return 1 - sum(self.busy) / whole if whole else 0.0
-
-
-def before(task: Task, stages: int) -> Task | None:
-    """Return the task whose result this one takes; None for the first stage's forward."""
-    step: tuple[Kind, int] | None
-    if task.kind == "forward":
-        step = (task.kind, task.stage - 1) if task.stage else None
-    elif task.kind == "weights":
-        step = ("data", task.stage)
-    else:
-        last = task.stage == stages - 1
-        step = ("forward", task.stage) if last else (task.kind, task.stage + 1)
-    return Task(step[0], task.micro_batch, step[1], task.direction) if step else None
-
-
-def after(task: Task, stages: int) -> Task | None:
-    """Return the task of another stage that takes this one's result, if any."""
-    if task.kind == "weights":
-        return None
-    stage = task.stage + (1 if task.kind == "forward" else -1)
-    if not 0 <= stage < stages:
-        return None
-    return Task(task.kind, task.micro_batch, stage, task.direction)
-
-
-def play(
-    layout: ModelLayout,
-    orders: Sequence[Order],
-    cost: Cost = unit_cost,
-    *,
-    pending: int | None = None,
-) -> Timeline:
-    """Simulate one replica's step.
+class Row:
+    """The tasks of one kind on one stage, one for each micro-batch.
 
     Args:
-        layout: The ranks; those of one stage start each of its tasks together.
-        orders: By rank of the replica, its tasks.
-        cost: Returns the time of a task.
-        pending: How many sends of a channel from stage to stage may wait for their receiver while
-            the sender goes on; None: sends are buffered.
+        seconds: Seconds of each task.
+        micro_batches: Their number.
+        first: Whether the tasks need no input.
+        devices: The devices that do a task together; empty if it takes one.
 
-    Raises:
-        DeadlockError: The step never ends; the text names a rank that waits.
+    Attributes:
+        ready: By micro-batch, when the input arrives.
+        starts: By micro-batch, when the task starts.
+        outputs: What gets the result.
     """
-    player = _Player(layout, orders, cost, pending)
-    player.run()
-    return Timeline(player.spans, tuple(sum(map(cost, order)) for order in orders))
+
+    __slots__ = ("devices", "outputs", "ready", "seconds", "starts")
+
+    def __init__(
+        self,
+        seconds: float,
+        micro_batches: int,
+        *,
+        first: bool = False,
+        devices: Sequence[int] = (),
+    ) -> None:
+        self.seconds = seconds
+        self.devices = devices
+        self.ready = [0.0 if first else NOT_YET] * micro_batches
+        self.starts = [NOT_YET] * micro_batches
+        self.outputs: list[Output] = []
+
+    @property
+    def ends(self) -> list[float]:
+        """By micro-batch, when the task ends."""
+        return [start + self.seconds for start in self.starts]
+
+    def feed(self, target: Row, *, link: int | None = None, seconds: float = 0.0) -> list[float]:
+        """Make the results the input of another row.
+
+        Args:
+            target: The row.
+            link: The link that carries them as messages; None: they are there at once.
+            seconds: Seconds of each message.
+
+        Returns:
+            By micro-batch, when the message starts; empty without a link.
+        """
+        sent = [] if link is None else [NOT_YET] * len(self.starts)
+        self.outputs.append((target.ready, link, seconds, sent))
+        return sent
 
 
-Channel = tuple[str, int, int]
-"""Messages that follow each other, named by kind, sending stage and direction."""
+class Simulation:
+    """The state of a step while it is simulated.
 
+    Args:
+        orders: By device, its tasks from first to last.
+        rows: The rows that the tasks name.
+        links: The number of links.
 
-@dataclass(slots=True)
-class _Player:
-    layout: ModelLayout
-    orders: Sequence[Order]
-    cost: Cost
-    pending: int | None
-    spans: dict[Task, tuple[float, float]] = field(default_factory=dict)
-    _reached: dict[Task, float] = field(default_factory=dict)
-    _sent: dict[Channel, list[Task]] = field(default_factory=dict)
-    _next: list[int] = field(init=False)
-    _clock: list[float] = field(init=False)
+    Attributes:
+        free: By device, the time from which it has nothing to do.
+        following: By device, the index in its order of the task that follows.
+    """
 
-    def __post_init__(self) -> None:
-        self._next = [0] * len(self.orders)
-        self._clock = [0.0] * len(self.orders)
+    def __init__(self, orders: Sequence[Sequence[Turn]], rows: Sequence[Row], links: int) -> None:
+        self.free = [0.0] * len(orders)
+        self.following = [0] * len(orders)
+        self._orders, self._rows = orders, rows
+        self._links = [0.0] * links
+        self._left = [0.0] * len(orders)
 
     def run(self) -> None:
-        while sum(self._advance(rank) for rank in range(len(self.orders))):
-            pass
-        for rank, order in enumerate(self.orders):
-            if self._next[rank] < len(order):
-                raise DeadlockError(f"rank {rank} waits for ever at {order[self._next[rank]]}")
+        """Run tasks until no device can continue."""
+        devices = range(len(self._orders))
+        while sum(map(self._advance, devices)):
+            devices = devices[::-1]  # results go down the pipeline and up again
 
-    def _advance(self, rank: int) -> int:
-        """Do all tasks that a rank can do for now; return their number."""
-        done = 0
-        while (task := self._task_of(rank)) is not None and self._do(task):
-            done += 1
-        return done
+    def run_within(self, limit: float, seconds: Sequence[float]) -> bool:
+        """Run tasks until no device can continue, or the step must take longer than a limit.
 
-    def _task_of(self, rank: int) -> Task | None:
-        order, at = self.orders[rank], self._next[rank]
-        return order[at] if at < len(order) else None
+        Args:
+            limit: Seconds.
+            seconds: By device, the seconds of all its tasks.
 
-    def _do(self, task: Task) -> bool:
-        """Do a task and send its result, on all its ranks; False where something is missing."""
-        ranks = self.layout.ranks_of(task.stage, 0, task.direction)
-        if any(self._task_of(rank) != task for rank in ranks):
-            return False
-        if task not in self._reached:
-            self._reached[task] = max(self._clock[rank] for rank in ranks)
-        if task not in self.spans:
-            earlier = before(task, len(self.layout.stages))
-            if earlier is not None and earlier not in self.spans:
+        Returns:
+            Whether the step may end within the limit.
+        """
+        self._left = list(seconds)
+        devices = range(len(self._orders))
+        while sum(map(self._advance, devices)):
+            # from now on a device runs the remaining tasks without a pause, at best
+            if any(free + left > limit for free, left in zip(self.free, self._left, strict=True)):
                 return False
-            start = max(self._reached[task], self.spans[earlier][1] if earlier else 0.0)
-            self.spans[task] = (start, start + self.cost(task))
-        free = self._sent_at(task)
-        if free is None:
-            return False
-        for rank in ranks:
-            self._clock[rank] = free
-            self._next[rank] += 1
         return True
 
-    def _sent_at(self, task: Task) -> float | None:
-        """Return when the ranks are free to go on after sending the result; None: not yet."""
-        end = self.spans[task][1]
-        receiver = after(task, len(self.layout.stages))
-        if receiver is None or self.pending is None:
-            return end
-        sent = self._sent.setdefault((task.kind, task.stage, task.direction), [])
-        if receiver not in sent:
-            sent.append(receiver)
-        if len(sent) <= self.pending:
-            return end
-        waited_for = sent[-1 - self.pending]
-        if waited_for not in self._reached:
-            return None
-        return max(end, self._reached[waited_for])
+    def _advance(self, device: int) -> int:
+        """Run the tasks of a device whose inputs have arrived; return their number."""
+        order, rows, links = self._orders[device], self._rows, self._links
+        first, free, busy = self.following[device], self.free[device], 0.0
+        index = first
+        for index in range(first, len(order)):
+            row_index, micro_batch = order[index]
+            row = rows[row_index]
+            start = row.ready[micro_batch]
+            if start < 0.0:
+                break
+            devices = row.devices
+            if devices:
+                self.following[device], self.free[device] = index, free
+                if not self._have_reached(devices, order[index]):
+                    break
+                free = max(self.free[each] for each in devices)
+            if free > start:
+                start = free
+            row.starts[micro_batch] = start
+            seconds = row.seconds
+            free = start + seconds
+            busy += seconds
+            for inputs, link, message_s, sent in row.outputs:
+                if link is None:
+                    inputs[micro_batch] = free
+                    continue
+                start = links[link]
+                if free > start:
+                    start = free
+                sent[micro_batch] = start
+                links[link] = inputs[micro_batch] = start + message_s
+            if devices:
+                for other in devices:
+                    self.following[other] += 1
+                    self.free[other] = free
+        else:
+            index = len(order)
+        self.following[device], self.free[device] = index, free
+        self._left[device] -= busy
+        return index - first
+
+    def _have_reached(self, devices: Sequence[int], task: Turn) -> bool:
+        """Return whether a task comes next on all its devices."""
+        for device in devices:
+            order, index = self._orders[device], self.following[device]
+            if index == len(order) or order[index] != task:
+                return False
+        return True

@@ -29,7 +29,7 @@ from spbench_core.schedule.orders import (
     interleaved_order,
     stage_order,
 )
-from spbench_core.schedule.simulation import play
+from spbench_core.schedule.timeline import simulate_orders
 
 
 def step_orders(
@@ -64,7 +64,7 @@ def step_orders(
 
 def _cost(layout: ModelLayout, orders: Sequence[Order]) -> tuple[float, int]:
     """Return the time of a step, and the micro-batches in flight, by which ties are broken."""
-    return play(layout, orders).length, max(map(in_flight, orders))
+    return simulate_orders(layout, orders).length, max(map(in_flight, orders))
 
 
 def _by_runs(

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
 from typing import Protocol
 
 from spbench_core.schedule.orders import (
+    INTERLEAVED,
     ZERO_BUBBLE,
-    Kind,
-    StageSchedule,
-    stage_in_flight,
-    zero_bubble_kinds,
+    Schedule,
+    interleaved_order,
+    stage_order,
 )
+from spbench_core.schedule.simulation import Row, Simulation, Turn
 
 DATA_SHARE = 0.5
-"""The share of a backward pass that computes gradients of data, as zb-h1 has them apart from those
-of weights, where nobody has measured it: a convolution has as many multiply-adds for either."""
+"""The share of a backward pass that computes gradients of data, which zb-h1 computes apart from
+those of weights. It is used if nobody has measured it: a convolution has as many multiply-adds for
+either."""
+
+_ROUNDING = 1.0 + 1e-9
+"""The factor by which rounding can make a device's passes longer at most."""
 
 
-class Timed(Protocol):
-    """The times of a stage that a timetable needs, in seconds, as a plan's stage has them."""
+class StageTimes(Protocol):
+    """The times of a stage that a timetable needs, in seconds."""
 
     @property
     def forward_s(self) -> float: ...
@@ -43,13 +49,13 @@ class Timetable:
 
     Attributes:
         forward: The start of each forward pass.
-        backward_end: The end of each backward pass; it starts ``backward_s`` earlier. Of zb-h1 that
-            of the gradients of data, which takes the stage's ``data_share`` of it.
-        send: The start of each output's transfer to the next stage.
-        back: The start of each gradient's transfer to the stage before.
-        reduce: The start of the all-reduce of each stage; by stage alone.
+        backward_end: The end of each backward pass, which starts ``backward_s`` earlier. With
+            zb-h1, the end of the gradients of data, which take the stage's ``data_share`` of it.
+        send: The start of each output's transfer to the next stage; none for the last.
+        back: The start of each gradient's transfer to the stage before; none for the first.
+        reduce: The start of the all-reduce of each stage, by stage only.
         end_s: The end of the last all-reduce.
-        weights_end: Of zb-h1 the end of each micro-batch's gradients of weights.
+        weights_end: With zb-h1, the end of each micro-batch's gradients of weights.
     """
 
     forward: list[list[float]]
@@ -66,150 +72,146 @@ class Timetable:
         return self.backward_end if self.weights_end is None else self.weights_end
 
 
-def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> Timetable:
-    """Return the timetable of a step, of one stage a group of devices.
+def timetable(
+    stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int = 1
+) -> Timetable:
+    """Return the timetable of a step.
 
-    A stage runs forward passes until it has as many micro-batches in flight as the schedule
-    allows, and from then on a backward and a forward pass in turn. Of zb-h1 the parts of backward
-    passes come in the order of `zero_bubble_kinds`.
+    A group of devices has one stage, or one in each of several rounds. Between two groups one link
+    carries outputs and gradients, in the order of the sender's passes. After its last pass a group
+    sums the gradients of its stages, one by one.
+
+    Args:
+        stages: All of them; those of a group are as far apart as there are groups.
+        schedule: The schedule; interleaved if there are several rounds.
+        micro_batches: Their number; with several rounds a multiple of the number of groups.
+        rounds: Stages of each group.
     """
-    count = len(stages)
-    rows: list[_Row] = [
-        _SplitRow(stage, order=zero_bubble_kinds(at, count, micro_batches))
-        if schedule == ZERO_BUBBLE
-        else _Row(stage, stage_in_flight(schedule, at, count, micro_batches))
-        for at, stage in enumerate(stages)
-    ]
-    rows[0].arrived = [0.0] * micro_batches
-    for row, following in pairwise(rows):
-        row.following, following.before = following, row
-    waiting = list(range(count))
-    while any(len(row.backward_end) < micro_batches for row in rows):
-        for at in waiting:  # down the pipeline and up again, each as far as it gets
-            rows[at].advance(micro_batches)
-        waiting.reverse()
-    reduce = [row.free - row.stage.overlapped_s for row in rows]
-    ends = (row.free + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
-    last = max(row.free for row in rows)
+    step = _Step(stages, schedule, micro_batches, rounds)
+    step.simulation.run()
+    reduce, end_s = step.all_reduce()
     return Timetable(
-        [row.forward for row in rows],
-        [row.backward_end for row in rows],
-        [row.send for row in rows],
-        [row.back for row in rows],
-        reduce,
-        max(last, *ends),
-        [row.weights_end for row in rows] if schedule == ZERO_BUBBLE else None,
+        forward=[row.starts for row in step.forward],
+        backward_end=[row.ends for row in step.backward],
+        send=[*step.sends, []],
+        back=[[], *step.returns],
+        reduce=reduce,
+        end_s=end_s,
+        weights_end=[row.ends for row in step.weights] if step.weights else None,
     )
 
 
-@dataclass(slots=True)
-class _Row:
-    """The state of one stage while a step is simulated.
+def step_end(
+    stages: Sequence[StageTimes],
+    schedule: Schedule,
+    micro_batches: int,
+    rounds: int = 1,
+    *,
+    limit: float = inf,
+) -> float:
+    """Return when a step ends, or infinity as soon as it must end after a limit.
+
+    Args:
+        stages: As for `timetable`.
+        schedule: As for `timetable`.
+        micro_batches: As for `timetable`.
+        rounds: As for `timetable`.
+        limit: Seconds.
+    """
+    step = _Step(stages, schedule, micro_batches, rounds)
+    if limit == inf:
+        step.simulation.run()
+    elif not step.simulation.run_within(limit * _ROUNDING, step.busy()):
+        return inf
+    _, end_s = step.all_reduce()
+    return end_s
+
+
+class _Step:
+    """A step as tasks of groups of devices.
 
     Attributes:
-        most: The most micro-batches in flight.
-        forward_s: The seconds of a forward pass.
-        backward_s: The seconds of a backward pass, or of its part that the stage before waits for.
-        send_s: The seconds of a message to the next stage, or of one back.
-        free: The time from which its devices are free.
-        sent: The end of its last message to the next stage.
-        sent_back: The end of its last one to the stage before.
-        arrived: The times at which the inputs of micro-batches arrive.
-        returned: The times at which their gradients arrive; in the last stage, after forward.
+        forward: The forward passes of each stage.
+        backward: The backward passes of each stage; with zb-h1 their gradients of data.
+        weights: With zb-h1, the gradients of weights of each stage.
+        sends: When messages start from each stage but the last to the next.
+        returns: When messages start from each stage but the first to the one before.
     """
 
-    stage: Timed
-    most: int = 0
-    forward_s: float = field(init=False)
-    backward_s: float = field(init=False)
-    send_s: float = field(init=False)
-    before: _Row | None = None
-    following: _Row | None = None
-    free: float = 0.0
-    sent: float = 0.0
-    sent_back: float = 0.0
-    arrived: list[float] = field(default_factory=list)
-    returned: list[float] = field(default_factory=list)
-    forward: list[float] = field(default_factory=list)
-    backward_end: list[float] = field(default_factory=list)
-    send: list[float] = field(default_factory=list)
-    back: list[float] = field(default_factory=list)
-    weights_end: list[float] = field(default_factory=list)
+    def __init__(
+        self, stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int
+    ) -> None:
+        groups = len(stages) // rounds
+        self._stages = stages
+        self._groups = groups
+        self._micro_batches = micro_batches
+        apart = schedule == ZERO_BUBBLE
+        self.forward = [
+            Row(stage.forward_s, micro_batches, first=index == 0)
+            for index, stage in enumerate(stages)
+        ]
+        self.backward = [
+            Row(stage.backward_s * stage.data_share if apart else stage.backward_s, micro_batches)
+            for stage in stages
+        ]
+        self.weights = [
+            Row(stage.backward_s - data.seconds, micro_batches, first=True)
+            for stage, data in zip(stages, self.backward, strict=True)
+            if apart
+        ]
+        self.sends = []
+        self.returns = []
+        for index, stage in enumerate(stages[:-1]):
+            group, next_group = index % groups, (index + 1) % groups
+            down, up = group * groups + next_group, next_group * groups + group
+            forward, next_forward = self.forward[index : index + 2]
+            backward, next_backward = self.backward[index : index + 2]
+            self.sends.append(forward.feed(next_forward, link=down, seconds=stage.send_s))
+            self.returns.append(next_backward.feed(backward, link=up, seconds=stage.send_s))
+        self.forward[-1].feed(self.backward[-1])
+        self.simulation = Simulation(
+            _orders(schedule, groups, rounds, micro_batches),
+            [*self.forward, *self.backward, *self.weights],
+            groups**2,
+        )
 
-    def __post_init__(self) -> None:
-        self.forward_s, self.send_s = self.stage.forward_s, self.stage.send_s
-        self.backward_s = self.stage.backward_s
+    def busy(self) -> list[float]:
+        """Return the seconds of all passes of each group."""
+        return [
+            self._micro_batches
+            * sum(
+                stage.forward_s + stage.backward_s for stage in self._stages[group :: self._groups]
+            )
+            for group in range(self._groups)
+        ]
 
-    def advance(self, micro_batches: int) -> None:
-        """Run every pass whose input is there, in the order of the schedule."""
-        arrived, returned = self.arrived, self.returned
-        begun, done = len(self.forward), len(self.backward_end)
-        while done < micro_batches:
-            if begun < micro_batches and begun - done < self.most:
-                if begun >= len(arrived):
-                    return
-                self._run_forward(arrived[begun])
-                begun += 1
-            else:
-                if done >= len(returned):
-                    return
-                self._run_backward(returned[done])
-                done += 1
-
-    def _run_forward(self, ready: float) -> None:
-        start = ready if ready > self.free else self.free
-        self.forward.append(start)
-        self.free = end = start + self.forward_s
-        if self.following is None:
-            self.returned.append(end)
-            return
-        start = end if end > self.sent else self.sent
-        self.send.append(start)
-        self.sent = start + self.send_s
-        self.following.arrived.append(self.sent)
-
-    def _run_backward(self, ready: float) -> None:
-        start = ready if ready > self.free else self.free
-        self.free = end = start + self.backward_s
-        self.backward_end.append(end)
-        if self.before is None:
-            return
-        start = end if end > self.sent_back else self.sent_back
-        self.back.append(start)
-        self.sent_back = start + self.before.send_s
-        self.before.returned.append(self.sent_back)
+    def all_reduce(self) -> tuple[list[float], float]:
+        """Return the start of each stage's all-reduce, and the end of the step."""
+        starts = []
+        ends = list(self.simulation.free)
+        for index, stage in enumerate(self._stages):
+            group = index % self._groups
+            starts.append(ends[group] - stage.overlapped_s)
+            ends[group] = ends[group] + stage.all_reduce_s - stage.overlapped_s
+        return starts, max(*self.simulation.free, *ends)
 
 
-@dataclass(slots=True)
-class _SplitRow(_Row):
-    """The state of one stage whose backward passes are in two parts.
+@lru_cache(maxsize=64)
+def _orders(
+    schedule: Schedule, groups: int, rounds: int, micro_batches: int
+) -> tuple[tuple[Turn, ...], ...]:
+    """Return the tasks of each group; rows are kinds after each other, by stage."""
+    stages = groups * rounds
+    orders = (
+        interleaved_order(group, groups, rounds, range(micro_batches))
+        if schedule == INTERLEAVED
+        else stage_order(schedule, group, groups, range(micro_batches))
+        for group in range(groups)
+    )
+    return tuple(
+        tuple((_FIRST_ROW[task.kind] * stages + task.stage, task.micro_batch) for task in order)
+        for order in orders
+    )
 
-    Attributes:
-        order: The kinds of its tasks.
-        done: The number of tasks that have run.
-    """
 
-    order: tuple[Kind, ...] = ()
-    done: int = 0
-
-    def __post_init__(self) -> None:
-        _Row.__post_init__(self)  # with slots a dataclass has no super()
-        self.backward_s *= self.stage.data_share
-
-    def advance(self, micro_batches: int) -> None:
-        """Run every task whose input is there, in its order."""
-        weights_s = self.stage.backward_s - self.backward_s
-        while self.done < len(self.order):
-            kind = self.order[self.done]
-            if kind == "weights":
-                self.free += weights_s
-                self.weights_end.append(self.free)
-            else:
-                forward = kind == "forward"
-                ready = self.arrived if forward else self.returned
-                next_one = len(self.forward if forward else self.backward_end)
-                if next_one >= len(ready):
-                    return
-                run = self._run_forward if forward else self._run_backward
-                run(ready[next_one])
-            self.done += 1
+_FIRST_ROW = {"forward": 0, "backward": 1, "data": 1, "weights": 2}

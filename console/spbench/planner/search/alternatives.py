@@ -23,7 +23,7 @@ from spbench.planner.search.seeds import shape_of
 from spbench.planner.search.stage_times import passes, recomputing_passes
 from spbench.record.number_formatting import counted
 from spbench_core.schedule.orders import StageSchedule
-from spbench_core.schedule.timetable import timetable
+from spbench_core.schedule.timetable import step_end
 
 _NO_P3 = "spbench cannot run it: it sums gradients during the next step"
 _NO_FIT = "it does not fit the memory of the devices"
@@ -95,7 +95,7 @@ def _step_s(cost_model: CostModel, way: Alternative, shape: Shape, micro_batch: 
         reduce = cost_model.stage(group, start, end, micro_batch).all_reduce_s
         times = [times[0]._replace(all_reduce_s=reduce, overlapped_s=0.0)]
     count = cost_model.training.global_batch_size // micro_batch
-    return timetable(times, way.schedule, count).end_s
+    return step_end(times, way.schedule, count)
 
 
 def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:

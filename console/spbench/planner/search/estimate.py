@@ -25,11 +25,11 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     weights_at_last,
 )
-from spbench_core.schedule.timetable import Timed
+from spbench_core.schedule.timetable import StageTimes
 
 
 def closed_form(
-    stages: Sequence[Timed], schedule: Schedule, micro_batches: int, rounds: int = 1
+    stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int = 1
 ) -> float:
     """Return the seconds of a step, or less where no closed form is exact.
 
@@ -52,12 +52,12 @@ def closed_form(
     return max(_paths(stages, schedule, micro_batches))
 
 
-def _tail(stage: Timed) -> float:
+def _tail(stage: StageTimes) -> float:
     """Return how long the all-reduce takes after the last backward pass."""
     return max(stage.all_reduce_s - stage.overlapped_s, 0.0)
 
 
-def _two_flows(stages: Sequence[Timed], count: int) -> float:
+def _two_flows(stages: Sequence[StageTimes], count: int) -> float:
     """Return the time of all forward passes through all stages, and all backward ones back.
 
     ``count`` equal jobs go through stages and links in turn: the sum of one job's times, and
@@ -75,7 +75,7 @@ def _two_flows(stages: Sequence[Timed], count: int) -> float:
     return max(ends)
 
 
-def _paths(stages: Sequence[Timed], schedule: StageSchedule, count: int) -> Iterator[float]:
+def _paths(stages: Sequence[StageTimes], schedule: StageSchedule, count: int) -> Iterator[float]:
     """Yield the lengths of the known paths."""
     total = len(stages)
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
@@ -119,7 +119,7 @@ def _rounds(both: tuple[float, float], turns: tuple[int, int], through: float, c
     return first * both[0] + rounds * through + left * sum(both)
 
 
-def _split_paths(stages: Sequence[Timed], count: int) -> Iterator[float]:
+def _split_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
     """Yield the lengths of the known paths where gradients of weights are apart from those of data.
 
     A stage begins when the first micro-batch has come down to it. Until its last gradients of data
@@ -150,7 +150,7 @@ def _split_paths(stages: Sequence[Timed], count: int) -> Iterator[float]:
         yield end + left[at] * weights[at] + _tail(stage)
 
 
-def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:
+def _busiest_group(stages: Sequence[StageTimes], groups: int, count: int) -> float:
     """Return the longest way on which one group runs all its passes without a pause.
 
     Its first pass waits for one micro-batch to come down from the first stage, and after its last
@@ -167,7 +167,7 @@ def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:
     return longest
 
 
-def _busiest_link(stages: Sequence[Timed], groups: int, count: int) -> float:
+def _busiest_link(stages: Sequence[StageTimes], groups: int, count: int) -> float:
     """Return the longest time in which the messages of one link follow each other.
 
     The first one waits for a forward pass, and after the last one there is a pass to run.

@@ -11,8 +11,7 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.search.stage_times import Pass, passes_by_schedule
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
-from spbench_core.schedule.rounds_timetable import rounds_end
-from spbench_core.schedule.timetable import timetable
+from spbench_core.schedule.timetable import step_end
 
 _GAIN = 1.0 - 1e-12
 """The factor by which a step must be shorter to be better: more than rounding."""
@@ -123,10 +122,8 @@ class Scores:
         bound, candidate, times = priced
         shape, micro_batch, schedule = candidate
         count = self.micro_batches(micro_batch)
-        if schedule == INTERLEAVED:
-            step = rounds_end(times, shape.rounds, count, self.step_s)
-        else:
-            step = timetable(times, schedule, count).end_s
+        limit = self.step_s if schedule == INTERLEAVED else math.inf
+        step = step_end(times, schedule, count, shape.rounds, limit=limit)
         known = max(bound, self.step_s) if step == math.inf else step
         self._steps[shape, micro_batch][schedule] = known
         if step >= self.step_s * _GAIN:

@@ -15,7 +15,6 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import most_kept
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
-from spbench_core.schedule.rounds_timetable import rounds_timetable
 from spbench_core.schedule.timetable import Timetable, timetable
 
 Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
@@ -106,7 +105,7 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
             f"{plan.micro_batches} micro-batches cannot be interleaved over {groups} groups of"
             " devices; it takes a multiple of them"
         )
-    return rounds_timetable(plan.stages, plan.rounds, plan.micro_batches)
+    return timetable(plan.stages, schedule, plan.micro_batches, plan.rounds)
 
 
 def _kept(plan: Plan, table: Timetable, together: Sequence[int]) -> float:

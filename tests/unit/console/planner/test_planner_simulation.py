@@ -24,8 +24,7 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     stage_order,
 )
-from spbench_core.schedule.rounds_timetable import rounds_end, rounds_timetable
-from spbench_core.schedule.timetable import timetable
+from spbench_core.schedule.timetable import step_end, timetable
 from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
 from unit.events import TIME, described, judged, metric, rank_event, started, state_of
 
@@ -267,7 +266,7 @@ def rounds_of(draw):
 def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
     groups, rounds, count, stages = drawn_rounds
     times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
-    found = rounds_timetable(stages, rounds, count)
+    found = timetable(stages, "interleaved", count, rounds)
     assert found.end_s == run_rounds(times, [each.send_s for each in stages], groups, count)
     assert closed_form(stages, "interleaved", count, rounds) <= found.end_s
     for group in range(groups):
@@ -279,15 +278,15 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
 @given(rounds_of(), st.floats(0.0, 2.0))
 def test_an_interleaved_step_is_cut_off_where_it_ends_after_the_limit(drawn_rounds, share):
     _, rounds, count, stages = drawn_rounds
-    end = rounds_timetable(stages, rounds, count).end_s
-    found = rounds_end(stages, rounds, count, share * end)
+    end = timetable(stages, "interleaved", count, rounds).end_s
+    found = step_end(stages, "interleaved", count, rounds, limit=share * end)
     assert found == end if share >= 1.0 else found in (end, math.inf)
 
 
 def test_an_interleaved_step_is_cut_off_where_its_passes_alone_take_longer():
     stages = [stage(at, 1.0, 2.0) for at in range(4)]
-    assert rounds_end(stages, 2, 8) == rounds_timetable(stages, 2, 8).end_s
-    assert rounds_end(stages, 2, 8, 2 * 8 * 3.0 - 1.0) == math.inf
+    assert step_end(stages, "interleaved", 8, 2) == timetable(stages, "interleaved", 8, 2).end_s
+    assert step_end(stages, "interleaved", 8, 2, limit=2 * 8 * 3.0 - 1.0) == math.inf
 
 
 @st.composite

@@ -10,8 +10,8 @@ from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.schedule.list_scheduling import PENDING
 from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, interleaved_order
-from spbench_core.schedule.simulation import DeadlockError, play
 from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.timeline import DeadlockError, simulate_orders
 
 STAGES = st.integers(2, 5)
 ROUNDS = st.integers(2, 4)
@@ -114,7 +114,7 @@ def test_two_ranks_two_rounds_and_four_micro_batches_by_hand():
     assert words(last) == (
         "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 f1.2 b1.0 f1.3 b1.1 f3.2 b3.2 f3.3 b3.3 b1.2 b1.3"
     )
-    line = play(pipeline(2, 2), (first, last))
+    line = simulate_orders(pipeline(2, 2), (first, last))
     # Eight forwards of 1 and backwards of 2 a rank, and a wait of one each.
     assert line.length == 27
     assert line.bubble == pytest.approx(1 / 9)
@@ -140,9 +140,9 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
                 ]
                 assert turns == list(range(parts))
     for pending in (PENDING, PENDING + 1, None):
-        assert len(play(layout, orders, pending=pending).spans) == len(kinds) * parts * len(
-            layout.stages
-        )
+        assert len(simulate_orders(layout, orders, pending=pending).spans) == len(
+            kinds
+        ) * parts * len(layout.stages)
 
 
 @pytest.mark.slow
@@ -152,10 +152,10 @@ def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, back
     cost = {"forward": forward, "backward": backward}
     for forward_only in (False, True):
         orders = orders_of(layout, parts, forward_only=forward_only)
-        line = play(layout, orders, lambda task: cost[task.kind])
+        line = simulate_orders(layout, orders, cost)
         assert line.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
         assert line.bubble < ideal_bubble(stages, parts)
-        waiting = play(layout, orders, lambda task: cost[task.kind], pending=PENDING)
+        waiting = simulate_orders(layout, orders, cost, pending=PENDING)
         assert waiting.bubble == line.bubble
 
 
@@ -169,7 +169,7 @@ def test_a_rank_keeps_no_more_than_its_warm_up_and_one(stages, rounds, groups):
 @given(layouts(), st.integers(1, 3))
 def test_members_work_together(layout, groups):
     orders = orders_of(layout, layout.stages_a_round * groups)
-    assert play(layout, orders, pending=PENDING).length > 0
+    assert simulate_orders(layout, orders, pending=PENDING).length > 0
     for stage in range(layout.stages_a_round):
         assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
 
@@ -177,7 +177,7 @@ def test_members_work_together(layout, groups):
 @given(STAGES, ROUNDS, st.integers(1, 12))
 def test_inference_takes_any_number_of_micro_batches(stages, rounds, parts):
     layout = pipeline(stages, rounds)
-    line = play(layout, orders_of(layout, parts, forward_only=True), pending=PENDING)
+    line = simulate_orders(layout, orders_of(layout, parts, forward_only=True), pending=PENDING)
     assert len(line.spans) == parts * len(layout.stages)
 
 
@@ -195,7 +195,7 @@ def test_a_smaller_last_group_is_refused_since_it_would_hang():
         steady = [one for both in zip(forward[ahead:], backward, strict=False) for one in both]
         orders.append((*forward[:ahead], *steady, *backward[len(forward) - ahead :]))
     with pytest.raises(DeadlockError, match="waits for ever"):
-        play(layout, orders)
+        simulate_orders(layout, orders)
 
 
 def test_rounds_and_the_schedule_belong_together():

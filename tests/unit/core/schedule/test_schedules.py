@@ -16,8 +16,13 @@ from spbench_core.schedule.orders import (
     weights_at_last,
     zero_bubble_kinds,
 )
-from spbench_core.schedule.simulation import DeadlockError, after, before, play
 from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.timeline import (
+    DeadlockError,
+    input_of,
+    receiver_of,
+    simulate_orders,
+)
 
 STAGES = st.integers(1, 6)
 PARTS = st.integers(1, 8)
@@ -66,9 +71,9 @@ def check_complete(layout, batches, orders, *, forward_only=False, kinds=WHOLE):
 def check_dependencies(layout, orders):
     """No task starts before that ends which it needs, and no rank does two tasks at a time."""
     stages = len(layout.stages)
-    line = play(layout, orders)
+    line = simulate_orders(layout, orders)
     for task, (start, _) in line.spans.items():
-        earlier = before(task, stages)
+        earlier = input_of(task, stages)
         if earlier is not None:
             assert line.spans[earlier][1] <= start
         if task.kind in ("backward", "data"):
@@ -88,7 +93,7 @@ def check_first_in_first_out(layout, orders):
         for direction in layout.directions:
             for kind in ("forward", "backward", "data"):
                 sent = [t for t in order if (t.kind, t.direction) == (kind, direction)]
-                if not sent or (receiver := after(sent[0], stages)) is None:
+                if not sent or (receiver := receiver_of(sent[0], stages)) is None:
                     continue
                 (rank, *_) = layout.ranks_of(receiver.stage, 0, direction)
                 received = [
@@ -107,7 +112,7 @@ def test_one_pipeline(stages, parts, schedule, forward_only):
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     for pending in (1, 2, None):
-        assert play(layout, orders, pending=pending).length > 0
+        assert simulate_orders(layout, orders, pending=pending).length > 0
 
 
 @given(STAGES, st.integers(1, 14))
@@ -120,7 +125,7 @@ def test_one_pipeline_with_more_ahead(stages, parts):
     held = [min(parts, 2 * (stages - stage) - 1) for stage in range(stages)]
     assert list(map(in_flight, orders)) == held
     for pending in (PENDING, PENDING + 1, None):
-        assert play(layout, orders, pending=pending).bubble == pytest.approx(
+        assert simulate_orders(layout, orders, pending=pending).bubble == pytest.approx(
             ideal_bubble(stages, parts)
         )
 
@@ -134,7 +139,7 @@ def test_gradients_of_weights_fill_the_bubble(stages, parts):
     check_first_in_first_out(layout, orders)
     assert list(map(in_flight, orders)) == [min(stages, parts)] * stages
     for pending in (PENDING, PENDING + 1, None):
-        bubble = play(layout, orders, pending=pending).bubble
+        bubble = simulate_orders(layout, orders, pending=pending).bubble
         assert bubble <= ideal_bubble(stages, parts) + 1e-12
         if parts >= stages:
             assert bubble == pytest.approx((stages - 1) / (3 * parts + stages - 1))
@@ -159,7 +164,7 @@ def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_onl
     check_dependencies(layout, orders)
     check_first_in_first_out(layout, orders)
     for pending in (PENDING, PENDING + 1, None):
-        assert play(layout, orders, pending=pending).length > 0
+        assert simulate_orders(layout, orders, pending=pending).length > 0
 
 
 @pytest.mark.slow
@@ -170,7 +175,7 @@ def test_tiles_and_members_work_together(grids, more, members, parts, schedule):
     batches, orders = step(layout, parts, schedule)
     check_complete(layout, batches, orders)
     check_dependencies(layout, orders)
-    assert play(layout, orders, pending=1).length > 0
+    assert simulate_orders(layout, orders, pending=1).length > 0
     for stage in range(len(layout.stages)):
         assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
 
@@ -180,17 +185,17 @@ def test_the_bubble_is_as_the_formula_says(stages, parts, schedule, forward, bac
     layout = model_layout(stages)
     _, orders = step(layout, parts, schedule)
     cost = {"forward": float(forward), "backward": float(backward)}
-    line = play(layout, orders, lambda task: cost[task.kind])
+    line = simulate_orders(layout, orders, cost)
     assert line.bubble == pytest.approx(ideal_bubble(stages, parts))
     # To wait for all sends of a way but the last changes nothing while stages are equally long.
-    assert play(layout, orders, lambda task: cost[task.kind], pending=1).bubble == line.bubble
+    assert simulate_orders(layout, orders, cost, pending=1).bubble == line.bubble
 
 
 @given(STAGES, PARTS)
 def test_the_bubble_of_inference(stages, parts):
     layout = model_layout(stages)
     _, orders = step(layout, parts, "gpipe", forward_only=True)
-    assert play(layout, orders).bubble == pytest.approx(ideal_bubble(stages, parts))
+    assert simulate_orders(layout, orders).bubble == pytest.approx(ideal_bubble(stages, parts))
 
 
 @given(STAGES, PARTS, TIMES, st.integers(1, 4), st.integers(1, 4))
@@ -198,7 +203,7 @@ def test_the_bubble_of_mirrored_halves(stages, parts, times, forward, backward):
     layout = model_layout(stages, mirrored=True)
     _, orders = step(layout, parts, "gpipe", times=times)
     cost = {"forward": float(forward), "backward": float(backward)}
-    line = play(layout, orders, lambda task: cost[task.kind])
+    line = simulate_orders(layout, orders, cost)
     assert line.bubble == pytest.approx(halves_bubble(stages, parts, times, forward, backward))
 
 
@@ -229,12 +234,14 @@ def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages
         one, two = model_layout(stages), model_layout(stages, mirrored=True)
         _, alone = step(one, 2 * parts, "1f1b")
         _, both = step(two, parts, "1f1b")
-        assert play(two, both, pending=PENDING).length <= play(one, alone).length
+        assert (
+            simulate_orders(two, both, pending=PENDING).length <= simulate_orders(one, alone).length
+        )
         # Of the two stages of a rank each holds as many as the first of one pipeline, at the most.
         assert max(map(in_flight, both)) <= 2 * stages
     # With one micro-batch each way the ends fill each other's idle time.
     (_, both), (_, alone) = step(two, 1, "1f1b"), step(one, 2, "1f1b")
-    assert play(two, both).length < play(one, alone).length
+    assert simulate_orders(two, both).length < simulate_orders(one, alone).length
 
 
 def test_mirrored_halves_are_quicker_than_one_pipeline_half_after_half():
@@ -242,7 +249,7 @@ def test_mirrored_halves_are_quicker_than_one_pipeline_half_after_half():
     _, halves = step(layout, 1, "gpipe")
     alone = model_layout(4)
     _, half = step(alone, 1, "gpipe")
-    assert play(layout, halves).length < 2 * play(alone, half).length
+    assert simulate_orders(layout, halves).length < 2 * simulate_orders(alone, half).length
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
@@ -250,9 +257,9 @@ def test_a_send_that_is_waited_for_at_once_hangs_1f1b(stages):
     layout = model_layout(stages)
     _, orders = step(layout, 4, "1f1b")
     with pytest.raises(DeadlockError, match="waits for ever at Task"):
-        play(layout, orders, pending=0)
+        simulate_orders(layout, orders, pending=0)
     _, orders = step(layout, 4, "gpipe")
-    assert play(layout, orders, pending=0).length > 0
+    assert simulate_orders(layout, orders, pending=0).length > 0
 
 
 def test_a_wrong_order_is_seen_to_hang():
@@ -260,9 +267,9 @@ def test_a_wrong_order_is_seen_to_hang():
     _, (first, last) = step(layout, 2, "gpipe")
     swapped = (first[2], *first[:2], first[3])  # backward before any forward
     with pytest.raises(DeadlockError, match="rank 0"):
-        play(layout, (swapped, last))
+        simulate_orders(layout, (swapped, last))
     with pytest.raises(DeadlockError, match="micro_batch=0"):
-        play(layout, (first[1:], last))  # the first micro-batch is skipped
+        simulate_orders(layout, (first[1:], last))  # the first micro-batch is skipped
 
 
 def test_ranks_of_one_stage_must_agree():
@@ -270,7 +277,7 @@ def test_ranks_of_one_stage_must_agree():
     _, (one, _) = step(layout, 2, "gpipe")
     other = (one[1], one[0], *one[2:])
     with pytest.raises(DeadlockError):
-        play(layout, (one, other))
+        simulate_orders(layout, (one, other))
 
 
 def test_the_order_of_1f1b_by_hand():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 
-from spbench_core.schedule.simulation import play
 from spbench_core.schedule.step import step_orders
+from spbench_core.schedule.timeline import simulate_orders
 from spbench_parallel.engine import Engine
 from spbench_parallel.memory_shares import Activations, parameter_bytes
 from spbench_parallel.plan import ModelPlan
@@ -55,4 +55,4 @@ def give_memory(context: Context, engine: Engine, activations: Activations) -> N
 def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
     """Return the ideal bubble: the share of waiting where every stage takes equally long."""
     orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
-    return play(plan.layout, orders).bubble
+    return simulate_orders(plan.layout, orders).bubble

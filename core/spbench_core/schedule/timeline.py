@@ -1,0 +1,161 @@
+"""The timeline of a step: the start and end of each rank's tasks, the bubble, and deadlocks.
+
+Receives block: a task starts when its input has arrived. Sends are of two kinds. A buffered send is
+never waited for. A rendezvous send is over when its receiver has reached the task that takes it.
+``pending`` of them may be unfinished on one channel while their sender continues; 0 is MPI's
+blocking ``Ssend``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.schedule.orders import Kind, Order, Task
+from spbench_core.schedule.simulation import Row, Simulation, Turn
+
+UNIT_COSTS: Mapping[Kind, float] = {"forward": 1.0, "backward": 2.0, "data": 1.0, "weights": 1.0}
+"""The time of a task of each kind, if that of a forward pass is 1."""
+
+
+class DeadlockError(RuntimeError):
+    """Ranks wait for each other forever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The timeline of a step, in the unit of the tasks' costs.
+
+    Attributes:
+        spans: Start and end of each task.
+        busy: The working time of each rank.
+    """
+
+    spans: dict[Task, tuple[float, float]]
+    busy: tuple[float, ...]
+
+    @property
+    def length(self) -> float:
+        """The time from the start of the first task to the end of the last."""
+        return max((end for _, end in self.spans.values()), default=0.0)
+
+    @property
+    def bubble(self) -> float:
+        """The bubble: the share of the ranks' time in which they wait."""
+        total = self.length * len(self.busy)
+        return 1 - sum(self.busy) / total if total else 0.0
+
+
+def input_of(task: Task, stages: int) -> Task | None:
+    """Return the task whose result this one takes; None for the first stage's forward."""
+    step: tuple[Kind, int] | None
+    if task.kind == "forward":
+        step = (task.kind, task.stage - 1) if task.stage else None
+    elif task.kind == "weights":
+        step = ("data", task.stage)
+    else:
+        last = task.stage == stages - 1
+        step = ("forward", task.stage) if last else (task.kind, task.stage + 1)
+    return Task(step[0], task.micro_batch, step[1], task.direction) if step else None
+
+
+def receiver_of(task: Task, stages: int) -> Task | None:
+    """Return the task of another stage that takes this one's result, if any."""
+    if task.kind == "weights":
+        return None
+    stage = task.stage + (1 if task.kind == "forward" else -1)
+    if not 0 <= stage < stages:
+        return None
+    return Task(task.kind, task.micro_batch, stage, task.direction)
+
+
+def simulate_orders(
+    layout: ModelLayout,
+    orders: Sequence[Order],
+    costs: Mapping[Kind, float] = UNIT_COSTS,
+    *,
+    pending: int | None = None,
+) -> Timeline:
+    """Simulate one replica's step.
+
+    Args:
+        layout: The ranks; those of one stage start each of its tasks together.
+        orders: By rank of the replica, its tasks.
+        costs: The time of a task of each kind.
+        pending: How many sends of a channel from stage to stage may wait for their receiver while
+            the sender continues; None: sends are buffered.
+
+    Raises:
+        DeadlockError: The step never ends; the text names a rank that waits.
+    """
+    rows = _Rows(layout, orders, costs)
+    turns = [rows.turns_of(order, pending) for order in orders]
+    simulation = Simulation([[turn for turn, _ in order] for order in turns], rows.rows, links=0)
+    simulation.run()
+    for rank, order in enumerate(turns):
+        following = simulation.following[rank]
+        if following < len(order):
+            raise DeadlockError(f"rank {rank} waits for ever at {order[following][1]}")
+    busy = tuple(sum(costs[task.kind] for task in order) for order in orders)
+    return Timeline({task: rows.span_of(task) for order in orders for task in order}, busy)
+
+
+class _Rows:
+    """The tasks of all ranks as rows of a simulation.
+
+    A rendezvous is two rows without work: the receiver's arrivals at the tasks that take a result,
+    which are the input of the sender's waits.
+    """
+
+    def __init__(
+        self, layout: ModelLayout, orders: Sequence[Order], costs: Mapping[Kind, float]
+    ) -> None:
+        self.rows: list[Row] = []
+        self._layout = layout
+        self._stages = len(layout.stages)
+        tasks = {task for order in orders for task in order}
+        self._micro_batches = 1 + max((task.micro_batch for task in tasks), default=-1)
+        firsts = {replace(task, micro_batch=0) for task in tasks}
+        inputs = {task: input_of(task, self._stages) for task in firsts}
+        self._tasks = {
+            task: self._add_row(task, costs[task.kind], first=inputs[task] is None)
+            for task in firsts
+        }
+        self._arrivals = {task: self._add_row(task, 0.0, first=True) for task in firsts}
+        self._waits = {task: self._add_row(task, 0.0) for task in firsts}
+        for task, source in inputs.items():
+            if source in self._tasks:
+                self.rows[self._tasks[source]].feed(self.rows[self._tasks[task]])
+            receiver = receiver_of(task, self._stages)
+            if receiver in self._arrivals:
+                self.rows[self._arrivals[receiver]].feed(self.rows[self._waits[task]])
+
+    def _add_row(self, task: Task, seconds: float, *, first: bool = False) -> int:
+        ranks = self._layout.ranks_of(task.stage, 0, task.direction)
+        devices = ranks if len(ranks) > 1 else ()
+        self.rows.append(Row(seconds, self._micro_batches, first=first, devices=devices))
+        return len(self.rows) - 1
+
+    def turns_of(self, order: Order, pending: int | None) -> list[tuple[Turn, Task]]:
+        """Return a rank's turns in the simulation, each with the task that it is a part of."""
+        turns = []
+        sent: dict[Task, list[int]] = {}
+        for task in order:
+            first = replace(task, micro_batch=0)
+            if pending is not None:
+                turns.append(((self._arrivals[first], task.micro_batch), task))
+            turns.append(((self._tasks[first], task.micro_batch), task))
+            if pending is None or receiver_of(task, self._stages) is None:
+                continue
+            micro_batches = sent.setdefault(first, [])
+            micro_batches.append(task.micro_batch)
+            if len(micro_batches) > pending:
+                turns.append(((self._waits[first], micro_batches[-1 - pending]), task))
+        return turns
+
+    def span_of(self, task: Task) -> tuple[float, float]:
+        """Return the start and end of a task."""
+        row = self.rows[self._tasks[replace(task, micro_batch=0)]]
+        start = row.starts[task.micro_batch]
+        return start, start + row.seconds
