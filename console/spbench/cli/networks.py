@@ -71,12 +71,12 @@ def _shape(text: str) -> tuple[int, ...]:
 def _parameters(
     name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
 ) -> list[Parameter]:
-    from spbench_core.networks.graph import NetworkError
+    from spbench_core.models.parts import ModelError
     from spbench_core.networks.registry import parameters
 
     try:
         return parameters(name, num_layers, shape, 1000 if num_classes is None else num_classes)
-    except NetworkError as error:
+    except ModelError as error:
         if error.param == "network":
             raise UsageError(f"{error}; see spbench networks") from None
         raise UsageError(f"--{error.param.replace('_', '-')}: {error}") from None

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from spbench_core.layout.tiles import Box, Interval
 
+Pair = int | tuple[int, int]
+"""Rows and columns, or one number for both."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spbench_core.models.compose import Chain, Concat, chain
-from spbench_core.models.layers import Cell, Layer, Model, ModelError, Plain
+from spbench_core.models.layers import Cell, Layer, Model, Plain
 from spbench_core.models.parts import (
     CellPlaces,
     Conv,
@@ -22,6 +22,7 @@ from spbench_core.models.parts import (
     Linear,
     Map,
     Mean,
+    ModelError,
     Norm,
     Part,
     Pool,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spbench_core.models.parts import Builder, M, Map, Part
@@ -47,7 +46,7 @@ class Residual(Part):
     relu: bool = False
 
     def output(self, data: Map) -> Map:
-        return same_shape(self.main.output(data), self.shortcut.output(data))
+        return add_maps(self.main.output(data), self.shortcut.output(data))
 
     def build(self, builder: Builder[M], data: Map) -> M:
         main, shortcut = self.main.build(builder, data), self.shortcut.build(builder, data)
@@ -61,31 +60,30 @@ class Concat(Part):
     branches: tuple[tuple[str, Part], ...]
 
     def output(self, data: Map) -> Map:
-        return concatenated(branch.output(data) for _, branch in self.branches)
+        return concat_maps(*(branch.output(data) for _, branch in self.branches))
 
     def build(self, builder: Builder[M], data: Map) -> M:
         return builder.concat({name: branch.build(builder, data) for name, branch in self.branches})
 
 
-def same_shape(one: Map, other: Map) -> Map:
+def add_maps(data: Map, other: Map) -> Map:
     """Return the shape of the sum of two maps.
 
     Raises:
         ValueError: The two shapes differ.
     """
-    if one != other:
-        raise ValueError(f"maps of {one} and {other} cannot be added")
-    return one
+    if data != other:
+        raise ValueError(f"maps of {data} and {other} cannot be added")
+    return data
 
 
-def concatenated(maps: Iterator[Map]) -> Map:
+def concat_maps(*maps: Map) -> Map:
     """Return the shape of maps with one's channels after the other's.
 
     Raises:
         ValueError: The maps differ in height or width.
     """
-    found = tuple(maps)
-    sizes = {(one.height, one.width) for one in found}
+    sizes = {(data.height, data.width) for data in maps}
     if len(sizes) != 1:
-        raise ValueError(f"maps of different sizes have no common channels: {found}")
-    return Map(sum(one.channels for one in found), *sizes.pop())
+        raise ValueError(f"maps of different sizes have no common channels: {maps}")
+    return Map(sum(data.channels for data in maps), *sizes.pop())

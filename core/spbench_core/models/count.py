@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
@@ -27,7 +28,7 @@ class CountingBuilder:
     """A builder that makes no modules, and counts parameters and multiply-adds."""
 
     def conv(self, conv: Conv, data: Map) -> Count:
-        weights = conv.filters * data.channels * conv.taps
+        weights = prod(conv.weight_shape(data))
         made = conv.output(data)
         bias = conv.filters if conv.bias else 0
         return Count(weights + bias, weights * made.height * made.width)

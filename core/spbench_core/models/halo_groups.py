@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench_core.models.layers import Model, ModelError
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import ModelError
 
 
 def groups_of(model: Model, first: int, last: int, fused_layers: int) -> tuple[range, ...]:

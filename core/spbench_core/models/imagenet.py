@@ -7,8 +7,19 @@ convolution, as torchvision has it and its published weights.
 from __future__ import annotations
 
 from spbench_core.models.compose import Residual, chain
-from spbench_core.models.layers import Layer, Model, ModelError, Plain
-from spbench_core.models.parts import Conv, Identity, Linear, Map, Mean, Norm, Part, Pool, Relu
+from spbench_core.models.layers import Layer, Model, Plain
+from spbench_core.models.parts import (
+    Conv,
+    Identity,
+    Linear,
+    Map,
+    Mean,
+    ModelError,
+    Norm,
+    Part,
+    Pool,
+    Relu,
+)
 
 BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}
 """Blocks of each of the four stacks."""

@@ -7,20 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from spbench_core.models.compose import concatenated, same_shape
+from spbench_core.models.compose import add_maps, concat_maps
 from spbench_core.models.count import COUNTS, Count
 from spbench_core.models.parts import Builder, CellPlaces, M, Map, Part
 
 Flow = tuple[Map, ...]
 """The shapes between two layers: of one tensor, or of the two that a cell passes on."""
-
-
-class ModelError(ValueError):
-    """The error of a network that cannot be made as asked; ``param`` is the wrong parameter."""
-
-    def __init__(self, param: str, message: str) -> None:
-        super().__init__(message)
-        self.param = param
 
 
 class Layer(ABC):
@@ -97,7 +89,7 @@ class Cell(Layer):
 
     def output(self, flow: Flow) -> Flow:
         states = self._states(flow)
-        made = concatenated(states[index] for index in self.places.concat)
+        made = concat_maps(*(states[index] for index in self.places.concat))
         return (made, flow[0]) if self.places.keeps else (made,)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
@@ -117,7 +109,7 @@ class Cell(Layer):
         states = [part.output(data) for part, data in inputs]
         for first, second in zip(self.operations[::2], self.operations[1::2], strict=True):
             one, other = (part.output(states[index]) for index, part in (first, second))
-            states.append(same_shape(one, other))
+            states.append(add_maps(one, other))
         return states
 
 

@@ -12,12 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from spbench_core.layout.window import Window, Window2d, both_axes
+from spbench_core.layout.window import Pair, Window, Window2d, both_axes
 
 M = TypeVar("M")
 """The result of a builder for a part: a module, or a count."""
-Pair = int | tuple[int, int]
-"""Rows and columns, or one number for both."""
+
+
+class ModelError(ValueError):
+    """The error of a network that cannot be made as asked; ``param`` is the wrong parameter."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,34 +120,39 @@ class Part(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Conv(Part):
-    """A convolution with an odd kernel, and as many zeros around the map as keep its size.
+    """A convolution.
 
     Attributes:
         filters: Channels of the output.
         kernel: Rows and columns.
         stride: The strides of rows and columns.
         bias: Whether a bias is added.
-        shifted: Of a kernel of 1 and a stride of 2: it reads the pixels at odd rows and columns,
-            in place of the even ones.
+        zeros: Rows and columns of zeros on each side; None: as many as keep a map's size if the
+            kernel is odd and the stride 1.
+        groups: Groups of channels that are convolved apart from each other.
+        shifted: Whether a kernel of 1 with a stride of 2 reads the pixels at odd rows and columns
+            instead of the even ones.
     """
 
     filters: int
     kernel: Pair = 1
     stride: Pair = 1
     bias: bool = False
+    zeros: Pair | None = None
+    groups: int = 1
     shifted: bool = False
 
     @property
     def padding(self) -> tuple[int, int]:
         """Rows and columns of zeros on each side."""
+        if self.zeros is not None:
+            return both_axes(self.zeros)
         rows, cols = both_axes(self.kernel)
         return rows // 2, cols // 2
 
-    @property
-    def taps(self) -> int:
-        """Pixels that an output reads."""
-        rows, cols = both_axes(self.kernel)
-        return rows * cols
+    def weight_shape(self, data: Map) -> tuple[int, ...]:
+        """Return the shape of its weight: filters, channels of a group, rows and columns."""
+        return self.filters, data.channels // self.groups, *both_axes(self.kernel)
 
     def output(self, data: Map) -> Map:
         kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
@@ -233,6 +244,10 @@ class Linear(Part):
     """A fully connected layer with a bias, from a vector to a vector of ``outputs`` values."""
 
     outputs: int
+
+    def weight_shape(self, data: Map) -> tuple[int, ...]:
+        """Return the shape of its weight: outputs and inputs."""
+        return self.outputs, data.values
 
     def output(self, data: Map) -> Map:
         return Map(self.outputs, 1, 1)

@@ -18,8 +18,8 @@ from spbench_core.layout.balance import Balance, layer_ranges
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.halo_groups import check_fused_layers
-from spbench_core.models.layers import Cell, Layer, Model, ModelError, Plain
-from spbench_core.models.parts import Conv, Map, Part
+from spbench_core.models.layers import Cell, Layer, Model, Plain
+from spbench_core.models.parts import Conv, Map, ModelError, Part
 from spbench_core.models.reach import Reach, kept_values, reaches_of
 
 KEPT = (2, 1)

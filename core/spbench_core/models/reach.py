@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from spbench_core.layout.window import both_axes
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, NetworkPiece, Pool
 
@@ -37,7 +38,10 @@ class ReachBuilder:
     def conv(self, conv: Conv, data: Map) -> Reaches:
         if conv.shifted:
             return (Reach(data, 1, 1),)
-        rows, cols = conv.padding
+        rows, cols = (
+            max(zeros, kernel - 1 - zeros)
+            for zeros, kernel in zip(conv.padding, both_axes(conv.kernel), strict=True)
+        )
         return (Reach(data, rows, cols),)
 
     def norm(self, data: Map) -> Reaches:

@@ -6,8 +6,8 @@ from typing import Any
 
 from spbench_core.models.amoebanet import amoebanet
 from spbench_core.models.imagenet import imagenet_resnet
-from spbench_core.models.layers import Model, ModelError
-from spbench_core.models.parts import Map
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import Map, ModelError
 from spbench_core.models.resnet import resnet
 
 CHANNELS = 3

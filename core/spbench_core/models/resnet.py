@@ -9,13 +9,14 @@ place of its first 1x1, as the benchmarks' has.
 from __future__ import annotations
 
 from spbench_core.models.compose import Chain, Residual, chain
-from spbench_core.models.layers import Layer, Model, ModelError, Plain
+from spbench_core.models.layers import Layer, Model, Plain
 from spbench_core.models.parts import (
     Conv,
     Flatten,
     Identity,
     Linear,
     Map,
+    ModelError,
     Norm,
     Part,
     Pool,

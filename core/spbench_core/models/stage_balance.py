@@ -5,7 +5,8 @@ from __future__ import annotations
 from spbench_core.layout.balance import Balance, balanced
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.layers import Model, ModelError
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import ModelError
 
 
 def estimated_balance(model: Model, layout: ModelLayout) -> Balance:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph
 
 
 def alexnet(graph: NetworkGraph, image: Map, num_classes: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph, concat, global_pool
+from spbench_core.models.compose import concat_maps
+from spbench_core.models.parts import Map, Mean
+from spbench_core.networks.graph import NetworkGraph
 
 _Mixed = tuple[str, int, int, int, int, int, int]
 """A module's name, and its filters: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, after the pool."""
@@ -35,7 +37,7 @@ def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
         data = graph.pool(data, 3, stride=2)
         for module in stage:
             data = _mixed(graph, data, module)
-    graph.dense(global_pool(data), num_classes)
+    graph.dense(Mean().output(data), num_classes)
 
 
 def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
@@ -47,4 +49,4 @@ def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
     fives = graph.conv(data, n5_in, bias=True, name=f"{name}_5x5_reduce")
     fives = graph.conv(fives, n5, 5, pad=2, bias=True, name=f"{name}_5x5")
     pooled = graph.pool(data, 3, pad=1, name=f"max_pool_{name}_pool")
-    return concat(ones, threes, fives, graph.conv(pooled, n0, bias=True, name=f"{name}_proj"))
+    return concat_maps(ones, threes, fives, graph.conv(pooled, n0, bias=True, name=f"{name}_proj"))

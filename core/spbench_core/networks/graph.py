@@ -1,8 +1,7 @@
-"""Layers that follow the shape of one image through a network and collect its parameters.
+"""The parameters of a network, collected while the shape of one image follows its layers.
 
-There are no data and no sums, only shapes. The rules are MXNet's, whose networks these are:
-convolutions and pools round down, and a layer without a name is called after its kind and counted
-from 0.
+The layers are the parts that models are made of, too. Their names and their order are MXNet's: a
+layer without a name is called after its kind and counted from 0.
 """
 
 from __future__ import annotations
@@ -11,23 +10,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from spbench_core.layout.window import both_axes
-
-Map = tuple[int, int, int]
-"""Channels, height and width of the map between two layers."""
-Pair = int | tuple[int, int]
-"""Height and width, or one number for both."""
-
-
-class NetworkError(ValueError):
-    """The error of a network that cannot be made as asked: it names the wrong parameter.
-
-    ``param`` is ``network``, ``num_layers``, ``image_shape`` or ``num_classes``.
-    """
-
-    def __init__(self, param: str, message: str) -> None:
-        super().__init__(message)
-        self.param = param
+from spbench_core.layout.window import Pair, both_axes
+from spbench_core.models.parts import Conv, Flatten, Linear, Map, Pool
 
 
 class TooSmallError(Exception):
@@ -78,12 +62,14 @@ class NetworkGraph:
             TooSmallError: The kernel is larger than the padded map.
         """
         name = name or self._next_name("convolution")
-        kernel = both_axes(kernel)
-        height, width = _windows(name, data, kernel, stride, both_axes(pad))
-        self.parameters.append(Parameter(f"{name}_weight", (filters, data[0] // groups, *kernel)))
+        conv = Conv(filters, kernel, stride, bias, zeros=pad, groups=groups)
+        self.parameters.append(Parameter(f"{name}_weight", conv.weight_shape(data)))
         if bias:
             self.parameters.append(Parameter(f"{name}_bias", (filters,)))
-        return filters, height, width
+        try:
+            return conv.output(data)
+        except ValueError:
+            raise _too_small(name, data, both_axes(kernel), conv.padding) from None
 
     def pool(
         self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
@@ -94,14 +80,18 @@ class NetworkGraph:
             TooSmallError: The window is larger than the padded map.
         """
         name = name or self._next_name("pooling")
-        return data[0], *_windows(name, data, both_axes(kernel), stride, both_axes(pad))
+        try:
+            return Pool("max", kernel, stride, pad).output(data)
+        except ValueError:
+            raise _too_small(name, data, both_axes(kernel), both_axes(pad)) from None
 
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
         """Flatten, and add a fully connected layer with its bias."""
         name = name or self._next_name("fullyconnected")
-        self.parameters.append(Parameter(f"{name}_weight", (units, math.prod(data))))
+        linear, values = Linear(units), Flatten().output(data)
+        self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(values)))
         self.parameters.append(Parameter(f"{name}_bias", (units,)))
-        return units, 1, 1
+        return linear.output(values)
 
     def _next_name(self, kind: str) -> str:
         number = self._unnamed[kind]
@@ -109,39 +99,13 @@ class NetworkGraph:
         return f"{kind}{number}"
 
 
-def global_pool(data: Map) -> Map:
-    """Return the map that a pool over the whole map gives."""
-    return data[0], 1, 1
-
-
-def concat(*branches: Map) -> Map:
-    """Return branches of equal height and width as one map, one's channels after the other's."""
-    sizes = {branch[1:] for branch in branches}
-    if len(sizes) > 1:
-        raise ValueError(f"branches differ in height or width: {branches}")
-    return sum(branch[0] for branch in branches), *sizes.pop()
-
-
-def add(data: Map, shortcut: Map) -> Map:
-    """Return the sum of two maps of one shape."""
-    if data != shortcut:
-        raise ValueError(f"maps of {data} and {shortcut} cannot be added")
-    return data
-
-
 def same(kernel: Pair) -> Pair:
     """Return the padding with which a convolution of odd kernel keeps height and width."""
-    height, width = both_axes(kernel)
-    return (height - 1) // 2, (width - 1) // 2
+    return Conv(1, kernel).padding
 
 
-def _windows(
-    name: str, data: Map, kernel: tuple[int, int], stride: int, pad: tuple[int, int]
-) -> tuple[int, int]:
-    """Return how many windows stand in a padded map, down and across."""
-    padded = data[1] + 2 * pad[0], data[2] + 2 * pad[1]
-    if kernel[0] > padded[0] or kernel[1] > padded[1]:
-        raise TooSmallError(
-            f"{name} has a window of {kernel[0]}x{kernel[1]} and gets {padded[0]}x{padded[1]}"
-        )
-    return (padded[0] - kernel[0]) // stride + 1, (padded[1] - kernel[1]) // stride + 1
+def _too_small(
+    name: str, data: Map, window: tuple[int, int], padding: tuple[int, int]
+) -> TooSmallError:
+    rows, cols = data.height + 2 * padding[0], data.width + 2 * padding[1]
+    return TooSmallError(f"{name} has a window of {window[0]}x{window[1]} and gets {rows}x{cols}")

@@ -6,7 +6,9 @@ network of MXNet's own.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph, concat
+from spbench_core.models.compose import concat_maps
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph
 
 SMALL = 28
 """Images up to this height get the smaller network."""
@@ -47,7 +49,7 @@ def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
     value a channel, and the classifier grows.
     """
-    if image[1] <= SMALL:
+    if image.height <= SMALL:
         data = graph.conv(image, 96, 3, pad=1, bias=True, name="conv_1")
         for name, ones, threes in _SMALL_LAYERS:
             data = _small_mixed(graph, data, f"conv_{name}", ones, threes)
@@ -69,9 +71,9 @@ def _stem(graph: NetworkGraph, image: Map) -> Map:
 def _small_mixed(graph: NetworkGraph, data: Map, name: str, ones: int, threes: int) -> Map:
     if not ones:
         halved = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
-        return concat(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
+        return concat_maps(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
     one = graph.conv(data, ones, bias=True, name=f"{name}_1x1")
-    return concat(one, graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3"))
+    return concat_maps(one, graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3"))
 
 
 def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
@@ -87,4 +89,4 @@ def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
     pooled = graph.pool(data, 3, stride=stride, pad=1, name=f"{name}_pool")
     if n0:
         pooled = graph.conv(pooled, n0, bias=True, name=f"{name}_proj")
-    return concat(*branches, three, twice, pooled)
+    return concat_maps(*branches, three, twice, pooled)

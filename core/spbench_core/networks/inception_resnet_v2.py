@@ -7,7 +7,10 @@ map one way and shrink it the other, and 10, 20 and 10 units.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph, Pair, add, concat, global_pool
+from spbench_core.layout.window import Pair
+from spbench_core.models.compose import add_maps, concat_maps
+from spbench_core.models.parts import Map, Mean
+from spbench_core.networks.graph import NetworkGraph
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, Pair]
 """Filters, kernel and border of a convolution; without a border, none."""
@@ -31,7 +34,7 @@ def inception_resnet_v2(graph: NetworkGraph, image: Map, num_classes: int) -> No
         three: list[_Layer] = [(192, 1), (224, (1, 3), (0, 1)), (256, (3, 1), (1, 0))]
         data = _unit(graph, data, [(192, 1)], three)
     data = graph.conv(data, 1536, bias=True)
-    graph.dense(global_pool(data), num_classes)
+    graph.dense(Mean().output(data), num_classes)
 
 
 def _stem(graph: NetworkGraph, image: Map) -> Map:
@@ -43,7 +46,7 @@ def _stem(graph: NetworkGraph, image: Map) -> Map:
 
 
 def _first_mixed(graph: NetworkGraph, data: Map) -> Map:
-    return concat(
+    return concat_maps(
         _tower(graph, data, [(96, 1)]),
         _tower(graph, data, [(48, 1), (64, 5, 2)]),
         _tower(graph, data, [(64, 1), (96, 3, 1), (96, 3, 1)]),
@@ -53,14 +56,14 @@ def _first_mixed(graph: NetworkGraph, data: Map) -> Map:
 
 def _unit(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
     """Add towers whose sum with the input goes on."""
-    body = concat(*(_tower(graph, data, layers) for layers in towers))
-    return add(graph.conv(body, data[0], bias=True), data)
+    body = concat_maps(*(_tower(graph, data, layers) for layers in towers))
+    return add_maps(graph.conv(body, data.channels, bias=True), data)
 
 
 def _halve(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
     """Add towers that halve height and width, beside a pool that does."""
     branches = [_tower(graph, data, layers, halve=True) for layers in towers]
-    return concat(*branches, graph.pool(data, 3, stride=2))
+    return concat_maps(*branches, graph.pool(data, 3, stride=2))
 
 
 def _tower(graph: NetworkGraph, data: Map, layers: list[_Layer], *, halve: bool = False) -> Map:

@@ -5,7 +5,10 @@ Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 201
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph, Pair, concat, same
+from spbench_core.layout.window import Pair
+from spbench_core.models.compose import concat_maps
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph, same
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""
@@ -16,7 +19,7 @@ def inception_v3(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     data = _stem(graph, image)
     for name, pooled in (("mixed", 32), ("mixed_1", 64), ("mixed_2", 64)):
         data = _mixed_small(graph, data, name, pooled)
-    data = concat(
+    data = concat_maps(
         _tower(graph, data, "mixed_3", (384, 3), halve=True),
         _tower(graph, data, "mixed_3_tower", (64, 1), (96, 3), (96, 3), halve=True),
         graph.pool(data, 3, stride=2, name="max_pool_mixed_3_pool"),
@@ -24,7 +27,7 @@ def inception_v3(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     for name, narrow in (("mixed_4", 128), ("mixed_5", 160), ("mixed_6", 160), ("mixed_7", 192)):
         data = _mixed_long(graph, data, name, narrow)
     seven: tuple[_Layer, ...] = ((192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3))
-    data = concat(
+    data = concat_maps(
         _tower(graph, data, "mixed_8_tower", (192, 1), (320, 3), halve=True),
         _tower(graph, data, "mixed_8_tower_1", *seven, halve=True),
         graph.pool(data, 3, stride=2, name="max_pool_mixed_8_pool"),
@@ -44,7 +47,7 @@ def _stem(graph: NetworkGraph, image: Map) -> Map:
 
 
 def _mixed_small(graph: NetworkGraph, data: Map, name: str, pooled: int) -> Map:
-    return concat(
+    return concat_maps(
         _tower(graph, data, name, (64, 1)),
         _tower(graph, data, f"{name}_tower", (48, 1), (64, 5)),
         _tower(graph, data, f"{name}_tower_1", (64, 1), (96, 3), (96, 3)),
@@ -56,7 +59,7 @@ def _mixed_long(graph: NetworkGraph, data: Map, name: str, narrow: int) -> Map:
     """Add a module of 7x7 windows, made of 1x7 and 7x1."""
     across, down = (narrow, (1, 7)), (narrow, (7, 1))
     first = (narrow, 1)
-    return concat(
+    return concat_maps(
         _tower(graph, data, name, (192, 1)),
         _tower(graph, data, f"{name}_tower", first, across, (192, (7, 1))),
         _tower(graph, data, f"{name}_tower_1", first, down, across, down, (192, (1, 7))),
@@ -66,7 +69,7 @@ def _mixed_long(graph: NetworkGraph, data: Map, name: str, narrow: int) -> Map:
 
 def _mixed_wide(graph: NetworkGraph, data: Map, name: str) -> Map:
     """Add a module whose towers end in 1x3 and 3x1 side by side."""
-    return concat(
+    return concat_maps(
         _tower(graph, data, name, (320, 1)),
         _split(graph, _tower(graph, data, f"{name}_tower", (384, 1)), f"{name}_tower"),
         _split(
@@ -77,7 +80,7 @@ def _mixed_wide(graph: NetworkGraph, data: Map, name: str) -> Map:
 
 
 def _split(graph: NetworkGraph, data: Map, name: str) -> Map:
-    return concat(
+    return concat_maps(
         graph.conv(data, 384, (1, 3), pad=(0, 1), name=f"{name}_mixed_conv_conv2d"),
         graph.conv(data, 384, (3, 1), pad=(1, 0), name=f"{name}_mixed_conv_1_conv2d"),
     )

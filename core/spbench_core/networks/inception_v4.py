@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from spbench_core.networks.graph import Map, NetworkGraph, Pair, concat, same
+from spbench_core.layout.window import Pair
+from spbench_core.models.compose import concat_maps
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph, same
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 """Filters and kernel of a convolution, and what its name says of the kernel where that is wrong."""
@@ -76,16 +79,16 @@ def _stem(block: _Block, image: Map) -> Map:
     data = block.tower(image, (32, 3), halve=True)
     data = block.tower(data, (32, 3), shrink=True)
     data = block.tower(data, (64, 3))
-    data = concat(block.halved(data), block.tower(data, (96, 3), halve=True))
-    data = concat(
+    data = concat_maps(block.halved(data), block.tower(data, (96, 3), halve=True))
+    data = concat_maps(
         block.tower(data, (64, 1), (96, 3), shrink=True),
         block.tower(data, (64, 1), (64, (7, 1)), (64, (1, 7)), (96, 3), shrink=True),
     )
-    return concat(block.tower(data, (192, 3), halve=True), block.halved(data))
+    return concat_maps(block.tower(data, (192, 3), halve=True), block.halved(data))
 
 
 def _a(block: _Block, data: Map) -> Map:
-    return concat(
+    return concat_maps(
         block.pooled(data, 96),
         block.tower(data, (96, 1)),
         block.tower(data, (64, 1), (96, 3)),
@@ -94,7 +97,7 @@ def _a(block: _Block, data: Map) -> Map:
 
 
 def _a_halved(block: _Block, data: Map) -> Map:
-    return concat(
+    return concat_maps(
         block.halved(data),
         block.tower(data, (384, 3), halve=True),
         block.tower(data, (192, 1), (224, 3), (256, 3), halve=True),
@@ -104,7 +107,7 @@ def _a_halved(block: _Block, data: Map) -> Map:
 def _b(block: _Block, data: Map) -> Map:
     across, down = (1, 7), (7, 1)
     twice: tuple[_Layer, ...] = ((192, across), (224, down), (224, across), (256, down))
-    return concat(
+    return concat_maps(
         block.pooled(data, 128),
         block.tower(data, (384, 1)),
         block.tower(data, (192, 1), (224, across), (256, down, "1*7")),
@@ -113,7 +116,7 @@ def _b(block: _Block, data: Map) -> Map:
 
 
 def _b_halved(block: _Block, data: Map) -> Map:
-    return concat(
+    return concat_maps(
         block.halved(data),
         block.tower(data, (192, 1), (192, 3), halve=True),
         block.tower(data, (256, 1), (256, (1, 7)), (320, (7, 1)), (320, 3), halve=True),
@@ -127,7 +130,7 @@ def _c(block: _Block, data: Map) -> Map:
     ends = [block.tower(short, (256, across, "3*1")), block.tower(short, (256, down, "1*3"))]
     long = block.tower(data, (384, 1), (448, across), (512, down))
     ends += [block.tower(long, (256, down, "1*3")), block.tower(long, (256, across, "3*1"))]
-    return concat(pooled, ones, *ends)
+    return concat_maps(pooled, ones, *ends)
 
 
 def _text(kernel: Pair, label: str = "") -> str:

@@ -5,7 +5,8 @@ LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph
 
 
 def lenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:

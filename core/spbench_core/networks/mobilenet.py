@@ -6,7 +6,9 @@ Bottlenecks", 2018.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph, add, global_pool
+from spbench_core.models.compose import add_maps
+from spbench_core.models.parts import Map, Mean
+from spbench_core.networks.graph import NetworkGraph
 
 _V1 = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
@@ -46,19 +48,19 @@ def mobilenetv2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
         for unit in range(units):
             name = f"seq-{block}-block{unit}"
             body = _inverted(graph, data, widening, filters, stride if unit == 0 else 1, name)
-            data = body if unit == 0 else add(body, data)
+            data = body if unit == 0 else add_maps(body, data)
     data = graph.conv(data, 1280, name="last-1x1-conv-conv2d")
-    graph.dense(global_pool(data), num_classes, name="fc")
+    graph.dense(Mean().output(data), num_classes, name="fc")
 
 
 def _inverted(
     graph: NetworkGraph, data: Map, widening: int, filters: int, stride: int, name: str
 ) -> Map:
     """Add a unit that is wide inside and narrow at its ends."""
-    data = graph.conv(data, data[0] * widening, name=f"{name}-exp-conv2d")
+    data = graph.conv(data, data.channels * widening, name=f"{name}-exp-conv2d")
     data = _depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
     return graph.conv(data, filters, name=f"{name}-linear-conv2d")
 
 
 def _depthwise(graph: NetworkGraph, data: Map, stride: int, name: str) -> Map:
-    return graph.conv(data, data[0], 3, stride=stride, pad=1, groups=data[0], name=name)
+    return graph.conv(data, data.channels, 3, stride=stride, pad=1, groups=data.channels, name=name)

@@ -8,10 +8,11 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import count
 
+from spbench_core.models.parts import Map, ModelError
 from spbench_core.networks import resnet as residual
 from spbench_core.networks.alexnet import alexnet
 from spbench_core.networks.googlenet import googlenet
-from spbench_core.networks.graph import Map, NetworkError, NetworkGraph, Parameter, TooSmallError
+from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError
 from spbench_core.networks.inception_bn import inception_bn
 from spbench_core.networks.inception_resnet_v2 import inception_resnet_v2
 from spbench_core.networks.inception_v3 import inception_v3
@@ -43,7 +44,7 @@ class Network:
     name: str
     help: str
     layers: Callable[..., None]
-    image_shape: Map = (3, 224, 224)
+    image_shape: tuple[int, int, int] = (3, 224, 224)
     depths: tuple[int, ...] = ()
     num_layers: int = 0
     small_height: int = 0
@@ -111,20 +112,20 @@ def parameters(
         num_classes: The number of classes.
 
     Raises:
-        NetworkError: There is no such network or depth, the image is too small for it, or a
+        ModelError: There is no such network or depth, the image is too small for it, or a
             number is below 1.
     """
     if network not in NETWORKS:
-        raise NetworkError("network", _unknown(network))
+        raise ModelError("network", _unknown(network))
     known = NETWORKS[network]
     image = _checked_shape(known.image_shape if image_shape is None else image_shape)
     if num_classes < 1:
-        raise NetworkError("num_classes", f"there must be at least 1 class, not {num_classes}")
-    depth = _checked_depth(known, num_layers, image[1])
+        raise ModelError("num_classes", f"there must be at least 1 class, not {num_classes}")
+    depth = _checked_depth(known, num_layers, image.height)
     try:
         return _built(known, image, num_classes, depth)
     except TooSmallError as error:
-        raise NetworkError("image_shape", _too_small(known, image, depth, error)) from None
+        raise ModelError("image_shape", _too_small(known, image, depth, error)) from None
 
 
 def total_mb(params: Iterable[Parameter]) -> float:
@@ -140,11 +141,9 @@ def _built(network: Network, image: Map, num_classes: int, depth: int) -> list[P
 
 def _checked_shape(shape: tuple[int, ...]) -> Map:
     if len(shape) != 3 or min(shape) < 1:
-        told = ",".join(map(str, shape))
-        wanted = "channels, height and width, each at least 1"
-        raise NetworkError("image_shape", f"{told} is not {wanted}")
-    channels, height, width = shape
-    return channels, height, width
+        expected = "channels, height and width, each at least 1"
+        raise ModelError("image_shape", f"{_shape_text(shape)} is not {expected}")
+    return Map(*shape)
 
 
 def _checked_depth(network: Network, num_layers: int | None, height: int) -> int:
@@ -153,27 +152,31 @@ def _checked_depth(network: Network, num_layers: int | None, height: int) -> int
         return network.num_layers
     if not network.depths:
         only_one = f"{network.name} has one depth only; leave num_layers out"
-        raise NetworkError("num_layers", only_one)
+        raise ModelError("num_layers", only_one)
     small = height <= network.small_height
     if residual.is_small_depth(num_layers) if small else num_layers in network.depths:
         return num_layers
     name = f"{network.name} for images up to {network.small_height} high" if small else network.name
     there_are = network.small_depths if small else ", ".join(map(str, network.depths))
-    raise NetworkError("num_layers", f"{name} has no depth {num_layers}; there are {there_are}")
+    raise ModelError("num_layers", f"{name} has no depth {num_layers}; there are {there_are}")
 
 
 def _too_small(network: Network, image: Map, depth: int, error: TooSmallError) -> str:
-    told = ",".join(map(str, image))
-    side = next(side for side in count(min(image[1:]) + 1) if _fits(network, side, image[0], depth))
+    smallest = min(image.height, image.width) + 1
+    side = next(side for side in count(smallest) if _fits(network, side, image.channels, depth))
     return (
-        f"{told} is too small for {network.name}: {error}; the next square image that fits is "
-        f"{image[0]},{side},{side}"
+        f"{_shape_text(image.shape)} is too small for {network.name}: {error}; the next square "
+        f"image that fits is {image.channels},{side},{side}"
     )
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
 
 
 def _fits(network: Network, side: int, channels: int, depth: int) -> bool:
     try:
-        _built(network, (channels, side, side), 1, depth)
+        _built(network, Map(channels, side, side), 1, depth)
     except TooSmallError:
         return False
     return True

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench_core.networks.graph import Map, NetworkGraph, add, global_pool
+from spbench_core.models.compose import add_maps
+from spbench_core.models.parts import Map, Mean
+from spbench_core.networks.graph import NetworkGraph
 
 UNITS = {
     18: (2, 2, 2, 2),
@@ -59,7 +61,7 @@ def is_small_depth(depth: int) -> bool:
 
 def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
     """Add the layers of a residual network; ``depth`` is one that exists for the image's height."""
-    units, filters, bottleneck = _stages(image[1] <= style.small, depth)
+    units, filters, bottleneck = _stages(image.height <= style.small, depth)
     data = _stem(graph, image, filters[0])
     for stage, (count, width) in enumerate(zip(units, filters[1:], strict=True), start=1):
         for unit in range(1, count + 1):
@@ -70,8 +72,8 @@ def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style:
             if unit == 1:  # also where nothing changes in size or width
                 shortcut = f"{name}{style.shortcut}"
                 data = graph.conv(data, width, stride=stride, name=shortcut)
-            data = add(body, data)
-    graph.dense(global_pool(data), num_classes, name="fc1")
+            data = add_maps(body, data)
+    graph.dense(Mean().output(data), num_classes, name="fc1")
 
 
 def _stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
@@ -86,7 +88,7 @@ def _stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool
 
 
 def _stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
-    if image[1] <= SMALL_STEM:
+    if image.height <= SMALL_STEM:
         return graph.conv(image, filters, 3, pad=1, name="conv0")
     return graph.pool(
         graph.conv(image, filters, 7, stride=2, pad=3, name="conv0"), 3, stride=2, pad=1

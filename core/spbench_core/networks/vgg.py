@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Map, NetworkGraph
+from spbench_core.models.parts import Map
+from spbench_core.networks.graph import NetworkGraph
 
 CONVOLUTIONS = {
     11: (1, 1, 2, 2, 2),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from spbench_core.layout.balance import Balance, balanced, layer_ranges
-from spbench_core.models.layers import ModelError
+from spbench_core.models.parts import ModelError
 from spbench_core.models.stage_balance import check_tiles, estimated_balance
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.layer_times import layer_times

@@ -10,8 +10,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-Pair = int | Sequence[int]
-
+Sizes = int | Sequence[int]
+"""One number for each axis, or one for all."""
 
 _DEFECTIVE = (torch.bfloat16, torch.uint8)
 
@@ -20,9 +20,9 @@ def convolve(
     pixels: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
     groups: int,
 ) -> torch.Tensor:
     """Return what `torch.conv2d` is to give, ``batch x channels x rows x cols``.
@@ -55,7 +55,7 @@ class _OfBias(Function):
 
 
 def widened(
-    pixels: torch.Tensor, weight: torch.Tensor, stride: Pair, padding: Pair, dilation: Pair
+    pixels: torch.Tensor, weight: torch.Tensor, stride: Sizes, padding: Sizes, dilation: Sizes
 ) -> tuple[torch.Tensor, bool]:
     """Return pixels whose convolution has no lone column, and whether its second is to be dropped.
 
@@ -72,5 +72,5 @@ def widened(
     return pixels, False
 
 
-def _across(value: Pair) -> int:
+def _across(value: Sizes) -> int:
     return value if isinstance(value, int) else value[1]

@@ -79,7 +79,13 @@ class DenseBuilder(ModuleBuilder):
         if conv.shifted:
             return ShiftedConv2d(data.channels, conv.filters)
         return nn.Conv2d(
-            data.channels, conv.filters, conv.kernel, conv.stride, conv.padding, bias=conv.bias
+            data.channels,
+            conv.filters,
+            conv.kernel,
+            conv.stride,
+            conv.padding,
+            groups=conv.groups,
+            bias=conv.bias,
         )
 
     def norm(self, data: Map) -> nn.Module:
@@ -123,6 +129,7 @@ class SpatialBuilder(ModuleBuilder):
             conv.kernel,
             conv.stride,
             conv.padding,
+            groups=conv.groups,
             bias=conv.bias,
             tiling=tiling,
         )

@@ -34,8 +34,8 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from spbench_core.layout.window import Pair
 from spbench_parallel.device.convolution import convolve
-from spbench_parallel.spatial.conv import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.window import Pair
 from spbench_parallel.device.convolution import widened
 from spbench_parallel.precision.formats import ConvForm, Products
-from spbench_parallel.spatial.conv import Pair, window_of
+from spbench_parallel.spatial.conv import window_of
 
 LEVELS = 127
 """The largest whole number, of weights and of inputs."""

@@ -7,14 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from spbench_core.layout.window import Window, Window2d, both_axes
+from spbench_core.layout.window import Pair, Window, Window2d, both_axes
 from spbench_parallel.device.convolution import convolve
 from spbench_parallel.spatial.gradients import shared_by_tiles
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.spatial.ways import LocalOperator
-
-Pair = int | tuple[int, int]
 
 
 class SpatialConv2d(nn.Conv2d):

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.layout.window import Window, Window2d
-from spbench_parallel.spatial.conv import Pair, window_of
+from spbench_core.layout.window import Pair, Window, Window2d
+from spbench_parallel.spatial.conv import window_of
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.spatial.ways import LocalOperator

@@ -5,15 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_core.networks.graph import (
-    NetworkError,
-    NetworkGraph,
-    Parameter,
-    TooSmallError,
-    add,
-    concat,
-    same,
-)
+from spbench_core.models.compose import add_maps, concat_maps
+from spbench_core.models.parts import Map, ModelError
+from spbench_core.networks.graph import NetworkGraph, Parameter, TooSmallError, same
 from spbench_core.networks.registry import NETWORKS, parameters, total_mb
 from spbench_core.networks.resnet import is_small_depth
 
@@ -340,7 +334,7 @@ def test_each_network_has_names_of_its_own_for_every_array(name):
     ],
 )
 def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
-    with pytest.raises(NetworkError) as caught:
+    with pytest.raises(ModelError) as caught:
         parameters(*args)
     assert caught.value.param == param
     assert message in str(caught.value)
@@ -351,10 +345,10 @@ def test_what_does_not_exist_is_refused_in_one_sentence(args, param, message):
 def test_the_image_that_an_error_names_fits_and_one_less_does_not(name):
     try:
         parameters(name, image_shape=(2, 1, 1))
-    except NetworkError as error:
+    except ModelError as error:
         shape = tuple(int(word) for word in str(error).split()[-1].split(","))
         assert parameters(name, image_shape=shape)
-        with pytest.raises(NetworkError, match="too small"):
+        with pytest.raises(ModelError, match="too small"):
             parameters(name, image_shape=(shape[0], shape[1] - 1, shape[2] - 1))
     else:
         assert name in ("resnet", "resnet-v1", "resnext", "mobilenetv2", "mlp")
@@ -381,9 +375,9 @@ def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
     graph = NetworkGraph()
     if 0 in laid:
         with pytest.raises(TooSmallError, match="here has a window of"):
-            graph.conv((3, *size), 5, kernel, stride=stride, pad=pad, name="here")
+            graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad, name="here")
     else:
-        assert graph.conv((3, *size), 5, kernel, stride=stride, pad=pad) == (5, *laid)
+        assert graph.conv(Map(3, *size), 5, kernel, stride=stride, pad=pad) == Map(5, *laid)
         assert graph.parameters == [Parameter("convolution0_weight", (5, 3, *kernel))]
 
 
@@ -393,13 +387,13 @@ def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
 )
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
-    assert NetworkGraph().conv((3, *size), 5, kernel, pad=same(kernel))[1:] == size
+    assert NetworkGraph().conv(Map(3, *size), 5, kernel, pad=same(kernel)).shape[1:] == size
 
 
 def test_maps_of_other_sizes_are_not_joined():
-    assert concat((2, 5, 5), (3, 5, 5)) == (5, 5, 5)
-    with pytest.raises(ValueError, match="branches differ"):
-        concat((2, 5, 5), (3, 4, 5))
-    assert add((2, 5, 5), (2, 5, 5)) == (2, 5, 5)
+    assert concat_maps(Map(2, 5, 5), Map(3, 5, 5)) == Map(5, 5, 5)
+    with pytest.raises(ValueError, match="maps of different sizes"):
+        concat_maps(Map(2, 5, 5), Map(3, 4, 5))
+    assert add_maps(Map(2, 5, 5), Map(2, 5, 5)) == Map(2, 5, 5)
     with pytest.raises(ValueError, match="cannot be added"):
-        add((2, 5, 5), (3, 5, 5))
+        add_maps(Map(2, 5, 5), Map(3, 5, 5))

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_core.models.layers import ModelError
+from spbench_core.models.count import COUNTS
+from spbench_core.models.parts import Conv, Map, ModelError
 from spbench_core.models.registry import model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
@@ -242,6 +243,32 @@ def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
     data = image_of(made("amoebanet"))
     assert list(with_shift.state_dict()) == list(without.state_dict())
     assert not torch.allclose(with_shift(data), without(data))
+
+
+@pytest.mark.parametrize(
+    ("conv", "weight"),
+    [
+        (Conv(8, 3), (8, 4, 3, 3)),
+        (Conv(8, (1, 7), zeros=(1, 2)), (8, 4, 1, 7)),
+        (Conv(8, 2, 2, bias=True, zeros=0), (8, 4, 2, 2)),
+        (Conv(8, 3, groups=4), (8, 1, 3, 3)),
+    ],
+)
+def test_convolutions_of_both_builders_have_the_shapes_that_the_part_gives(conv, weight):
+    data = Map(4, 12, 10)
+    tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 12, 10)
+    modules = [conv.build(builder, data) for builder in (DenseBuilder(), SpatialBuilder(tiling))]
+    assert conv.weight_shape(data) == weight
+    count = conv.build(COUNTS, data)
+    image = torch.rand(1, *data.shape)
+    outputs = []
+    for module in modules:
+        module.load_state_dict(modules[0].state_dict())
+        assert module.weight.shape == weight
+        assert sum(parameter.numel() for parameter in module.parameters()) == count.parameters
+        outputs.append(module(image))
+    assert outputs[0].shape == (1, *conv.output(data).shape)
+    assert torch.allclose(*outputs, atol=1e-6)
 
 
 # Stages

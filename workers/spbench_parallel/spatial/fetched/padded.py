@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.layout.window import Window, Window2d
+from spbench_core.layout.window import Pair, Window, Window2d
 from spbench_parallel.device.convolution import convolve
-from spbench_parallel.spatial.conv import Pair, window_of
+from spbench_parallel.spatial.conv import window_of
 from spbench_parallel.spatial.fetched.box import FetchingOperator, PaddedBox
 from spbench_parallel.spatial.gradients import shared_weights
 from spbench_parallel.spatial.tiling import Tiling

@@ -18,7 +18,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import filled, parameter, params_of, read_params, shared
-from spbench_core.networks.graph import NetworkError
+from spbench_core.models.parts import ModelError
 from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.benchmarks.kvstore.roles import (
     SPELLINGS,
@@ -250,7 +250,7 @@ def _with_network(params: Params) -> Params:
     shape = tuple(params["image_shape"] or known.image_shape)
     try:
         parameters(params["network"], params["num_layers"], shape, params["num_classes"])
-    except NetworkError as error:
+    except ModelError as error:
         raise ParamError(error.param, f"{error.param}: {error}") from None
     return params | {"image_shape": list(shape)}
 

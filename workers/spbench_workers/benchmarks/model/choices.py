@@ -6,7 +6,7 @@ from functools import partial
 
 from spbench_core.catalog.typed_params import filled
 from spbench_core.layout.balance import Balance, read_balance
-from spbench_core.models.layers import ModelError
+from spbench_core.models.parts import ModelError
 from spbench_parallel.autotune.balance import (
     check_balance,
     choose_balance,

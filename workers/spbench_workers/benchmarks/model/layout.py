@@ -139,7 +139,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
         ParamError: The balance is not one of this model, or a rank would hold no pixel.
     """
     from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
-    from spbench_core.models.layers import ModelError
+    from spbench_core.models.parts import ModelError
     from spbench_core.models.stage_balance import check_tiles, estimated_balance
 
     layout, layers = layout_of(params), len(model.layers)
@@ -195,7 +195,7 @@ def check_fused(params: Params, model: Model) -> None:
     """
     from spbench_core.layout.balance import layer_ranges, read_balance
     from spbench_core.models.halo_groups import check_fused_layers
-    from spbench_core.models.layers import ModelError
+    from spbench_core.models.parts import ModelError
 
     if params["fused_layers"] is None:
         return

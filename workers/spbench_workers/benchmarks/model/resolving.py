@@ -144,7 +144,7 @@ def model_of(name: str, params: Params) -> Model:
     Raises:
         ParamError: There is no such model, or not for such images.
     """
-    from spbench_core.models.layers import ModelError
+    from spbench_core.models.parts import ModelError
     from spbench_core.models.registry import model
 
     own = AMOEBANET if name == "amoebanet" else RESNET
