@@ -12,6 +12,7 @@ from torch import nn
 import own_networks
 import spbench_core
 import spbench_workers
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.models.parts import Map
 from spbench_core.models.reach import fewest_normalised, kept_values
@@ -241,18 +242,20 @@ def test_a_torch_below_the_standard_library_is_no_users(monkeypatch):
 
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
-    case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32, "weights": None}
-    case |= {"task": None, "loss": "cross_entropy", "app": "synthetic"}
-    layout = {"scheme": "lp", "replicas": 1, "local_DP": "1", "rounds": None}
-    check(case | layout | {"split_size": 6})
+    cases = {
+        stages: BENCHMARKS["model.network"].complete(
+            {"network": "own_networks:UNet", "split_size": stages}
+        )
+        for stages in (2, 6, 7)
+    }
+    check(cases[6])
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
-        check(case | layout | {"split_size": 7})
-    answer = checking._answer("model.network", case | layout | {"split_size": 7})
-    assert answer == (
+        check(cases[7])
+    assert checking._answer("model.network", cases[7]) == (
         "network own_networks:UNet: 7 stages are more than the 6 layers of the model: "
         "take 6 at most"
     )
-    assert checking._answer("model.network", case | layout | {"split_size": 2}) is None
+    assert checking._answer("model.network", cases[2]) is None
 
 
 def test_modules_that_write_into_their_input_make_new_maps():

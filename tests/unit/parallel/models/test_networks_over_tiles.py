@@ -8,6 +8,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
@@ -152,13 +153,15 @@ def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halo
     assert not same_over_tiles(model.resized(48, 48).network, model.network, Grid(1, 3))
 
 
+def complete(**params):
+    return BENCHMARKS["model.network"].complete(params)
+
+
 def test_strict_refuses_what_is_gathered():
-    case = {"network": "own_networks:Asking", "network_args": None, "image_size": 32}
-    case |= {"weights": None, "task": None, "loss": "cross_entropy", "app": "synthetic"}
-    case |= {"scheme": "sp", "split_size": 1, "grid": "1x2", "replicas": 1, "local_DP": "1"}
-    check(case | {"rounds": None, "strict": False})
+    case = {"network": "own_networks:Asking", "scheme": "sp", "split_size": 1, "grid": "1x2"}
+    check(complete(**case))
     with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: batch_norm is not there over"):
-        check(case | {"rounds": None, "strict": True})
+        check(complete(**case, strict=True))
 
 
 def test_maps_of_fewer_pixels_than_tiles_are_refused():
@@ -175,13 +178,10 @@ def test_maps_of_fewer_pixels_than_tiles_are_refused():
 
 
 def test_a_stage_of_tiles_that_cannot_end_in_maps_is_refused_before_the_launch():
-    case = {"network": "own_networks:Attention", "network_args": None, "image_size": 32}
-    case |= {"weights": None, "task": None, "loss": "cross_entropy", "app": "synthetic"}
-    case |= {"scheme": "sp", "grid": "1x2", "replicas": 1, "local_DP": "1", "rounds": None}
+    case = {"network": "own_networks:Attention", "scheme": "sp"}
     # Its patches are maps, and all that follows is vectors.
-    check(case | {"split_size": 2, "spatial_size": 1, "strict": False})
+    check(complete(**case, grid="1x2", split_size=2))
     with pytest.raises(CannotRunError, match="stage 0 of 5x1 tiles has to end in maps"):
-        check(case | {"grid": "5x1", "split_size": 2, "spatial_size": 1, "strict": False})
-    grids = {"grid": "1x2,1x2", "split_size": 3, "spatial_size": 2, "strict": False}
+        check(complete(**case, grid="5x1", split_size=2))
     with pytest.raises(CannotRunError, match="stage 1 of 1x2 tiles has to end in maps"):
-        check(case | grids)
+        check(complete(**case, grid="1x2,1x2", split_size=3, spatial_size=2))

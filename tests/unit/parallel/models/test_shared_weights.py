@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import shared_weights_networks
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
@@ -250,21 +251,19 @@ def test_other_operators_at_another_size_are_refused():
 
 
 def test_a_case_is_refused_before_its_launch():
+    complete = BENCHMARKS["model.network"].complete
     case: dict[str, Any] = {"network": "shared_weights_networks:Mixed", "image_size": "24x36"}
-    case |= {"task": None, "loss": "cross_entropy", "app": "synthetic", "scheme": "lp"}
-    case |= {"weights": None}
-    case |= {"split_size": 2, "replicas": 1, "rounds": None, "strict": False}
     mixing = case | {"network_args": {"by": "function"}}
-    check(mixing | {"local_DP": "1", "parts": 2})
-    # Which stage has the operator is not known where the balance is measured.
-    check(mixing | {"local_DP": "1,2", "balance": None})
+    check(complete(mixing | {"local_DP": "1", "parts": 2}))
+    # Which stage has the operator is not known if the balance is measured.
+    check(complete(mixing | {"local_DP": "1,2"}))
     for members in ({"local_DP": "2"}, {"local_DP": "1,2", "balance": "1,3"}):
         with pytest.raises(CannotRunError, match=r"py:\d+: batch_norm mixes"):
-            check(mixing | {"scheme": "lp"} | members)
+            check(complete(mixing | members))
     hidden = case | {"network_args": {"by": "hidden"}, "local_DP": "1"}
-    check(hidden | {"parts": 1})
+    check(complete(hidden | {"parts": 1}))
     with pytest.raises(CannotRunError, match=r"py:\d+: roll mixes .*; take parts"):
-        check(hidden | {"parts": 2})
+        check(complete(hidden | {"parts": 2}))
 
 
 @pytest.mark.parametrize("by", ["spectral_norm", "new_spectral_norm"])

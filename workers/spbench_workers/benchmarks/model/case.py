@@ -19,7 +19,7 @@ from spbench_parallel.same_operators import check_same_operators
 from spbench_workers.benchmarks.model.choices import chosen_balance, chosen_format, straight_skips
 from spbench_workers.benchmarks.model.layout import layout_of
 from spbench_workers.benchmarks.model.network import batching_of, network_of
-from spbench_workers.benchmarks.model.params import ModelParams
+from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.benchmarks.model.resolving import model_of
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -95,13 +95,13 @@ def case_of(context: Context) -> ModelCase:
         statistics=_statistics(context),
         recompute=params.recompute,
         recompute_stages=_stages(params.recompute_stages),
-        loss=context.params.get("loss") or "cross_entropy",
+        loss=context.read_params(OwnNetworkParams).loss or "cross_entropy",
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
         if isinstance(model, ImportedModel):
             # If the balance was measured, the stage of a layer was not known before the launch.
-            check_layout(model, layout, plan.balance, batching_of(context.params, layout))
+            check_layout(model, layout, plan.balance, batching_of(params, layout))
         plan = replace(plan, straight=straight_skips(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)

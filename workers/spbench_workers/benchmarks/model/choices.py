@@ -20,7 +20,7 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.progress import PhaseProgress
 from spbench_workers.benchmarks.model.layout import ESTIMATED, MEASURED
-from spbench_workers.benchmarks.model.params import ModelParams
+from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.context import Context
 
 
@@ -76,7 +76,9 @@ def _given_balance(asked: str, plan: ModelPlan) -> Balance:
 def straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
     """Return the stages between which skips go straight, and report why. All ranks must call it."""
     progress = PhaseProgress(partial(context.progress, "skips"))
-    chosen = chosen_skips(context.world.comm, plan, context.params.get("skips"), progress)
+    chosen = chosen_skips(
+        context.world.comm, plan, context.read_params(OwnNetworkParams).skips, progress
+    )
     progress.finish()
     if chosen is None:
         return frozenset()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.typed_params import filled, read_params
 from spbench_core.layout.balance import Balance, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.layout.tiles import parse_pair
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_parallel.errors import CannotRunError
@@ -14,6 +14,7 @@ from spbench_parallel.models.imported.layouts import Batching, check_ends, check
 from spbench_parallel.models.imported.model import ImportedModel, imported
 from spbench_parallel.models.imported.over_tiles import gathered
 from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 
 
 def network_of(params: Params, seed: int) -> ImportedModel:
@@ -24,19 +25,20 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             stages, none in whose maps a stage of tiles can end, an operator that cannot be in such
             a layout, or with ``strict`` one that is not there over tiles.
     """
-    image = Map(CHANNELS, *parse_pair(params["image_size"]))
-    arguments = params["network_args"] or {}
-    model = imported(params["network"], arguments, image, seed, params["weights"])
-    _check_task(model, params)
+    common, own = read_params(ModelParams, params), read_params(OwnNetworkParams, params)
+    image = Map(CHANNELS, *common.image_size)
+    arguments = own.network_args or {}
+    model = imported(filled(own.network), arguments, image, seed, own.weights)
+    _check_task(model, own, common.app)
     layout = layout_of(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
     check_ends(model, layout)
-    check_layout(model, layout, _balance_of(params, layout, model), batching_of(params, layout))
+    check_layout(model, layout, _balance_of(common, layout, model), batching_of(common, layout))
     missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
-    if missing and params["strict"]:
+    if missing and own.strict:
         raise CannotRunError(
             f"network {model.name}: {where(missing[0])} is not there over tiles; leave out strict, "
             "and it is computed on gathered maps"
@@ -44,37 +46,36 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     return model
 
 
-def _balance_of(params: Params, layout: ModelLayout, model: ImportedModel) -> Balance | None:
+def _balance_of(params: ModelParams, layout: ModelLayout, model: ImportedModel) -> Balance | None:
     """Return the layers of each stage, if the parameters name them."""
     try:
-        return read_balance(params.get("balance") or "", len(layout.stages), len(model.layers))
+        return read_balance(params.balance or "", len(layout.stages), len(model.layers))
     except ValueError:  # what is wrong in it is reported by the launch
         return None
 
 
-def batching_of(params: Params, layout: ModelLayout) -> Batching:
+def batching_of(params: ModelParams, layout: ModelLayout) -> Batching:
     """Return how the parameters of a case share out the images of a step."""
-    micro_batches = (params.get("parts") or 1) * (params.get("times") or 1)
     return Batching(
-        micro_batches * len(layout.directions),
-        together=params.get("sync_batchnorm") == "replicas",
-        training=not params.get("enable_evaluation"),
-        recomputes=bool(params.get("recompute")),
+        params.parts * (params.times or 1) * len(layout.directions),
+        together=params.sync_batchnorm == "replicas",
+        training=not params.enable_evaluation,
+        recomputes=params.recompute is not None,
     )
 
 
-def _check_task(model: ImportedModel, params: Params) -> None:
-    task, asked = "segment" if model.segments else "classify", params["task"]
-    if asked not in (None, task):
+def _check_task(model: ImportedModel, params: OwnNetworkParams, app: str) -> None:
+    task = "segment" if model.segments else "classify"
+    if params.task not in (None, task):
         gives = "a class for each pixel" if model.segments else "one class for each image"
         raise CannotRunError(f"network {model.name}: it gives {gives}; take task {task}")
     if model.segments:
-        if params["app"] == "cifar":
+        if app == "cifar":
             raise CannotRunError(
                 f"network {model.name}: it gives a class for each pixel, and cifar has no masks; "
                 "take app medical, with datapath"
             )
-    elif params["loss"] == "dice":
+    elif params.loss == "dice":
         raise CannotRunError(
             f"network {model.name}: it gives one class for each image, and loss dice is of pixels; "
             "take cross_entropy"

@@ -267,20 +267,24 @@ class AmoebanetParams(ModelParams):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnNetworkParams:
-    """Parameters of ``model.network`` that other models do not have."""
+    """Parameters of ``model.network``; those of other models are None."""
 
     network: str | None = parameter(
         "text",
         None,
         "module:callable that returns your network, an nn.Module; the working folder is importable",
+        optional=True,
     )
-    network_args: Any = parameter("data", None, "all that it is given, by name: {width: 64}")
+    network_args: Any = parameter(
+        "data", None, "all that it is given, by name: {width: 64}", optional=True
+    )
     task: str | None = parameter(
         "choice",
         None,
         "what it is for: one class for each image (classify), or one for each pixel (segment); "
         "else as its output says",
         choices=("classify", "segment"),
+        optional=True,
     )
     loss: str | None = parameter(
         "choice",
@@ -288,12 +292,16 @@ class OwnNetworkParams:
         "cross entropy (default), of a segmentation the mean over pixels; or one minus the soft "
         "Dice coefficient, the mean over classes (dice, to segment)",
         choices=("cross_entropy", "dice"),
+        optional=True,
     )
     weights: str | None = parameter(
-        "text", None, "a file with its state_dict (.pt, .safetensors), to begin with; else drawn"
+        "text",
+        None,
+        "a file with its state_dict (.pt, .safetensors), to begin with; else drawn",
+        optional=True,
     )
     save_weights: str | None = parameter(
-        "text", None, "a file that gets its state_dict after the last step"
+        "text", None, "a file that gets its state_dict after the last step", optional=True
     )
     skips: str | None = parameter(
         "choice",
@@ -301,12 +309,14 @@ class OwnNetworkParams:
         "whether tensors that a later stage than the next one reads go straight there, or are "
         "passed along from stage to stage; auto (default) times messages and takes what costs less",
         choices=("auto", "straight", "along"),
+        optional=True,
     )
     strict: bool | None = parameter(
         "bool",
         None,
         "with tiles, whether operators that are not there over tiles are refused, in place of "
         "being computed on gathered maps",
+        optional=True,
     )
 
 
@@ -336,6 +346,6 @@ def check_tf32(params: Params) -> None:
         raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
 
 
-def multiplies_either_way(params: Params) -> bool:
+def multiplies_either_way(device: str, precision: str) -> bool:
     """Return whether the device is known to be one that multiplies fp32 as fp32 or as TF32."""
-    return params["device"] == "cuda" and params["precision"] in ("fp32", "tf32")
+    return device == "cuda" and precision in ("fp32", "tf32")

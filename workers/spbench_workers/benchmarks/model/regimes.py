@@ -14,9 +14,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.typed_params import read_params
 from spbench_core.layout.stages import ModelLayout
 from spbench_workers.benchmarks.model.layout import layout_of
-from spbench_workers.benchmarks.model.params import multiplies_either_way
+from spbench_workers.benchmarks.model.params import ModelParams, multiplies_either_way
 
 
 class Regime(StrEnum):
@@ -54,38 +55,43 @@ def regimes_of(params: Params) -> frozenset[Regime]:
     `Regime.PRODUCTS` is one of them only if the case asks for a GPU: with device ``auto`` it is not
     known before the ranks start whether they have one.
     """
-    if params["validate"] == "off":
+    return _regimes_of(read_params(ModelParams, params), layout_of(params))
+
+
+def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
+    if params.validate == "off":
         return frozenset()
     regimes = {Regime.FLOAT64}
-    if multiplies_either_way(params):
+    if multiplies_either_way(params.device, params.precision):
         regimes.add(Regime.PRODUCTS)
-    if params["arrival"] == "poisson":
+    if params.arrival == "poisson":
         regimes.add(Regime.LATENCY)
-    if _adds_in_one_order(params, layout_of(params)):
+    if _adds_in_one_order(params, layout):
         regimes.add(Regime.BITS)
-    if params["validate"] == "auto" or params["precision"] in _OF_16_BITS:
+    if params.validate == "auto" or params.precision in _OF_16_BITS:
         regimes.add(Regime.FULL_SIZE)
     return frozenset(regimes)
 
 
 def checks_made(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return those of the checks that a case with complete parameters makes, in their order."""
-    regimes, layout = regimes_of(params), layout_of(params)
+    model, layout = read_params(ModelParams, params), layout_of(params)
+    regimes = _regimes_of(model, layout)
     made = {name for regime in regimes for name in _CHECKS[regime]}
     if Regime.FLOAT64 in regimes:
         made.update(CHECKS_OF_NETWORKS)
-    if params["scheme"] != "sequential":
+    if model.scheme != "sequential":
         made.discard("slope")  # needs the whole model on one process
     if len(layout.stages) == 1:
         made.discard("joints")
-    if not _checks_operators(params, layout):
+    if not _checks_operators(model, layout, imported="network" in params):
         made -= {"operators", "scales"}
-    if params["enable_evaluation"]:
+    if model.enable_evaluation:
         made &= set(_OF_INFERENCE)
     return tuple(name for name in checks if name in made)
 
 
-def _checks_operators(params: Params, layout: ModelLayout) -> bool:
+def _checks_operators(params: ModelParams, layout: ModelLayout, *, imported: bool) -> bool:
     """Return whether operators are computed again at full size.
 
     Training in more than 16 bits: all operators that multiply, as no other check at full size sees
@@ -93,23 +99,20 @@ def _checks_operators(params: Params, layout: ModelLayout) -> bool:
     only those of several ranks, because its other operators may round differently. Layers that
     ``halo_D2`` fuses are left out.
     """
-    if params.get("halo_D2") and all(stage.spatial for stage in layout.stages):
+    if params.halo_D2 and all(stage.spatial for stage in layout.stages):
         return False
-    narrow = params["precision"] in _OF_16_BITS
-    if narrow and "network" not in params:
+    narrow = params.precision in _OF_16_BITS
+    if narrow and not imported:
         return True
-    if not narrow and not params["enable_evaluation"]:
+    if not narrow and not params.enable_evaluation:
         return True
-    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
-    return bool(shared) and not params.get("halo_D2")
+    shared = any(stage.ranks > 1 for stage in layout.stages) or params.sync_batchnorm
+    return bool(shared) and not params.halo_D2
 
 
-def _adds_in_one_order(params: Params, layout: ModelLayout) -> bool:
+def _adds_in_one_order(params: ModelParams, layout: ModelLayout) -> bool:
     """Return whether one process adds all up in the same order, so that bits are the same."""
     whole = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
     return (
-        params["precision"] in _OF_16_BITS
-        and whole
-        and not layout.mirrored
-        and len(layout.stages) > 1
+        params.precision in _OF_16_BITS and whole and not layout.mirrored and len(layout.stages) > 1
     )

@@ -43,7 +43,7 @@ from spbench_workers.benchmarks.model.inference.latency import (
     give_open_latency,
     serve,
 )
-from spbench_workers.benchmarks.model.params import ModelParams
+from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, images_of, proxy_plan
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, regimes_of
 from spbench_workers.benchmarks.model.steps import Steps
@@ -150,7 +150,7 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
     _refuse_faults(context, case)
     if case.plan.backend == "nccl":
         refuse_nccl(context.world.comm, case.plan.device)
-    if (file := context.params.get("save_weights")) is not None:
+    if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         users_weights.check(Path(file), context.world.comm)
     if (path := context.read_params(ModelParams).checkpoint) is not None:
         model, learns = case.plan.model, case.training is not None
@@ -231,7 +231,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
         answers = answers_of(engine, images, steps.inferred(count))
         _give_latency(context, steps, times)
     images.close()
-    if (file := context.params.get("save_weights")) is not None:
+    if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         users_weights.save(Path(file), engine)
     engine.free()
     if answers is not None:

@@ -69,7 +69,7 @@ def _refuse(params: Params, names: list[str], why: str) -> None:
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return the checks; products are compared on GPUs alone, so ``auto`` does not promise them."""
-    return checks if multiplies_either_way(params) else checks[:-1]
+    return checks if multiplies_either_way(params["device"], params["precision"]) else checks[:-1]
 
 
 def _of_layer(name: str, unit: str, what: str) -> Metric:
