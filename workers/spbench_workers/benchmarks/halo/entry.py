@@ -129,6 +129,18 @@ def _resolve_fused(params: Params) -> Params:
     return params | {"fused_layers": fused}
 
 
+_OVERLAP = Param(
+    "overlap",
+    "choice",
+    "auto",
+    "whether what needs no halo is computed while the halo travels, or all at once after it; "
+    "auto times both and takes the faster",
+    choices=("auto", "on", "off"),
+    spellings={"True": "on", "true": "on", "yes": "on"}
+    | {"False": "off", "false": "off", "no": "off"},
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TileParams:
     """Parameters of this family that say how an image is cut."""
@@ -147,6 +159,7 @@ class TransportParams:
 
     transport: str = shared(TRANSPORT)
     channels_last: bool = shared(CHANNELS_LAST)
+    overlap: str | None = shared(_OVERLAP, optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,15 +189,7 @@ class ComputeParams(TileParams):
     padding: tuple[int, int] = shared(PADDING)
     enable_one_h_dim_kernel: bool = shared(ONE_H_DIM)
     enable_one_w_dim_kernel: bool = shared(ONE_W_DIM)
-    overlap: str = parameter(
-        "choice",
-        "auto",
-        "whether what needs no halo is computed while the halo travels, or all at once after it; "
-        "auto times both and takes the faster",
-        choices=("auto", "on", "off"),
-        spellings={"True": "on", "true": "on", "yes": "on"}
-        | {"False": "off", "false": "off", "no": "off"},
-    )
+    overlap: str = shared(_OVERLAP)
     fp16_allreduce: bool = parameter(
         "bool", False, "whether weight gradients travel as fp16 to be summed"
     )

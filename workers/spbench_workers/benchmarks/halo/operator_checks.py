@@ -55,12 +55,13 @@ class Tolerances:
 def tiling_of(context: Context) -> Tiling:
     """Return the tiles of the case's image, one for each rank."""
     params = context.read_params(TileParams)
+    transport = context.read_params(TransportParams)
     return Tiling.of_grid(
         context.world.comm,
         Grid(*params.grid),
         *params.image_size,
-        transport=context.read_params(TransportParams).transport,
-        overlap=OVERLAP[context.params.get("overlap", "auto")],
+        transport=transport.transport,
+        overlap=OVERLAP[transport.overlap or "auto"],
     )
 
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, of_rank, whole
 from spbench_core.catalog.tiles import method_of
+from spbench_core.catalog.typed_params import filled, read_params
+from spbench_core.layout.stages import ModelLayout
 from spbench_workers.benchmarks.model.layout import TILED, layout_of
+from spbench_workers.benchmarks.model.params import ModelParams
 
 
 def scaled_model(
@@ -27,64 +30,66 @@ def scaled_model(
     Raises:
         ScalingError: The case is sequential, or these ranks make no such layout.
     """
-    if params["scheme"] == "sequential":
+    model = read_params(ModelParams, params)
+    if model.scheme == "sequential":
         raise ScalingError("scheme sequential is one process: take lp, sp, gems or gems_sp")
-    tiled = params["scheme"] in TILED
+    tiled = model.scheme in TILED
     by = follow(to, ("num_spatial_parts" if tiled else "split_size", "replicas"))
-    images = _images(params, to) if by != "replicas" else {}
+    images = _images(model, to) if by != "replicas" else {}
     if to.ranks == 1:
-        images = _images_of_one(params, to)
+        images = _images_of_one(model, to)
         one = {name: value for name, value in given.items() if name not in only_pipelines}
         return one | {"scheme": "sequential"} | images
-    return given | _LAYOUTS[by](params, to) | images
+    return given | _LAYOUTS[by](model, layout_of(params), to) | images
 
 
-def _images(params: Params, to: AtRanks) -> Params:
+def _images(params: ModelParams, to: AtRanks) -> Params:
     """Return images and micro-batches of a step; each replica has as many."""
     if to.work == "strong":
         return {}
-    return {name: of_rank(name, params[name], to) for name in ("batch_size", "parts")}
+    return {
+        "batch_size": of_rank("batch_size", params.batch_size, to),
+        "parts": of_rank("parts", params.parts, to),
+    }
 
 
-def _images_of_one(params: Params, to: AtRanks) -> Params:
+def _images_of_one(params: ModelParams, to: AtRanks) -> Params:
     """Return those of the one process, which has the images of all replicas."""
-    images = params["batch_size"] * params["replicas"]
+    replicas = filled(params.replicas)
+    images = params.batch_size * replicas
     if to.work == "strong":
         return {"batch_size": images}
-    parts = params["parts"] * params["replicas"]
+    parts = params.parts * replicas
     return {"batch_size": of_rank("batch_size", images, to), "parts": of_rank("parts", parts, to)}
 
 
-def _stages(params: Params, to: AtRanks) -> Params:
-    if params["local_DP"] != "1":
-        raise ScalingError(f"with local_DP {params['local_DP']} stages have several ranks")
-    rounds = params["rounds"] or 1
-    return {"split_size": whole("split_size", to.ranks, rounds, params["replicas"])}
+def _stages(params: ModelParams, layout: ModelLayout, to: AtRanks) -> Params:
+    if params.local_DP != "1":
+        raise ScalingError(f"with local_DP {params.local_DP} stages have several ranks")
+    return {"split_size": whole("split_size", to.ranks, layout.rounds, layout.replicas)}
 
 
-def _tiles(params: Params, to: AtRanks) -> Params:
-    if params["spatial_size"] != 1:
-        raise ScalingError(f"with spatial_size {params['spatial_size']} several stages have tiles")
-    layout = layout_of(params)
+def _tiles(params: ModelParams, layout: ModelLayout, to: AtRanks) -> Params:
+    if params.spatial_size != 1:
+        raise ScalingError(f"with spatial_size {params.spatial_size} several stages have tiles")
     rest = layout.ranks // layout.replicas - layout.stages[0].ranks
     ranks = whole("the ranks of a replica", to.ranks, 1, layout.replicas)
     if ranks - rest < 2:
         least = (rest + 2) * layout.replicas
         raise ScalingError(f"np {to.ranks} leaves no two tiles: take 1, or {least} and more")
-    method = params["slice_method"] or method_of(layout.stages[0].grid)
+    method = params.slice_method or method_of(layout.stages[0].grid)
     return {"num_spatial_parts": str(ranks - rest), "slice_method": method, "grid": None}
 
 
-def _replicas(params: Params, to: AtRanks) -> Params:
-    layout = layout_of(params)
+def _replicas(params: ModelParams, layout: ModelLayout, to: AtRanks) -> Params:
     replicas = whole("replicas", to.ranks * layout.replicas, 1, layout.ranks)
     if to.work == "weak":
         return {"replicas": replicas}
-    images = whole("batch_size", params["batch_size"], layout.replicas, replicas)
+    images = whole("batch_size", params.batch_size, layout.replicas, replicas)
     return {"replicas": replicas, "batch_size": images}
 
 
-_LAYOUTS: dict[str, Callable[[Params, AtRanks], Params]] = {
+_LAYOUTS: dict[str, Callable[[ModelParams, ModelLayout, AtRanks], Params]] = {
     "split_size": _stages,
     "num_spatial_parts": _tiles,
     "replicas": _replicas,

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.typed_params import read_params
 from spbench_core.catalog.work import Work, WorkEstimate
-from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.layout import MIRRORED, layout_of
+from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.benchmarks.model.resolving import model_of
 
 _VALIDATION = 12.0
@@ -62,30 +64,30 @@ def estimate_of_model(name: str) -> WorkEstimate:
 
 
 def _model_work(name: str, params: Params, np: int) -> Work | None:
-    if params["iterations"] is None:
+    model = read_params(ModelParams, params)
+    if model.iterations is None:
         return None  # a pass over images in a folder, however many there are
     size = _size(name, params)
-    mirrored = params["scheme"] in ("gems", "gems_sp")
-    replicas = params.get("replicas") or 1
-    copies = replicas * (2 if mirrored else 1)
-    times = params.get("times") or 1
-    parts = params["parts"] * copies * times
-    images = params["batch_size"] * copies * times
+    replicas = model.replicas or 1
+    copies = replicas * (2 if model.scheme in MIRRORED else 1)
+    times = model.times or 1
+    parts = model.parts * copies * times
+    images = model.batch_size * copies * times
     # Each rank of a stage calls each of its operators.
     stages = layout_of(params).stages
     stage_ranks = np / replicas / len(stages)
     tiled = sum(stage.spatial for stage in stages) / len(stages)
-    learns = not params["enable_evaluation"]
+    learns = not model.enable_evaluation
     factor = _LEARNING if learns else 1.0
     flops = 2.0 * size.multiply_adds * images * factor
-    timed = float(params["iterations"] * params["num_epochs"] + params["warmup"])
-    checks = 0.0 if params["validate"] == "off" else _VALIDATION
-    full_size = _FULL_SIZE if params["validate"] == "auto" else 0.0
+    timed = float(model.iterations * model.num_epochs + model.warmup)
+    checks = 0.0 if model.validate == "off" else _VALIDATION
+    full_size = _FULL_SIZE if model.validate == "auto" else 0.0
     steps = timed + checks + full_size
-    baseline = _BASELINE if params.get("baseline") and np > 1 else 0.0
+    baseline = _BASELINE if model.baseline and np > 1 else 0.0
     waiting = 0.0
-    if params["arrival_rate"]:
-        waiting = params["iterations"] / params["arrival_rate"]
+    if model.arrival_rate:
+        waiting = model.iterations / model.arrival_rate
     # Weights, gradients and momentum; maps are kept for one micro-batch at least.
     kept = 3.0 if learns else 1.0
     return Work(

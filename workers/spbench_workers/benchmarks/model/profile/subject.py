@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.catalog.typed_params import read_params
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
@@ -22,8 +22,8 @@ from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.loading import called_by_name, in_words, place_of
 from spbench_parallel.models.imported.model import ImportedModel, as_model
 from spbench_parallel.models.imported.tracing import traced
-from spbench_parallel.precision.formats import PRECISIONS
-from spbench_workers.benchmarks.model.profile.entry import KNOWN
+from spbench_parallel.precision.formats import PRECISIONS, Precision
+from spbench_workers.benchmarks.model.profile.entry import KNOWN, ProfileParams
 from spbench_workers.benchmarks.model.resolving import model_of
 
 Loss = Callable[[Tensors], torch.Tensor]
@@ -61,26 +61,26 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
     Raises:
         CannotRunError: A model of the user's own cannot be imported, or cut into layers.
     """
-    name = params["model"]
+    profile = read_params(ProfileParams, params)
+    name, precision = profile.model, PRECISIONS[profile.precision]
     if name in KNOWN:
-        return _of_layers(model_of(name, params), params, device, seed)
+        return _of_layers(model_of(name, params), precision, device, seed)
     torch.manual_seed(seed)
-    made = _made(name, params["network_args"] or {})
+    made = _made(name, profile.network_args or {})
     if isinstance(made, nn.Module):
-        return _of_layers(_imported(name, made, params["image_size"]), params, device, seed)
-    return _given(name, made, params, device)
+        return _of_layers(_imported(name, made, profile.image_size), precision, device, seed)
+    return _given(name, made, precision, device)
 
 
-def _imported(name: str, module: nn.Module, image_size: int | str | None) -> ImportedModel:
+def _imported(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
     if image_size is None:
         raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
-    return as_model(traced(name, module, Map(CHANNELS, *parse_pair(image_size))))
+    return as_model(traced(name, module, Map(CHANNELS, *image_size)))
 
 
 def _of_layers(
-    model: Model, params: dict[str, Any], device: torch.device, seed: int
+    model: Model, precision: Precision, device: torch.device, seed: int
 ) -> ProfiledModel:
-    precision = PRECISIONS[params["precision"]]
     random = torch.Generator().manual_seed(seed)
 
     def built(first: int, last: int) -> nn.Sequential:
@@ -120,9 +120,8 @@ def _skips(table: TensorTable) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((maker, reader) for maker, reader in found if reader - maker > 1))
 
 
-def _given(name: str, made: object, params: dict[str, Any], device: torch.device) -> ProfiledModel:
+def _given(name: str, made: object, precision: Precision, device: torch.device) -> ProfiledModel:
     whole, example = _checked(name, made)
-    precision = PRECISIONS[params["precision"]]
     whole = whole.to(device, precision.weights)
     children = list(whole.named_children())
 
