@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from spbench_core.catalog.parameters import Params
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.catalog.typed_params import Typed, read_params
 
 _ITEM_BYTES = {"fp64": 8, "int64": 8, "fp16": 2, "bf16": 2}
 """Bytes of a number by its format; 4 for the others."""
@@ -43,17 +45,51 @@ WorkEstimate = Callable[[Params, int], "Work | None"]
 """From complete parameters and the number of ranks to the work; None if it is unknown."""
 
 
-def item_bytes(params: Params) -> int:
-    """Return the bytes of a number of the case's data."""
-    return _ITEM_BYTES.get(params.get("dtype") or "fp32", 4)
+class TimedLoop(Protocol):
+    """Parameters of a loop that is timed."""
+
+    @property
+    def warmup(self) -> int: ...
+    @property
+    def iterations(self) -> int: ...
 
 
-def loops(params: Params) -> int:
+class Images(Protocol):
+    """Parameters of images."""
+
+    @property
+    def image_size(self) -> tuple[int, int]: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
+def estimate_from(cls: type[Typed], estimate: Callable[[Typed, int], Work | None]) -> WorkEstimate:
+    """Return an estimate that reads complete parameters as their dataclass.
+
+    Args:
+        cls: The dataclass.
+        estimate: Returns the work for parameters and a number of ranks.
+    """
+    return partial(_estimate, cls, estimate)
+
+
+def _estimate(
+    cls: type[Typed], estimate: Callable[[Typed, int], Work | None], params: Params, np: int
+) -> Work | None:
+    return estimate(read_params(cls, params), np)
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the bytes of a number of a format."""
+    return _ITEM_BYTES.get(dtype, 4)
+
+
+def loops(params: TimedLoop) -> int:
     """Return the iterations of a case, with those of its warm-up."""
-    return int(params["iterations"] + params["warmup"])
+    return params.iterations + params.warmup
 
 
-def image_values(params: Params, channels: str = "in_channels") -> float:
-    """Return the numbers of all images of a case, with the channels of that parameter."""
-    height, width = parse_pair(params["image_size"])
-    return float(height * width * params[channels] * params["batch_size"])
+def image_values(params: Images, channels: int) -> float:
+    """Return the numbers of all images of a case, with so many channels."""
+    height, width = params.image_size
+    return float(height * width * channels * params.batch_size)

@@ -268,7 +268,7 @@ def test_convolutions_of_both_builders_have_the_shapes_that_the_part_gives(conv,
         assert sum(parameter.numel() for parameter in module.parameters()) == count.parameters
         outputs.append(module(image))
     assert outputs[0].shape == (1, *conv.output(data).shape)
-    assert torch.allclose(*outputs, atol=1e-6)
+    torch.testing.assert_close(*outputs)
 
 
 # Stages

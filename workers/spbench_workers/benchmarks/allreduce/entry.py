@@ -12,6 +12,7 @@ from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
 from spbench_workers.benchmarks.allreduce.work import collective_work
 from spbench_workers.collectives.names import DRAWN_FOR, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
@@ -225,7 +226,7 @@ BENCHMARKS = (
         ranks=_ranks,
         scaled=own_work,
         points=_points,
-        work=collective_work,
+        work=estimate_from(SweepParams, collective_work),
         own_lines=True,
     ),
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.work import Work, loops
+
+if TYPE_CHECKING:
+    from spbench_workers.benchmarks.allreduce.entry import SweepParams
 
 _CHECKED = 60
 """Iterations' worth of set-up and checks of a collective: links are fitted, results compared."""
 
 
-def collective_work(params: Params, np: int) -> Work:
+def collective_work(params: SweepParams, np: int) -> Work:
     """Return the work of ``allreduce.sweep``: the algorithm, the MPI's own, and their checks."""
-    size = float(params["size"] or 0)
+    size = float(params.size or 0)
     repeats = 2.0 * loops(params) + _CHECKED
     steps = max(1.0, math.log2(max(2, np)))
     return Work(

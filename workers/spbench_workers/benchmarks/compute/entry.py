@@ -11,6 +11,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_workers.benchmarks.compute.work import burn_work, conv_work, gemm_work, noise_work
 
 POSITION = 40
@@ -124,7 +125,7 @@ BENCHMARKS = (
         params=params_of(GemmParams),
         metrics=(time_of("one product of the matrices"), _RATE),
         checks=("product",),
-        work=gemm_work,
+        work=estimate_from(GemmParams, gemm_work),
     ),
     _of_one_rank(
         name="compute.conv",
@@ -132,7 +133,7 @@ BENCHMARKS = (
         params=params_of(ConvParams),
         metrics=(time_of("one convolution"), _RATE),
         checks=("convolution",),
-        work=conv_work,
+        work=estimate_from(ConvParams, conv_work),
     ),
     Benchmark(
         name="compute.burn",
@@ -151,7 +152,7 @@ BENCHMARKS = (
         faults=("corrupt-result",),
         resolve=_resolve_format,
         scaled=own_work,
-        work=burn_work,
+        work=estimate_from(BurnParams, burn_work),
     ),
     Benchmark(
         name="compute.noise",
@@ -172,6 +173,6 @@ BENCHMARKS = (
         checks=("work",),
         faults=("corrupt-result",),
         scaled=own_work,
-        work=noise_work,
+        work=estimate_from(NoiseParams, noise_work),
     ),
 )

@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-from spbench_core.catalog.parameters import Params
+from typing import TYPE_CHECKING
+
 from spbench_core.catalog.work import Work, image_values, item_bytes, loops
 
+if TYPE_CHECKING:
+    from spbench_workers.benchmarks.compute.entry import (
+        BurnParams,
+        ConvParams,
+        GemmParams,
+        NoiseParams,
+    )
 
-def gemm_work(params: Params, np: int) -> Work:
+
+def gemm_work(params: GemmParams, np: int) -> Work:
     """Return the work of ``compute.gemm``, with a check in float64."""
-    n = float(params["n"])
+    n = float(params.n)
     flops = 2.0 * n**3
     return Work(
         flops=np * flops * (loops(params) + 4.0),
-        bytes=40.0 * np * n**2 * item_bytes(params),
+        bytes=40.0 * np * n**2 * item_bytes(params.dtype),
         calls=np * loops(params),
-        memory=3.0 * np * n**2 * item_bytes(params),
+        memory=3.0 * np * n**2 * item_bytes(params.dtype),
     )
 
 
-def conv_work(params: Params, np: int) -> Work:
+def conv_work(params: ConvParams, np: int) -> Work:
     """Return the work of ``compute.conv``, with a check in float64."""
-    values = image_values(params) + image_values(params, "out_channels")
-    outputs = image_values(params, "out_channels")
-    flops = 2.0 * outputs * params["in_channels"] * params["kernel"] ** 2
+    outputs = image_values(params, params.out_channels)
+    values = image_values(params, params.in_channels) + outputs
+    flops = 2.0 * outputs * params.in_channels * params.kernel**2
     return Work(
         flops=np * flops * (loops(params) + 4.0),
-        bytes=20.0 * np * values * item_bytes(params),
+        bytes=20.0 * np * values * item_bytes(params.dtype),
         calls=np * loops(params),
-        memory=np * values * item_bytes(params),
+        memory=np * values * item_bytes(params.dtype),
     )
 
 
-def burn_work(params: Params, np: int) -> Work:
+def burn_work(params: BurnParams, np: int) -> Work:
     """Return the work of ``compute.burn``: its own time, and the last round and its check."""
-    n = float(params["n"])
+    n = float(params.n)
     return Work(
         flops=np * 2.0 * n**3 * (loops(params) + 4.0),
-        seconds=float(params["seconds"]),
-        memory=3.0 * np * n**2 * item_bytes(params),
+        seconds=params.seconds,
+        memory=3.0 * np * n**2 * item_bytes(params.dtype),
     )
 
 
-def noise_work(params: Params, np: int) -> Work:
+def noise_work(params: NoiseParams, np: int) -> Work:
     """Return the work of ``compute.noise``; ranks that share a core take it in turn."""
-    quantum = params["quantum_us"] * 1e-6
+    quantum = params.quantum_us * 1e-6
     return Work(seconds=quantum * (loops(params) + 500.0))

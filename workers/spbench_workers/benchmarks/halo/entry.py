@@ -40,8 +40,9 @@ from spbench_core.catalog.tiles import (
     window_of_params,
 )
 from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_core.layout.tiles import parse_pair
-from spbench_workers.benchmarks.halo.work import convolution_work, exchange_work
+from spbench_workers.benchmarks.halo.work import compute_work, exchange_work, fused_work
 
 POSITION = 10
 """The place of the family in lists of benchmarks."""
@@ -248,7 +249,7 @@ BENCHMARKS = (
         faults=_HALO_FAULTS,
         resolve=_resolve_exchange,
         scaled=exchange_over_ranks,
-        work=exchange_work,
+        work=estimate_from(ExchangeParams, exchange_work),
     ),
     _over_tiles(
         name="halo.compute",
@@ -280,7 +281,7 @@ BENCHMARKS = (
             _separate_ms("gradient_sum_ms", help="the weight gradients' sum over tiles"),
         ),
         resolve=_resolve_operator,
-        work=convolution_work,
+        work=estimate_from(ComputeParams, compute_work),
     ),
     _over_tiles(
         name="halo.fused",
@@ -298,6 +299,6 @@ BENCHMARKS = (
             Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
         ),
         resolve=_resolve_fused,
-        work=convolution_work,
+        work=estimate_from(FusedParams, fused_work),
     ),
 )

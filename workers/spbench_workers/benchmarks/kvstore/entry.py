@@ -18,6 +18,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import filled, parameter, params_of, read_params, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_core.models.parts import ModelError
 from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.benchmarks.kvstore.roles import (
@@ -359,7 +360,7 @@ BENCHMARKS = (
         resolve=_resolve,
         ranks=lambda params: Ranks(exact=roles_of_params(read_params(PushPullParams, params)).size),
         scaled=_over_devices,
-        work=store_work,
+        work=estimate_from(PushPullParams, store_work),
         place=_place,
         own_lines=True,
     ),

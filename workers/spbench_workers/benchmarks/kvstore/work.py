@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from spbench_core.catalog.parameters import Params
+from typing import TYPE_CHECKING
+
+from spbench_core.catalog.typed_params import filled
 from spbench_core.catalog.work import Work
 
+if TYPE_CHECKING:
+    from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 
-def store_work(params: Params, np: int) -> Work:
+
+def store_work(params: PushPullParams, np: int) -> Work:
     """Return the work of ``kvstore.push_pull``: rounds, and results summed again by each rank."""
     from spbench_core.networks.registry import parameters, total_mb
 
     arrays = parameters(
-        params["network"], params["num_layers"], tuple(params["image_shape"]), params["num_classes"]
+        params.network, params.num_layers, tuple(filled(params.image_shape)), params.num_classes
     )
     size = total_mb(arrays) * 1e6 * np
-    rounds = 1.0 + params["num_batches"]
+    rounds = 1.0 + params.num_batches
     return Work(
         bytes=2.0 * size * (rounds + 15.0),
         messages=4.0 * rounds * len(arrays),

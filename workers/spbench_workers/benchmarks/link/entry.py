@@ -12,6 +12,7 @@ from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_workers.benchmarks.link.work import (
     barrier_work,
     bisection_work,
@@ -188,7 +189,7 @@ BENCHMARKS = (
         ),
         checks=("echo",),
         faults=("corrupt-message",),
-        work=pingpong_work,
+        work=estimate_from(PingpongParams, pingpong_work),
         resolve=_resolve,
         ranks=lambda _: Ranks(minimum=2),
     ),
@@ -213,7 +214,7 @@ BENCHMARKS = (
             ),
         ),
         resolve=_resolve_sizes,
-        work=rings_work,
+        work=estimate_from(RingParams, rings_work),
     ),
     _of_all(
         name="link.bisection",
@@ -231,7 +232,7 @@ BENCHMARKS = (
             ),
             Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
         ),
-        work=bisection_work,
+        work=estimate_from(BisectionParams, bisection_work),
     ),
     _of_all(
         name="link.effective",
@@ -250,7 +251,7 @@ BENCHMARKS = (
             Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
         ),
         resolve=_resolve_sizes,
-        work=rings_work,
+        work=estimate_from(EffectiveParams, rings_work),
     ),
     Benchmark(
         name="link.barrier",
@@ -263,7 +264,7 @@ BENCHMARKS = (
         ),
         checks=("all-came",),
         faults=("leave-early",),
-        work=barrier_work,
+        work=estimate_from(LoopParams, barrier_work),
         ranks=lambda _: Ranks(minimum=2),
         scaled=own_work,
     ),

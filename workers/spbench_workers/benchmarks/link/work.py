@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.work import Work, loops
+from spbench_core.catalog.work import TimedLoop, Work, loops
+
+if TYPE_CHECKING:
+    from spbench_workers.benchmarks.link.entry import (
+        BisectionParams,
+        EffectiveParams,
+        LoopParams,
+        PingpongParams,
+        RingParams,
+    )
 
 
-def pingpong_work(params: Params, np: int) -> Work:
+def pingpong_work(params: PingpongParams, np: int) -> Work:
     """Return the work of ``link.pingpong``: pairs one after another, or in rounds."""
-    pairs = np - 1 if params["pairs"] == "neighbours" else np * (np - 1) // 2
-    at_once = params["at_once"] or (1 if pairs <= 28 else np // 2)
+    pairs = np - 1 if params.pairs == "neighbours" else np * (np - 1) // 2
+    at_once = params.at_once or (1 if pairs <= 28 else np // 2)
     rounds = math.ceil(pairs / max(1, at_once))
     repeats = loops(params) + 2.0
-    sizes = params["sizes"]
+    sizes = params.sizes
     return Work(
         bytes=2.0 * pairs * repeats * sum(sizes),
         messages=2.0 * rounds * repeats * len(sizes),
@@ -22,7 +31,7 @@ def pingpong_work(params: Params, np: int) -> Work:
     )
 
 
-def _all_ranks_work(patterns: int, sizes: list[int], params: Params, np: int) -> Work:
+def _all_ranks_work(patterns: int, sizes: list[int], params: TimedLoop, np: int) -> Work:
     repeats = loops(params) + 2.0
     return Work(
         bytes=2.0 * np * patterns * repeats * sum(sizes),
@@ -31,16 +40,16 @@ def _all_ranks_work(patterns: int, sizes: list[int], params: Params, np: int) ->
     )
 
 
-def rings_work(params: Params, np: int) -> Work:
+def rings_work(params: RingParams | EffectiveParams, np: int) -> Work:
     """Return the work of ``link.ring`` and ``link.effective``."""
-    return _all_ranks_work(1 + params["rings"], params["sizes"], params, np)
+    return _all_ranks_work(1 + params.rings, params.sizes, params, np)
 
 
-def bisection_work(params: Params, np: int) -> Work:
+def bisection_work(params: BisectionParams, np: int) -> Work:
     """Return the work of ``link.bisection``."""
-    return _all_ranks_work(1 + params["cuts"], [params["size"]], params, np)
+    return _all_ranks_work(1 + params.cuts, [params.size], params, np)
 
 
-def barrier_work(params: Params, np: int) -> Work:
+def barrier_work(params: LoopParams, np: int) -> Work:
     """Return the work of ``link.barrier``; its check leaves ranks waiting."""
     return Work(messages=2.0 * loops(params) * math.ceil(math.log2(max(2, np))), seconds=0.1)

@@ -10,6 +10,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.work import estimate_from
 from spbench_workers.benchmarks.memory.work import copy_work
 
 POSITION = 30
@@ -84,6 +85,6 @@ BENCHMARKS = (
         faults=("corrupt-copy",),
         resolve=_resolve,
         scaled=own_work,
-        work=copy_work,
+        work=estimate_from(CopyParams, copy_work),
     ),
 )

@@ -101,14 +101,19 @@ def _model_work(name: str, params: Params, np: int) -> Work | None:
     )
 
 
-def profile_work(params: Params, np: int) -> Work | None:
-    """Return the work of ``model.profile``: each rank runs each layer by itself."""
-    if params["model"] not in ("resnet", "amoebanet"):
-        return None
-    size = _size(params["model"], params)
-    steps = float(params["iterations"] + params["warmup"] + 2)
-    images = float(sum(params["batch_sizes"]))
+def estimate_layers(name: str, params: Params, batch_sizes: list[int], steps: int, np: int) -> Work:
+    """Return the work of ``np`` ranks that each run every layer of a model by itself.
+
+    Args:
+        name: The model, ``resnet`` or ``amoebanet``.
+        params: Its parameters.
+        batch_sizes: Images of each kind of step.
+        steps: Steps of each kind.
+        np: The number of ranks.
+    """
+    size = _size(name, params)
+    images = float(sum(batch_sizes))
     flops = 2.0 * size.multiply_adds * _LEARNING * steps * images
-    calls = size.operators * _LEARNING * steps * len(params["batch_sizes"])
-    memory = 4.0 * (2.0 * size.parameters + size.values * max(params["batch_sizes"]))
+    calls = size.operators * _LEARNING * steps * len(batch_sizes)
+    memory = 4.0 * (2.0 * size.parameters + size.values * max(batch_sizes))
     return Work(flops=np * flops, calls=np * calls, seconds=0.1, memory=np * memory)

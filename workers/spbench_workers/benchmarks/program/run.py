@@ -42,7 +42,7 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
         for check in context.entry.checks_of(context.params):
             context.check(check, 0.0)
         return False
-    of_rank = ProgramRun(context, console, command_of(context.params, context.world, words))
+    of_rank = ProgramRun(context, console, command_of(context, words))
     of_rank.run()
     return of_rank.broke_off
 
@@ -60,16 +60,17 @@ def starts(per: str, world: World) -> bool:
     return per == "rank" or world.rank == 0
 
 
-def command_of(params: Params, world: World, words: list[str]) -> ProgramCommand:
-    """Return the program of a rank, placeholders filled in."""
+def command_of(context: Context, words: list[str]) -> ProgramCommand:
+    """Return the program of this rank, placeholders filled in."""
 
-    def put(text: str) -> str:
-        return filled(text, lambda name: value_of(name, params, world))
+    def fill(text: str) -> str:
+        return filled(text, lambda name: value_of(name, context.params, context.world))
 
-    given = {name: put(text) for name, text in (params["env"] or {}).items()}
-    env = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
-    cwd = params["cwd"]
-    return ProgramCommand([put(word) for word in words], cwd and put(cwd), env | given)
+    params = context.read_params(ProgramParams)
+    inherited = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
+    own = {name: fill(text) for name, text in (params.env or {}).items()}
+    cwd = None if params.cwd is None else fill(params.cwd)
+    return ProgramCommand([fill(word) for word in words], cwd, inherited | own)
 
 
 def value_of(name: str, params: Params, world: World) -> str:

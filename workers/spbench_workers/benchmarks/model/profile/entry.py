@@ -9,7 +9,8 @@ from spbench_core.catalog import shared_params
 from spbench_core.catalog.benchmark import Benchmark, Metric, ParamError, time_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import DEVICE, SEED
-from spbench_core.catalog.typed_params import parameter, params_of, shared
+from spbench_core.catalog.typed_params import parameter, params_of, read_params, shared
+from spbench_core.catalog.work import Work
 from spbench_workers.benchmarks.model.params import (
     AMOEBANET,
     NETWORK,
@@ -18,11 +19,13 @@ from spbench_workers.benchmarks.model.params import (
     multiplies_either_way,
 )
 from spbench_workers.benchmarks.model.resolving import with_model
-from spbench_workers.benchmarks.model.work import profile_work
+from spbench_workers.benchmarks.model.work import estimate_layers
 
 KNOWN = {"resnet": RESNET, "amoebanet": AMOEBANET}
 """Models of spbench's own, and their own parameters."""
 _OWN = tuple({param.name: param for params in KNOWN.values() for param in params}.values())
+_UNTIMED = 2
+"""Steps of checks and set-up."""
 _NETWORK: dict[str, Any] = {param.name: param.default for param in NETWORK}
 
 
@@ -109,6 +112,14 @@ class ProfileParams:
     seed: int = shared(SEED)
 
 
+def _estimate(params: Params, np: int) -> Work | None:
+    profile = read_params(ProfileParams, params)
+    if profile.model not in KNOWN:
+        return None
+    steps = profile.iterations + profile.warmup + _UNTIMED
+    return estimate_layers(profile.model, params, profile.batch_sizes, steps, np)
+
+
 BENCHMARKS = (
     Benchmark(
         name="model.profile",
@@ -137,6 +148,6 @@ BENCHMARKS = (
         faults=("wrong-layer",),
         resolve=resolve,
         choose_checks=_checks,
-        work=profile_work,
+        work=_estimate,
     ),
 )
