@@ -33,8 +33,9 @@ from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.descriptors import raise_limit
-from spbench.engine.connections.rank_connection import Event, RankConnection
+from spbench.engine.connections.rank_connection import RankConnection
 from spbench_core.events import rank_events
+from spbench_core.events.fields import Event
 from spbench_workers.connect import admitted
 
 PROCESSES = 4

@@ -31,7 +31,7 @@ from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
 from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.engine.connections.collector import Collector
-from spbench.engine.connections.rank_connection import Event, RankConnection
+from spbench.engine.connections.rank_connection import RankConnection
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
@@ -42,6 +42,7 @@ from spbench.record.runs.folder import create
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.loader import load_text
+from spbench_core.events.fields import Event
 
 STAGES = ("decode", "+ log", "+ state", "+ job")
 GOAL = 100_000

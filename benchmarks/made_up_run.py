@@ -15,9 +15,10 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmarks.goals import argument_parser
+
+from spbench_core.events.fields import Event
 
 CASE = "made-up"
 PER_HOST = 8
@@ -25,8 +26,6 @@ SLOW_HOST = 3
 SLOW_RANK = 5
 BATCHES = 20
 """Writes a second."""
-
-Event = dict[str, Any]
 
 
 def main() -> None:

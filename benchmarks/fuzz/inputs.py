@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-Event = dict[str, Any]
+from spbench_core.events.fields import Event
 
 REPOSITORY = Path(__file__).parent.parent.parent
 TOKEN = "t0ken"

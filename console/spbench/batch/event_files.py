@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.connections.rank_connection import Event, Who
+from spbench.engine.connections.rank_connection import Who
 from spbench_core.events.batch_files import whole_lines
-from spbench_core.events.fields import EventError
+from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import decode
 
 

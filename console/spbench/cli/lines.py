@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
 from spbench.cli.case_table import CaseTable
@@ -26,6 +26,7 @@ from spbench.record.run_parts import RankState
 from spbench.record.sentences.stragglers import describe_lags
 from spbench.record.state import RunState
 from spbench.report.case_ids import cut_middle
+from spbench_core.events.fields import Event
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Lines:
         self._remarks: set[str] = set()
         self._table: CaseTable | None = None
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         """Print what the event means to a reader, or nothing."""
         if self._verbosity < 0:
             return
@@ -176,7 +177,7 @@ class Lines:
 
         return format_remaining(remaining(self._state, self._estimate, now))
 
-    def _on_run_start(self, event: Mapping[str, Any]) -> None:
+    def _on_run_start(self, event: Event) -> None:
         self._start_table()
         description = f": {event['description']}" if event["description"] else ""
         self._write_wrapped(f"{event['suite']}{description}")
@@ -186,7 +187,7 @@ class Lines:
         if reasons := "; ".join(event["environment"].get("other_work", ())):
             self._write_wrapped(f"warning: the machine is busy ({reasons}): times may be inflated")
 
-    def _on_run_resumed(self, event: Mapping[str, Any]) -> None:
+    def _on_run_resumed(self, event: Event) -> None:
         self._start_table()
         cases, run = self._state.cases, self._state.run
         self._done = cases.keys() - set(event["cases"])
@@ -196,11 +197,11 @@ class Lines:
     def _start_table(self) -> None:
         self._table = CaseTable(self._state.cases, self._state.jobs, self._width)
 
-    def _on_retry(self, event: Mapping[str, Any]) -> None:
+    def _on_retry(self, event: Event) -> None:
         self._done -= set(event["cases"])
         self._write_wrapped(f"retrying cases that did not pass: {', '.join(event['cases'])}")
 
-    def _on_job_start(self, event: Mapping[str, Any]) -> None:
+    def _on_job_start(self, event: Event) -> None:
         self._ready[event["job"]], self._look_at = 0, 0.0
         launcher = (event["launcher"], event["version"])
         if self._verbosity > 0:
@@ -211,7 +212,7 @@ class Lines:
             self._write(", ".join(launcher))
         self._launchers.add(launcher)
 
-    def _on_ready(self, event: Mapping[str, Any]) -> None:
+    def _on_ready(self, event: Event) -> None:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
@@ -222,7 +223,7 @@ class Lines:
                 self._sharing_reported = True
                 self._write_wrapped(f"warning: {sharing}")
 
-    def _on_case_judged(self, event: Mapping[str, Any]) -> None:
+    def _on_case_judged(self, event: Event) -> None:
         self._done.add(event["case"])
         case = self._state.cases[event["case"]]
         if self._table is None:
@@ -243,7 +244,7 @@ class Lines:
             if case.verdict.traceback:
                 self._write(case.verdict.traceback.rstrip())
 
-    def _on_log(self, event: Mapping[str, Any]) -> None:
+    def _on_log(self, event: Event) -> None:
         if event["level"] in (LogLevel.WHERE, LogLevel.LOADING):
             return
         if self._verbosity > 0 or event["level"] not in (LogLevel.INFO, LogLevel.LINE):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -24,6 +23,7 @@ from spbench.record.number_formatting import (
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
+from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankPhase
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LiveView:
         self._lines = Lines(state, self._print, verbosity, console.width, next_step, estimate)
         self._live.start()
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         """Print what has happened, and draw a new frame where one is due."""
         self._lines(event)
         self._now = event["time"]

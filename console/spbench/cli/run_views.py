@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
-    from spbench.record.state import Event, RunState
+    from spbench.record.state import RunState
+    from spbench_core.events.fields import Event
 
 
 class RunView(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from spbench.engine.connections.rank_connection import Event, RankPeer
+from spbench.engine.connections.rank_connection import RankPeer
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import tell_verdicts
@@ -18,6 +18,7 @@ from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
 from spbench.record.runs.event_log import encode
 from spbench.record.runs.files import has_commands, without_commands
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import (
     BEFORE_READY,
     OF_CASE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,11 +12,12 @@ from spbench.errors import FailedRunError, defect_of
 from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.state import RunState
 from spbench_core.events.clock import now
+from spbench_core.events.fields import Event
 from spbench_core.events.run_events import run_event
 
 LOOK = 1.0
 """Seconds between two looks whether the log is still there, while ranks speak."""
-View = Callable[[Mapping[str, Any]], None]
+View = Callable[[Event], None]
 """Called with each event once the state has it."""
 
 
@@ -58,7 +59,7 @@ class Recorder:
         """Give no event of the console's own an earlier time than this."""
         self._ahead = max(self._ahead, time - self._clock())
 
-    def take(self, job: int, lines: list[bytes], events: list[dict[str, Any]]) -> None:
+    def take(self, job: int, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch of a rank's events as they came, with the job's number put before.
 
         The events have no field ``job``, and texts that can be printed.
@@ -82,7 +83,7 @@ class Recorder:
             self._broken = True
             raise
 
-    def _show(self, event: Mapping[str, Any]) -> None:
+    def _show(self, event: Event) -> None:
         self.state.apply(event)
         try:
             self._view(event)
@@ -95,5 +96,5 @@ class Recorder:
                 sys.stderr.write(f"spbench: the run continues unseen: {defect_of(error)}\n")
 
 
-def _unseen(_: Mapping[str, Any]) -> None:
+def _unseen(_: Event) -> None:
     """The view of a run that nobody sees any more."""

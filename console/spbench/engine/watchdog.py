@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.record.number_formatting import counted
 from spbench_core.events.deadlines import Standing, begins_anew
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus, RankStatus
 
@@ -180,7 +180,7 @@ class Watchdog:
 
     def on_ready(
         self,
-        event: Mapping[str, Any],
+        event: Event,
         host: str,
         pid: int,
         now: float,
@@ -197,7 +197,7 @@ class Watchdog:
         self._ranks[number] = _Rank(host, pid, now, now)
         self._waiting_since = now
 
-    def _mismatch(self, event: Mapping[str, Any], host: str, launched_as: int | None) -> None:
+    def _mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
         who = host if launched_as is None else f"rank {launched_as} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
         why, own = f"{self._names} do not match", event["versions"].get("mpi")
@@ -222,7 +222,7 @@ class Watchdog:
         if rank in self._ranks:
             self._ranks[rank].loading = True
 
-    def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
+    def on_case_start(self, event: Event, now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
         item = event["case"], event["repeat"]
         first, _ = self._starts.get(item, (now, now))
@@ -232,14 +232,14 @@ class Watchdog:
         self._ranks[event["rank"]].since = now
         self._ranks[event["rank"]].standing = None
 
-    def on_progress(self, event: Mapping[str, Any], now: float) -> None:
+    def on_progress(self, event: Event, now: float) -> None:
         """Note how far a rank is: the deadline begins anew as `begins_anew` says."""
         rank, item = self._ranks[event["rank"]], (event["case"], event.get("repeat", 0))
         before, rank.standing = rank.standing, (event["phase"], event["done"])
         if item in self._starts and begins_anew(before, rank.standing):
             self._renewed[item] = now, event["phase"]
 
-    def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
+    def on_case_end(self, event: Event, now: float) -> None:
         """Note that a rank has ended an item, well or not."""
         number = event["rank"]
         if self._ranks[number].case != event["case"]:

@@ -12,9 +12,10 @@ from spbench.record.comparison import RankComparison, RankRatios, RankTime, own_
 from spbench.record.live_samples import LiveSamples
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.run_parts import RankState
-from spbench.record.state import Event, RunState
+from spbench.record.state import RunState
 from spbench.stats.ordered import OrderedRepeats
 from spbench.stats.summary import typical
+from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _NO_TIMES = OrderedRepeats()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from spbench.record.number_formatting import format_value
 from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.state_machines import CASE, JOB, RANK, SHARED_CASE_START
 from spbench_core.events.statuses import (
@@ -35,7 +36,6 @@ from spbench_core.events.statuses import (
     RunStatus,
 )
 
-Event = Mapping[str, Any]
 _SAMPLES = frozenset(RANK["samples"])
 """The phases of ranks that may report samples, which change none."""
 
@@ -288,7 +288,8 @@ class RunState:
             verdict.attempts = 1 + len(verdict.earlier)
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
-        job = self.jobs.get(event.get("job", verdict.job))
+        number = event.get("job", verdict.job)
+        job = None if number is None else self.jobs.get(number)
         if job is not None and job.first_case is None:
             job.first_case = event["time"]
         place = places[rank.rank] if rank.rank < len(places) else {}

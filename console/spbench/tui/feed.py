@@ -18,7 +18,8 @@ from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import EventTail, RecordedEvents
 from spbench.record.runs.playback import Playback
-from spbench.record.state import Event, RunState
+from spbench.record.state import RunState
+from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CaseStatus, LogLevel, RunStatus
 
 INTERVAL = 0.1

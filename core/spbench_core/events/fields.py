@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+Event = dict[str, Any]
+"""An event of a rank or of a run, as JSON decodes it."""
 Types = frozenset[type]
 Fields = Mapping[str, Types]
 

@@ -21,6 +21,7 @@ from spbench_core.events.fields import (
     NUMBER,
     OBJECT,
     TEXT,
+    Event,
     EventError,
     Fields,
     check,
@@ -59,8 +60,6 @@ BATCH_INTERVAL = 0.1
 
 ASLEEP = "asleep"
 """How a rank that is asked where it stands says that its main thread uses no CPU."""
-
-Event = dict[str, Any]
 
 _HEAD = {"seq": INTEGER, "time": NUMBER}
 _RANK = {"rank": INTEGER}

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from spbench_core.events import clock, fields
-from spbench_core.events.fields import EventError, Fields, check, check_items
+from spbench_core.events.fields import Event, EventError, Fields, check, check_items
 from spbench_core.events.statuses import FINAL_STATUSES, CheckOutcome
 
 _TEXT_OR_NONE = fields.TEXT | fields.NOTHING
@@ -192,7 +192,7 @@ ENOUGH = {"interval", "max_time", "repeats", "check"}
 FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
 
 
-def run_event(kind: str, **said: Any) -> dict[str, Any]:
+def run_event(kind: str, **said: Any) -> Event:
     """Return an event of the console's own, said now.
 
     Raises:

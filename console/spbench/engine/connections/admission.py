@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
-from spbench_core.events.fields import EventError
+from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import CONNECT_TIMEOUT, MAX_HELLO, decode
 
 BACKLOG = 1 << 16
@@ -31,7 +30,6 @@ MOST_SUSPECTS = 4096
 _SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
 
-Event = dict[str, Any]
 Admit = Callable[[socket.socket, str, Event, bytes], None]
 """Called with a connection, its peer, its hello, and what came after that."""
 TurnAway = Callable[[str, str], None]

@@ -15,9 +15,10 @@ from typing import Any, cast
 
 from spbench.engine.connections.admission import Admission, shown_hello
 from spbench.engine.connections.descriptors import room_for_strangers
-from spbench.engine.connections.rank_connection import Event, Listener, RankConnection
+from spbench.engine.connections.rank_connection import Listener, RankConnection
 from spbench.engine.connections.relay_connection import SOONER, RelayConnection
 from spbench.errors import MissingError
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import SILENCE_LIMIT
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spbench_core.events.fields import EventError
+from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import MAX_LINE, decode
 
-Event = dict[str, Any]
 WELCOME = {"reply": "hello"}
 
 

@@ -11,12 +11,11 @@ from typing import Protocol, cast
 from spbench.engine.connections.rank_connection import (
     WELCOME,
     ConnectionOwner,
-    Event,
     RankConnection,
     encode_reply,
 )
 from spbench_core.events.fan_in import Pieces, piece
-from spbench_core.events.fields import EventError
+from spbench_core.events.fields import Event, EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO
 
 SOONER = 2.0

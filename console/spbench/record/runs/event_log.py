@@ -7,13 +7,13 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.files import file_mode, has_commands, without_commands
 from spbench.safe_files import open_to_append
+from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
 _BEYOND_FLOATS = re.compile(rb"\d{309}")
@@ -111,7 +111,7 @@ def unwritable(path: Path, error: OSError) -> FailedRunError:
     return FailedRunError(f"cannot write {path}: {error.strerror or error}{mend}")
 
 
-def encode(event: Mapping[str, Any]) -> bytes:
+def encode(event: Event) -> bytes:
     """Return a console event as one line."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 

@@ -11,8 +11,7 @@ from spbench.errors import UsageError
 from spbench.record.runs.event_log import decode
 from spbench.record.runs.files import open_file
 from spbench.record.runs.log_check import LogCheck
-
-Event = dict[str, Any]
+from spbench_core.events.fields import Event
 
 READ_SIZE = 256 << 10
 """Bytes of a log that one look takes in, unless it is told otherwise."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import spbench
 from spbench.record.runs.folder import RunFolder
-from spbench.record.state import Event
+from spbench_core.events.fields import Event
 
 LONGEST_PAUSE = 2.0
 """Seconds of a run's time that a silence in it lasts at most when it is played."""

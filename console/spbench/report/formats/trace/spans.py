@@ -9,9 +9,8 @@ from typing import Any
 from spbench.report.formats.trace.clocks import JobClocks
 from spbench.report.run_comparison import HEADLINE
 from spbench.stats.summary import median
+from spbench_core.events.fields import Event
 from spbench_core.events.statuses import Activity, LogLevel
-
-Event = Mapping[str, Any]
 
 _NOTABLE = frozenset({LogLevel.WARNING, LogLevel.ERROR})
 """Levels of log lines that are marked."""
