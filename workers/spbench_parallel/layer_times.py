@@ -18,9 +18,9 @@ from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.precision.formats import MixedProducts, Precision
 from spbench_parallel.progress import NO_PROGRESS, Progress
+from spbench_parallel.tensors import TensorTuple
 
 ROUNDS = 5
-Tensors = tuple[torch.Tensor, ...]
 T = TypeVar("T")
 
 
@@ -139,7 +139,9 @@ class Laps:
         return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
 
 
-def _rounds(stage: nn.Module, inputs: Tensors, device: torch.device) -> list[tuple[float, float]]:
+def _rounds(
+    stage: nn.Module, inputs: TensorTuple, device: torch.device
+) -> list[tuple[float, float]]:
     """Return the seconds of a forward and a backward of each round, after one that is dropped.
 
     Rounds follow each other without a wait: a GPU has work queued, and no launch is timed.
@@ -155,18 +157,18 @@ def _rounds(stage: nn.Module, inputs: Tensors, device: torch.device) -> list[tup
     return list(zip(seconds[::2], seconds[1::2], strict=True))[1:]
 
 
-def forward(layer: Callable[[Any], Any], inputs: Tensors, laps: Laps) -> Tensors:
+def forward(layer: Callable[[Any], Any], inputs: TensorTuple, laps: Laps) -> TensorTuple:
     """Run a layer's forward pass, timed as a lap; return its outputs."""
     given = inputs[0] if len(inputs) == 1 else inputs
     return as_tuple(laps.take(lambda: layer(given)))
 
 
-def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> Tensors:
+def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> TensorTuple:
     """Return a layer's output, one tensor or several, as a tuple."""
     return (made,) if isinstance(made, torch.Tensor) else tuple(made)
 
 
-def backward(outputs: Tensors, gradients: Sequence[torch.Tensor], laps: Laps) -> None:
+def backward(outputs: TensorTuple, gradients: Sequence[torch.Tensor], laps: Laps) -> None:
     """Run a layer's backward pass from the gradients of its outputs, timed as a lap."""
     pairs = zip(outputs, gradients, strict=True)
     learnt = [(output, gradient) for output, gradient in pairs if output.requires_grad]

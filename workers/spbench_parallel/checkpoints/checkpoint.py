@@ -34,9 +34,9 @@ from spbench_parallel.training.trainer import Trainer
 
 _TAG = 0x434B
 T = TypeVar("T")
-Key = tuple[str, str]
+StateKey = tuple[str, str]
 """The name of a parameter or buffer, and that of an optimizer's state; "" for the value itself."""
-Tensors = dict[Key, torch.Tensor]
+StateTensors = dict[StateKey, torch.Tensor]
 
 
 def save(path: Path, engine: Engine, step: int) -> None:
@@ -142,7 +142,7 @@ def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) ->
         scale.value, scale.good_steps = checkpoint.loss_scale
 
 
-def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
+def _checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Checkpoint:
     trainer, model, scale = engine.trainer, engine.plan.model, engine.arithmetic.loss_scale
     weights: dict[str, torch.Tensor] = {}
     states: dict[str, dict[str, torch.Tensor]] = {}
@@ -181,9 +181,9 @@ def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
             yield from ((name, tensor) for (name, _), tensor in _received(engine.world, holder))
 
 
-def _gathered(engine: Engine) -> Tensors:
+def _gathered(engine: Engine) -> StateTensors:
     """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
-    gathered: Tensors = {}
+    gathered: StateTensors = {}
     for stage, holder in _holders(engine):
         if holder == engine.world.rank:
             held = _held(engine, stage)
@@ -203,7 +203,7 @@ def _holders(engine: Engine) -> list[tuple[int, int]]:
     return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
 
 
-def _held(engine: Engine, stage: int) -> Tensors:
+def _held(engine: Engine, stage: int) -> StateTensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
     module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
     held = {(name, ""): tensor for name, tensor in module.state_dict().items()}
@@ -216,13 +216,13 @@ def _held(engine: Engine, stage: int) -> Tensors:
     }
 
 
-def _send(world: MPI.Intracomm, tensors: Tensors) -> None:
+def _send(world: MPI.Intracomm, tensors: StateTensors) -> None:
     world.send({key: (one.shape, one.dtype) for key, one in tensors.items()}, 0, _TAG)
     for one in tensors.values():
         world.Send(_bytes(one.detach().cpu().contiguous()), 0, _TAG)
 
 
-def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[Key, torch.Tensor]]:
+def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
     for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
         tensor = torch.empty(shape, dtype=dtype)
         world.Recv(_bytes(tensor), holder, _TAG)

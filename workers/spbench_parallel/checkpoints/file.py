@@ -18,7 +18,7 @@ from spbench_core.models.layers import Model
 from spbench_parallel.errors import CannotRunError
 
 SCHEMA = "spbench.checkpoint/1"
-Tensors = Mapping[str, torch.Tensor]
+NamedTensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
     )
 
 
-def check_tensors(path: Path, found: Tensors, wanted: Tensors) -> None:
+def check_tensors(path: Path, found: NamedTensors, wanted: NamedTensors) -> None:
     """Refuse a checkpoint that lacks tensors of some names and shapes.
 
     Raises:

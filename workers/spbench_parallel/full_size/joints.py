@@ -20,9 +20,9 @@ from spbench_core.models.routes import tensors_of
 from spbench_parallel.pipeline.stage_channel import DirectedRoute, Receiver, Sender
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import ModelPlan
+from spbench_parallel.tensors import TensorTuple
 from spbench_parallel.verify.worst_error import WorstError
 
-Tensors = tuple[torch.Tensor, ...]
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PRIMES = (0x5851F42D4C957F2D, 0x14057B7EF767814F, 0x27BB2EE687B0B0FD, 0x369DEA0F31A53F85)
 _WORD = 1 << 64
@@ -73,14 +73,14 @@ class JointSums:
 
     def _note(
         self, table: dict[Passage, int], place: Place, way: DirectedRoute
-    ) -> Callable[[Tensors], None]:
+    ) -> Callable[[TensorTuple], None]:
         plan, turn = self._plan, 0
         flow = tensors_of(plan.model).flow(way.route.tensors)
         stage = plan.layout.stages[place.stage]
         boxes = [stage.grid.tile(place.tile, data.height, data.width) for data in flow]
         sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
 
-        def note(tensors: Tensors) -> None:
+        def note(tensors: TensorTuple) -> None:
             nonlocal turn
             first, _ = MicroBatch((0, sizes[turn])).share(place.member, stage.members)
             for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
@@ -92,20 +92,20 @@ class JointSums:
         return note
 
 
-def _watch_sender(sender: Sender, note: Callable[[Tensors], None]) -> None:
+def _watch_sender(sender: Sender, note: Callable[[TensorTuple], None]) -> None:
     send = sender.send
 
-    def noted(tensors: Tensors) -> None:
+    def noted(tensors: TensorTuple) -> None:
         note(tuple(tensors))
         send(tensors)
 
     sender.send = noted  # type: ignore[method-assign, assignment]
 
 
-def _watch_receiver(receiver: Receiver, note: Callable[[Tensors], None]) -> None:
+def _watch_receiver(receiver: Receiver, note: Callable[[TensorTuple], None]) -> None:
     take = receiver.take
 
-    def noted() -> Tensors:
+    def noted() -> TensorTuple:
         tensors = take()
         note(tensors)
         return tensors

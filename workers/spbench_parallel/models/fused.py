@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import nn
 
 from spbench_core.models.halo_groups import groups_of
@@ -12,8 +11,7 @@ from spbench_core.models.layers import Model
 from spbench_parallel.spatial.fused.graph_blocks import FusedGraph
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.tiling import Tiling
-
-Tensors = torch.Tensor | tuple[torch.Tensor, ...]
+from spbench_parallel.tensors import TensorOrTuple
 
 
 class FusedStage(nn.Sequential):
@@ -38,7 +36,7 @@ class FusedStage(nn.Sequential):
         # A tuple, so that torch registers each layer only once.
         self._others = tuple(layers.values())[fused:]
 
-    def forward(self, data: Tensors) -> Tensors:
+    def forward(self, data: TensorOrTuple) -> TensorOrTuple:
         """Return the stage's output: this rank's tile, or a tuple of two."""
         for group in self.groups:
             tiles = group(*data) if isinstance(data, tuple) else group(data)

@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.models.parts import CellPlaces
 
-Tensors = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+CellFlow = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 """The flow between cells: the output of the last one, and that of the one before it."""
 
 
@@ -57,7 +57,7 @@ class CellModule(nn.Module):
         self._reads = [state for state, _ in operations]
         self._places = places
 
-    def forward(self, data: Tensors) -> Tensors:
+    def forward(self, data: CellFlow) -> CellFlow:
         """Return the cell's output, and that of the cell before where the next one reads it."""
         before, older = data if isinstance(data, tuple) else (data, data)
         states = [self.prepare[0](before), self.prepare[1](older)]

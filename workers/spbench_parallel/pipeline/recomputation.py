@@ -16,8 +16,8 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-Tensors = tuple[torch.Tensor, ...]
-Data = torch.Tensor | Tensors
+from spbench_parallel.tensors import TensorOrTuple, TensorTuple
+
 Entered = Callable[[], AbstractContextManager[None]]
 """Enters the number format of the computations."""
 
@@ -36,14 +36,19 @@ def recompute(stage: nn.Module, kind: str | None, entered: Entered) -> None:
 
 
 def _forward(
-    part: nn.Module, compute: Callable[[Data], Data], entered: Entered, data: Data
-) -> Data:
+    part: nn.Module,
+    compute: Callable[[TensorOrTuple], TensorOrTuple],
+    entered: Entered,
+    data: TensorOrTuple,
+) -> TensorOrTuple:
     if not (part.training and torch.is_grad_enabled()):
         return compute(data)
     inputs = (data,) if isinstance(data, torch.Tensor) else tuple(data)
     # Parameters are inputs as well: the first stage's own inputs need no gradient.
     parameters = [parameter for parameter in part.parameters() if parameter.requires_grad]
-    outputs: Data = _Recomputed.apply(part, compute, entered, len(inputs), *inputs, *parameters)
+    outputs: TensorOrTuple = _Recomputed.apply(
+        part, compute, entered, len(inputs), *inputs, *parameters
+    )
     return outputs
 
 
@@ -54,11 +59,11 @@ class _Recomputed(Function):
     def forward(
         ctx: Any,
         part: nn.Module,
-        compute: Callable[[Data], Data],
+        compute: Callable[[TensorOrTuple], TensorOrTuple],
         entered: Entered,
         count: int,
         *tensors: torch.Tensor,
-    ) -> Data:
+    ) -> TensorOrTuple:
         ctx.part, ctx.compute, ctx.entered, ctx.count = part, compute, entered, count
         ctx.parameters = tensors[count:]
         ctx.save_for_backward(*tensors[:count])
@@ -103,5 +108,5 @@ def unchanged_statistics(part: nn.Module) -> Iterator[None]:
         buffer.data.copy_(value)  # autograd counts changes, and batch norm's gradients need none
 
 
-def _data(tensors: Tensors) -> Data:
+def _data(tensors: TensorTuple) -> TensorOrTuple:
     return tensors[0] if len(tensors) == 1 else tensors

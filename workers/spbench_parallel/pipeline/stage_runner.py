@@ -20,8 +20,7 @@ from spbench_parallel.pipeline.phases import Phases
 from spbench_parallel.pipeline.running_sum import RunningSum
 from spbench_parallel.pipeline.stage_channel import Receiver, Sender
 from spbench_parallel.precision.arithmetic import Arithmetic
-
-Tensors = tuple[torch.Tensor, ...]
+from spbench_parallel.tensors import TensorTuple
 
 
 class ImageSource(Protocol):
@@ -170,7 +169,7 @@ class StageRunner:
         self.image_gradients: dict[int, torch.Tensor] = {}
         self.io, self._part, self._source, self._phases = io, part, source, phases
         self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
-        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+        self._kept: dict[int, tuple[TensorTuple, TensorTuple]] = {}
         self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None
         self._of_chance = of_chance(module)
@@ -294,7 +293,7 @@ class StageRunner:
         for operator in self._of_chance:
             operator.drawn = drawn
 
-    def _inputs(self, micro_batch: int) -> Tensors:
+    def _inputs(self, micro_batch: int) -> TensorTuple:
         taken = self._take(self.io.inputs)
         if taken is not None:
             return taken
@@ -303,7 +302,7 @@ class StageRunner:
             pixels = self._source.pixels(part.replica, part.images[micro_batch], part.box)
             return laid_out((pixels,), self._memory_format)
 
-    def _run(self, inputs: Tensors) -> Tensors:
+    def _run(self, inputs: TensorTuple) -> TensorTuple:
         with self._arithmetic.entered():
             output = self.module(inputs[0] if len(inputs) == 1 else inputs)
         return (output,) if isinstance(output, torch.Tensor) else tuple(output)
@@ -316,7 +315,7 @@ class StageRunner:
         self._correct.append(self.loss_of.correct(logits.detach(), targets))
         return loss * self._arithmetic.scale
 
-    def _take(self, receivers: Receivers) -> Tensors | None:
+    def _take(self, receivers: Receivers) -> TensorTuple | None:
         """Return what comes over some routes, in the stage's order; None where there are none."""
         if not receivers:
             return None
@@ -355,7 +354,7 @@ def part_of(
     )
 
 
-def _run_backward(outputs: Tensors, gradients: Tensors | None) -> None:
+def _run_backward(outputs: TensorTuple, gradients: TensorTuple | None) -> None:
     """Run the backward pass of the outputs that have gradients; a detached one has none."""
     chosen = [at for at, output in enumerate(outputs) if output.requires_grad]
     torch.autograd.backward(

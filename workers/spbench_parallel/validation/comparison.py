@@ -10,7 +10,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.validation.reference import Key, Tensors
+from spbench_parallel.validation.reference import ResultKey, ResultTensors
 from spbench_parallel.verify.worst_error import WorstError
 
 Cut = tuple[slice, ...]
@@ -30,7 +30,11 @@ class TensorPart:
 
 
 def compare(
-    comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart], *, mean_square: bool = False
+    comm: MPI.Intracomm,
+    wanted: ResultTensors,
+    found: dict[ResultKey, TensorPart],
+    *,
+    mean_square: bool = False,
 ) -> tuple[float, str]:
     """Compare the ranks' tensors with those that rank 0 expects. All ranks must call it.
 
@@ -47,7 +51,7 @@ def compare(
         shape, and for a tensor that no rank has.
     """
     largest = comm.bcast(_largest(wanted.values()))
-    shapes: dict[Key, tuple[int, ...]] = comm.bcast(
+    shapes: dict[ResultKey, tuple[int, ...]] = comm.bcast(
         {key: tuple(tensor.shape) for key, tensor in wanted.items()}
     )
     worst, squares, of_squares = WorstError.with_tolerance(0.0), 0.0, 0.0
@@ -102,14 +106,14 @@ def _largest(tensors: Iterable[torch.Tensor]) -> float:
     return max((float(one.abs().max()) for one in tensors if one.numel()), default=1.0) or 1.0
 
 
-def moved(wanted: Tensors, other: Tensors) -> float:
+def moved(wanted: ResultTensors, other: ResultTensors) -> float:
     """Return the largest difference of two results, over the largest value of the first."""
     largest = _largest(wanted.values())
     errors = (_distance(wanted[key].double(), other[key].double()) for key in wanted)
     return max(errors, default=0.0) / largest
 
 
-def _name(key: Key) -> str:
+def _name(key: ResultKey) -> str:
     """Return a name for people: a parameter's, or ``replica 0, micro-batch 1``."""
     match key:
         case (int(replica), int(batch)):

@@ -26,9 +26,9 @@ from spbench_parallel.models.imported.model import state_of
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
-Key = tuple[str | int, ...]
+ResultKey = tuple[str | int, ...]
 """A parameter's name, a replica and a micro-batch, ..."""
-Tensors = dict[Key, torch.Tensor]
+ResultTensors = dict[ResultKey, torch.Tensor]
 
 STEPS = 3
 """Training steps, after which weights and running statistics are compared."""
@@ -53,13 +53,13 @@ class Results:
         output: Logits in evaluation mode after all steps, by replica and micro-batch.
     """
 
-    loss: Tensors = field(default_factory=dict)
-    input_grad: Tensors = field(default_factory=dict)
-    grad: Tensors = field(default_factory=dict)
-    running_stats: Tensors = field(default_factory=dict)
-    weights: Tensors = field(default_factory=dict)
-    state: Tensors = field(default_factory=dict)
-    output: Tensors = field(default_factory=dict)
+    loss: ResultTensors = field(default_factory=dict)
+    input_grad: ResultTensors = field(default_factory=dict)
+    grad: ResultTensors = field(default_factory=dict)
+    running_stats: ResultTensors = field(default_factory=dict)
+    weights: ResultTensors = field(default_factory=dict)
+    state: ResultTensors = field(default_factory=dict)
+    output: ResultTensors = field(default_factory=dict)
 
 
 KINDS = tuple(field.name for field in fields(Results))

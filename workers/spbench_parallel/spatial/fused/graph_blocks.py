@@ -24,8 +24,7 @@ from spbench_parallel.spatial.gradients import shared_by_tiles
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.spatial.ways import no_outputs
-
-Tensors = tuple[torch.Tensor, ...]
+from spbench_parallel.tensors import TensorTuple
 
 
 class FusedGraph:
@@ -64,7 +63,7 @@ class FusedGraph:
         inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
         self._gathers = [GatherCache(tiling, table, [box]) for tiling, table, box in inputs]
 
-    def __call__(self, *tiles: torch.Tensor) -> Tensors:
+    def __call__(self, *tiles: torch.Tensor) -> TensorTuple:
         """Return this rank's tiles of the outputs.
 
         Raises:
@@ -115,7 +114,7 @@ class FusedGraph:
         (pixels,) = self._gathers[number].of(flight.tile).finish(flight)
         return pixels
 
-    def _parameters(self) -> dict[int, Tensors]:
+    def _parameters(self) -> dict[int, TensorTuple]:
         """Return the convolutions' parameters, by step."""
         own = {
             index: (one.weight,) if one.bias is None else (one.weight, one.bias)
@@ -129,7 +128,7 @@ class FusedGraph:
         return {index: tuple(next(shared) for _ in several) for index, several in own.items()}
 
     def _made(
-        self, index: int, values: Mapping[int, torch.Tensor], parameters: Tensors
+        self, index: int, values: Mapping[int, torch.Tensor], parameters: TensorTuple
     ) -> torch.Tensor:
         """Return the output of a step."""
         operator: Any = self._operators[index]
@@ -147,7 +146,7 @@ class FusedGraph:
             made = operator(*pixels)
         return made
 
-    def _windowed(self, index: int, pixels: torch.Tensor, parameters: Tensors) -> torch.Tensor:
+    def _windowed(self, index: int, pixels: torch.Tensor, parameters: TensorTuple) -> torch.Tensor:
         operator: Any = self._operators[index]
         cut, outputs = self._cuts[index], self._boxes[self._first + index]
         if cut is None:

@@ -41,10 +41,10 @@ from spbench_parallel.validation.reference import (
     KINDS,
     NOISE,
     STEPS,
-    Key,
     OneProcess,
+    ResultKey,
     Results,
-    Tensors,
+    ResultTensors,
     small_rate,
 )
 from spbench_parallel.verify.worst_error import WorstError
@@ -64,7 +64,7 @@ FORMAT_SLACK = 2.0
 """The factor by which many ranks may be farther from float64 than one process, in fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
 
-Parts = dict[str, dict[Key, TensorPart]]
+Parts = dict[str, dict[ResultKey, TensorPart]]
 """By kind, as in `Results`, and key."""
 
 
@@ -244,7 +244,7 @@ class Validation:
         return {kind: min(1.0, FORMAT_SLACK * max(error, least)) for kind, error in errors.items()}
 
     def _compare(
-        self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart]
+        self, comm: MPI.Intracomm, wanted: ResultTensors, found: dict[ResultKey, TensorPart]
     ) -> tuple[float, str]:
         return compare(comm, wanted, found, mean_square=not self._exact)
 
@@ -324,7 +324,7 @@ def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Parts
     return found
 
 
-def _gradients(engine: Engine) -> dict[Key, TensorPart]:
+def _gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
         (name,): TensorPart(parameter.grad.clone())
         # With master_comm, direction 0 has only a share of them.
@@ -334,7 +334,7 @@ def _gradients(engine: Engine) -> dict[Key, TensorPart]:
     }
 
 
-def _input_gradients(engine: Engine) -> dict[Key, TensorPart]:
+def _input_gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
         (place.replica, index): TensorPart(
             gradient, _pixel_cut(engine.plan, place, engine.plan.batches[index])
@@ -344,7 +344,7 @@ def _input_gradients(engine: Engine) -> dict[Key, TensorPart]:
     }
 
 
-def _outputs(engine: Engine) -> dict[Key, TensorPart]:
+def _outputs(engine: Engine) -> dict[ResultKey, TensorPart]:
     return {
         (place.replica, index): TensorPart(
             logits, _output_cut(engine.plan, place, engine.plan.batches[index])

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from spbench_parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
+from spbench_parallel.layer_times import Laps, as_tuple, backward, forward
 from spbench_parallel.pipeline.later_weights import LaterWeights
+from spbench_parallel.tensors import TensorTuple
 from spbench_workers.benchmarks.model.profile.memory import Kept, use_of
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel
 
@@ -64,10 +65,10 @@ class LayerRow:
             lambda data: subject.loss(as_tuple(last(data))),
         ]
 
-    def output(self, images: torch.Tensor) -> Tensors:
+    def output(self, images: torch.Tensor) -> TensorTuple:
         """Return the output of the last layer, without the loss."""
         laps = Laps(images.device)
-        data: Tensors = (images,)
+        data: TensorTuple = (images,)
         with torch.no_grad():
             for layer in self._subject.layers:
                 data = forward(layer, data, laps)
@@ -93,7 +94,7 @@ class LayerRow:
     def _pass(self, images: torch.Tensor, laps: Laps, later: LaterWeights | None = None) -> None:
         """Run one pass forward and back; of the layers in reverse where it goes back."""
         passed = []
-        data: Tensors = (images,)
+        data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
             with nullcontext() if later is None else later.of(place):
                 outputs = forward(step, data, laps)
@@ -109,7 +110,7 @@ class LayerRow:
         """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
         device, memory, passed = images.device, PassMemory(), []
         kept, laps = Kept(self._subject.layers), Laps(device)
-        data: Tensors = (images,)
+        data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
             with kept.of(memory.kept), use_of(device) as use:
                 outputs = forward(step, data, laps)
@@ -126,7 +127,7 @@ class LayerRow:
             gradients = _gradients(inputs)
         return memory
 
-    def _made(self, place: int, outputs: Tensors) -> Tensors:
+    def _made(self, place: int, outputs: TensorTuple) -> TensorTuple:
         """Return those of a layer's outputs that it makes itself; of the last one the loss."""
         made = self._subject.made
         if made is None or place == len(self._steps) - 1:
@@ -134,14 +135,14 @@ class LayerRow:
         return tuple(outputs[at] for at in made[place])
 
 
-def _cut_off(outputs: Tensors) -> Tensors:
+def _cut_off(outputs: TensorTuple) -> TensorTuple:
     return tuple(
         output.detach().requires_grad_() if output.is_floating_point() else output.detach()
         for output in outputs
     )
 
 
-def _gradients(inputs: Tensors) -> list[torch.Tensor]:
+def _gradients(inputs: TensorTuple) -> list[torch.Tensor]:
     """Return the gradients of a layer's inputs, which are those of the outputs before it."""
     return [torch.zeros_like(data) if data.grad is None else data.grad for data in inputs]
 

@@ -16,17 +16,17 @@ from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_core.models.routes import TensorTable, tensors_of
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.layer_times import Tensors
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.loading import called_by_name, in_words, place_of
 from spbench_parallel.models.imported.model import ImportedModel, as_model
 from spbench_parallel.models.imported.tracing import traced
 from spbench_parallel.precision.formats import PRECISIONS, Precision
+from spbench_parallel.tensors import TensorTuple
 from spbench_workers.benchmarks.model.profile.entry import KNOWN, ProfileParams
 from spbench_workers.benchmarks.model.resolving import model_of
 
-Loss = Callable[[Tensors], torch.Tensor]
+Loss = Callable[[TensorTuple], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _of_layers(
         shape = (count, data.channels, data.height, data.width)
         return torch.randn(shape, generator=random).to(device, precision.work)
 
-    def loss(outputs: Tensors) -> torch.Tensor:
+    def loss(outputs: TensorTuple) -> torch.Tensor:
         logits = outputs[0].to(torch.promote_types(outputs[0].dtype, torch.float32))
         classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
@@ -130,7 +130,7 @@ def _given(name: str, made: object, precision: Precision, device: torch.device) 
         images = example[rows].to(device)
         return images.to(precision.work) if images.is_floating_point() else images
 
-    def loss(outputs: Tensors) -> torch.Tensor:
+    def loss(outputs: TensorTuple) -> torch.Tensor:
         return torch.stack([output.float().sum() for output in outputs]).sum()
 
     return ProfiledModel(
