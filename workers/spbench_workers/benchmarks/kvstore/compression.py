@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float32]
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
+
 Code = npt.NDArray[np.uint8]
 
 THRESHOLD = 0.5
@@ -69,7 +70,7 @@ class Compression(ABC):
         """Return the bytes that so many elements take."""
         return WORD_BYTES * self.words(elements)
 
-    def encode(self, gradient: Array, residual: Array, code: Code) -> None:
+    def encode(self, gradient: Float32Array, residual: Float32Array, code: Code) -> None:
         """Add the gradient to the residual, write the code, and subtract the code's value from it.
 
         Args:
@@ -86,19 +87,19 @@ class Compression(ABC):
             np.copyto(part, index, casting="unsafe")
             np.subtract(block, self._values(index, len(block)), out=block)
 
-    def decode(self, code: Code, into: Array) -> None:
+    def decode(self, code: Code, into: Float32Array) -> None:
         """Write the values of the codes. ``01`` is no code of ``2bit``: it becomes NaN."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
             np.copyto(part, self._decoded(code[bytes_], len(part)))
 
-    def decode_add(self, code: Code, into: Array) -> None:
+    def decode_add(self, code: Code, into: Float32Array) -> None:
         """Add the values of the codes, in float32."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
             np.add(part, self._decoded(code[bytes_], len(part)), out=part)
 
-    def saturated(self, residual: Array) -> int:
+    def saturated(self, residual: Float32Array) -> int:
         """Count the residuals that are larger than gradients up to `step` can have made them.
 
         Where gradients stay larger than `step`, the residual grows without bound. NaN counts too.
@@ -121,19 +122,19 @@ class Compression(ABC):
             begin = first // self._per_byte
             yield slice(first, last), slice(begin, begin + self.nbytes(last - first))
 
-    def _decoded(self, code: Code, count: int) -> Array:
+    def _decoded(self, code: Code, count: int) -> Float32Array:
         index = self._bytes[: len(code)]
         np.copyto(index, code)
         return self._values(index, count)
 
-    def _values(self, index: npt.NDArray[np.intp], count: int) -> Array:
+    def _values(self, index: npt.NDArray[np.intp], count: int) -> Float32Array:
         """Return the values of the first ``count`` codes of these bytes, in the scratch."""
         rows = self._sent[: len(index)]
         # Any other mode would have numpy keep a copy of the result.
         np.take(self._table, index, axis=0, out=rows, mode="clip")
         return rows.reshape(-1)[:count]
 
-    def _values_of_bytes(self) -> Array:
+    def _values_of_bytes(self) -> Float32Array:
         """Return a row for each byte: the values of its codes, top bits first."""
         bits = 8 // self._per_byte
         shifts = range(8 - bits, -1, -bits)
@@ -150,7 +151,7 @@ class Compression(ABC):
         """Return the open interval of a residual while no gradient is larger than `step`."""
 
     @abstractmethod
-    def _choose(self, residuals: Array, padded: int) -> None:
+    def _choose(self, residuals: Float32Array, padded: int) -> None:
         """Set the flags of each element's code, and clear them from there to ``padded``."""
 
     @abstractmethod
@@ -176,7 +177,7 @@ class TwoBit(Compression):
     def _bounds(self) -> tuple[float, float]:
         return -self.threshold, self.threshold
 
-    def _choose(self, residuals: Array, padded: int) -> None:
+    def _choose(self, residuals: Float32Array, padded: int) -> None:
         count = len(residuals)
         np.greater_equal(residuals, self.threshold, out=self._above[:count])
         np.less_equal(residuals, -self.threshold, out=self._below[:count])
@@ -213,7 +214,7 @@ class OneBit(Compression):
         # A residual of t + 1 becomes t, which is not above t: the upper end is within.
         return self.threshold - 1, float(np.nextafter(np.float32(self.threshold + 1), np.inf))
 
-    def _choose(self, residuals: Array, padded: int) -> None:
+    def _choose(self, residuals: Float32Array, padded: int) -> None:
         np.greater(residuals, self.threshold, out=self._above[: len(residuals)])
         self._above[len(residuals) : padded] = False
 

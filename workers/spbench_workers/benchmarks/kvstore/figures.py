@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.floating]
+from spbench_workers.benchmarks.kvstore.arrays import FloatArray
 
 
 def bandwidth_gb_s(total_mb: float, devices: int, seconds: float) -> float:
@@ -26,7 +25,7 @@ def bandwidth_gb_s(total_mb: float, devices: int, seconds: float) -> float:
     return total_mb * 2 * (devices - 1) / devices / seconds / 1e3
 
 
-def distance(results: Iterable[Array], references: Iterable[Array]) -> float:
+def distance(results: Iterable[FloatArray], references: Iterable[FloatArray]) -> float:
     """Return the sum over keys and elements of ``|result - reference|``, summed in float64."""
     return sum(
         float(np.abs(np.subtract(result, reference, dtype=np.float64)).sum())
@@ -34,7 +33,7 @@ def distance(results: Iterable[Array], references: Iterable[Array]) -> float:
     )
 
 
-def magnitude(references: Iterable[Array]) -> float:
+def magnitude(references: Iterable[FloatArray]) -> float:
     """Return the sum over keys and elements of ``|reference|``, summed in float64."""
     return sum(float(np.abs(reference).sum(dtype=np.float64)) for reference in references)
 

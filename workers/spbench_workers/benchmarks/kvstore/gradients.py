@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 
 SeedFor = Callable[..., int]
 """A function that makes a seed of words, the same on every rank."""
@@ -26,7 +26,7 @@ class Gradients:
     def __init__(self, seed_for: SeedFor, elements: Sequence[int]) -> None:
         self._seed_for, self._elements = seed_for, elements
 
-    def fill(self, rank: int, key: int, draw: int, out: Array) -> None:
+    def fill(self, rank: int, key: int, draw: int, out: Float32Array) -> None:
         """Write a rank's gradient of a key."""
         seed = self._seed_for("gradient", rank, key, draw)
         np.random.default_rng(seed).random(dtype=np.float32, out=out)
@@ -34,7 +34,7 @@ class Gradients:
         np.multiply(out, 2.0, out=out)
         np.subtract(out, 1.0, out=out)
 
-    def of(self, rank: int, key: int, draw: int) -> Array:
+    def of(self, rank: int, key: int, draw: int) -> Float32Array:
         """Return a rank's gradient of a key in memory of its own."""
         out = np.empty(self._elements[key], np.float32)
         self.fill(rank, key, draw, out)

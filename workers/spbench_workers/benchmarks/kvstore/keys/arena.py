@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from spbench_parallel.errors import allocating
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.buckets import offsets
-
-Array = npt.NDArray[np.float32]
 
 
 class Arena:
@@ -31,7 +28,7 @@ class Arena:
     """
 
     def __init__(
-        self, elements: Sequence[int], *, pinned: bool = False, memory: Array | None = None
+        self, elements: Sequence[int], *, pinned: bool = False, memory: Float32Array | None = None
     ) -> None:
         self.bounds = offsets(elements)
         if memory is None:
@@ -39,11 +36,11 @@ class Arena:
                 self.tensor = torch.zeros(self.bounds[-1], dtype=torch.float32, pin_memory=pinned)
         else:
             self.tensor = torch.from_numpy(memory)
-        self.flat: Array = self.tensor.numpy()
+        self.flat: Float32Array = self.tensor.numpy()
         self.views = [self.flat[first:last] for first, last in pairwise(self.bounds)]
 
 
-def empty_views(elements: Sequence[int], keys: Sequence[int]) -> list[Array]:
+def empty_views(elements: Sequence[int], keys: Sequence[int]) -> list[Float32Array]:
     """Return an array for each of these keys, and one of no elements for each other key."""
     wanted = set(keys)
     return Arena([count if key in wanted else 0 for key, count in enumerate(elements)]).views

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
     LEARNING_RATE,
-    Array,
-    Arrays,
     InBlocks,
     decay,
 )
@@ -32,7 +32,13 @@ class Adam(InBlocks):
 
     states = 2
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [mean, square], [step] = states, scratch
         rate = ADAM_RATE * math.sqrt(1 - BETA2**self._updates) / (1 - BETA1**self._updates)
         decay(mean, BETA1, gradient, step)
@@ -49,7 +55,13 @@ class RmsProp(InBlocks):
 
     states = 1
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [square], [step] = states, scratch
         _decay_square(square, RMSPROP_DECAY, gradient, step)
         _root(square, RMSPROP_EPSILON, step)
@@ -63,7 +75,13 @@ class AdaGrad(InBlocks):
 
     states = 1
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [history], [step] = states, scratch
         np.multiply(gradient, gradient, out=step)
         np.add(history, step, out=history)
@@ -82,7 +100,13 @@ class AdaDelta(InBlocks):
 
     states, scratches = 2, 2
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [square, steps], [step, root] = states, scratch
         _decay_square(square, ADADELTA_DECAY, gradient, step)
         _root(steps, ADADELTA_EPSILON, step)
@@ -103,7 +127,13 @@ class Ftrl(InBlocks):
 
     states, scratches = 2, 2
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [leader, square], [step, root] = states, scratch
         np.sqrt(square, out=step)
         np.multiply(gradient, gradient, out=root)
@@ -121,7 +151,9 @@ class Ftrl(InBlocks):
         np.divide(step, root, out=weight)
 
 
-def _decay_square(mean: Array, rate: float, value: Array, scratch: Array) -> None:
+def _decay_square(
+    mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
+) -> None:
     """Let a running mean take in the square of a value."""
     np.multiply(value, value, out=scratch)
     np.multiply(mean, rate, out=mean)
@@ -129,7 +161,7 @@ def _decay_square(mean: Array, rate: float, value: Array, scratch: Array) -> Non
     np.add(mean, scratch, out=mean)
 
 
-def _root(square: Array, epsilon: float, into: Array) -> None:
+def _root(square: Float32Array, epsilon: float, into: Float32Array) -> None:
     """Write ``sqrt(square + epsilon)``."""
     np.add(square, epsilon, out=into)
     np.sqrt(into, out=into)

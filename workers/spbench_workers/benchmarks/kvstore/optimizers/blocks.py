@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float32]
-Arrays = Sequence[Array]
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -26,7 +24,7 @@ cache."""
 class Optimizer(Protocol):
     """An optimizer with the state of one key, or of one shard of it."""
 
-    def update(self, weight: Array, gradient: Array) -> None:
+    def update(self, weight: Float32Array, gradient: Float32Array) -> None:
         """Change the weight in place by a gradient, which stays as it is; nothing is allocated.
 
         Args:
@@ -53,7 +51,7 @@ class InBlocks(ABC):
         self._scratch = [np.empty(block, np.float32) for _ in range(self.scratches)]
         self._updates = 0
 
-    def update(self, weight: Array, gradient: Array) -> None:
+    def update(self, weight: Float32Array, gradient: Float32Array) -> None:
         """Change the weight in place by a gradient."""
         self._updates += 1
         for first in range(0, self.elements, _BLOCK):
@@ -64,11 +62,17 @@ class InBlocks(ABC):
             self._update(weight[part], gradient[part], states, scratch)
 
     @abstractmethod
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         """Change a block of the weight and of the states."""
 
 
-def decay(mean: Array, rate: float, value: Array, scratch: Array) -> None:
+def decay(mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array) -> None:
     """Let a running mean take in a value: ``mean = rate * mean + (1 - rate) * value``."""
     np.multiply(mean, rate, out=mean)
     np.multiply(value, 1 - rate, out=scratch)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
     LEARNING_RATE,
     MOMENTUM,
-    Array,
-    Arrays,
     InBlocks,
     decay,
 )
@@ -20,14 +21,20 @@ class Overwrite:
     def __init__(self, elements: int) -> None:
         self.elements = elements
 
-    def update(self, weight: Array, gradient: Array) -> None:
+    def update(self, weight: Float32Array, gradient: Float32Array) -> None:
         np.copyto(weight, gradient)
 
 
 class Sgd(InBlocks):
     """Stochastic gradient descent, ``w -= rate * g``."""
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [step] = scratch
         np.multiply(gradient, LEARNING_RATE, out=step)
         np.subtract(weight, step, out=weight)
@@ -38,13 +45,19 @@ class Momentum(InBlocks):
 
     states = 1
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [velocity], [step] = states, scratch
         _fall(velocity, gradient, step)
         np.add(weight, velocity, out=weight)
 
 
-def _fall(velocity: Array, gradient: Array, step: Array) -> None:
+def _fall(velocity: Float32Array, gradient: Float32Array, step: Float32Array) -> None:
     """Change a velocity, ``m = momentum * m - rate * g``, and leave ``rate * g`` in ``step``."""
     np.multiply(velocity, MOMENTUM, out=velocity)
     np.multiply(gradient, LEARNING_RATE, out=step)
@@ -59,7 +72,13 @@ class Nag(InBlocks):
 
     states = 1
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [velocity], [step] = states, scratch
         _fall(velocity, gradient, step)
         np.subtract(weight, step, out=weight)
@@ -72,7 +91,13 @@ class Signum(InBlocks):
 
     states = 1
 
-    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
+    def _update(
+        self,
+        weight: Float32Array,
+        gradient: Float32Array,
+        states: Sequence[Float32Array],
+        scratch: Sequence[Float32Array],
+    ) -> None:
         [mean], [step] = states, scratch
         decay(mean, MOMENTUM, gradient, step)
         np.sign(mean, out=step)

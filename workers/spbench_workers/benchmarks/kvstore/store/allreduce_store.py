@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 from spbench_workers.benchmarks.kvstore.store.base import Sent
@@ -29,8 +29,8 @@ class AllreduceStore:
         self,
         buckets: Sequence[Bucket],
         open_: Callable[[Bucket], Reduction],
-        sums: Array,
-        values: Array,
+        sums: Float32Array,
+        values: Float32Array,
         optimizer: str,
     ) -> None:
         filled = [bucket for bucket in buckets if bucket.count]

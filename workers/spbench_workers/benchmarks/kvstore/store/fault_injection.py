@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from spbench_parallel.errors import NothingToSpoilError
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, SyncServerShard
@@ -23,7 +23,7 @@ _Kind = TypeVar("_Kind")
 LOST, DOUBLED, WRONG = "lost-push", "double-push", "wrong-element"
 
 
-def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:
+def spoil_gradients(context: Context, gradients: Sequence[Float32Array]) -> None:
     """Change the gradients that this device pushes, where ``--inject`` asks for it.
 
     Raises:
@@ -77,7 +77,7 @@ def planted_in(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind
     return next(kind for fault, kind in kinds.items() if context.planted(fault))
 
 
-def _largest(context: Context, fault: str, views: Sequence[Array]) -> Array:
+def _largest(context: Context, fault: str, views: Sequence[Float32Array]) -> Float32Array:
     """Return the largest array: an optimizer may hide a fault in a single number."""
     largest = max(views, key=len)
     if not len(largest):

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Code, Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
 
 Message = npt.NDArray[Any]
 """Memory that is sent or received: float32, or the bytes of a compressed gradient."""
@@ -30,7 +30,7 @@ class Push:
         message: The memory that is sent.
     """
 
-    def __init__(self, key: int, first: int, gradient: Array) -> None:
+    def __init__(self, key: int, first: int, gradient: Float32Array) -> None:
         self.key, self.first, self.gradient = key, first, gradient
         self.message: Message = gradient
 
@@ -46,10 +46,12 @@ class CompressedPush(Push):
         code: The compressed gradient, the message.
     """
 
-    def __init__(self, key: int, first: int, gradient: Array, compression: Compression) -> None:
+    def __init__(
+        self, key: int, first: int, gradient: Float32Array, compression: Compression
+    ) -> None:
         super().__init__(key, first, gradient)
         self._compression = compression
-        self.residual: Array = np.zeros_like(gradient)
+        self.residual: Float32Array = np.zeros_like(gradient)
         self.code: Code = np.zeros(compression.nbytes(len(gradient)), np.uint8)
         self.message = self.code
 
@@ -58,7 +60,7 @@ class CompressedPush(Push):
         self._compression.encode(self.gradient, self.residual, self.code)
 
 
-def push_of(key: int, first: int, gradient: Array, compression: Compression | None) -> Push:
+def push_of(key: int, first: int, gradient: Float32Array, compression: Compression | None) -> Push:
     """Return the push of a gradient, compressed if asked."""
     if compression is None:
         return Push(key, first, gradient)
@@ -73,7 +75,7 @@ def receive_buffer(elements: int, compression: Compression | None) -> Message:
 
 
 def summing(
-    messages: Sequence[Message], into: Array, compression: Compression | None
+    messages: Sequence[Message], into: Float32Array, compression: Compression | None
 ) -> Callable[[], None]:
     """Return a function that sums messages in their order, in float32 and without allocating.
 
@@ -89,13 +91,13 @@ def summing(
     return _nothing if messages[0] is into else partial(np.copyto, into, messages[0])
 
 
-def _sum(messages: Sequence[Message], into: Array) -> None:
+def _sum(messages: Sequence[Message], into: Float32Array) -> None:
     np.add(messages[0], messages[1], out=into)
     for message in messages[2:]:
         np.add(into, message, out=into)
 
 
-def _sum_codes(messages: Sequence[Message], into: Array, compression: Compression) -> None:
+def _sum_codes(messages: Sequence[Message], into: Float32Array, compression: Compression) -> None:
     compression.decode(messages[0], into)
     for message in messages[1:]:
         compression.decode_add(message, into)

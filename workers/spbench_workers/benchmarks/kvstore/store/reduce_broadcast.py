@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from mpi4py import MPI
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
 from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of, receive_buffer, summing
 
 _PUSH, _VALUE = 0, 1
@@ -65,9 +65,9 @@ class ReduceBroadcast:
         comm: MPI.Intracomm,
         merge_devices: Sequence[int],
         order: Sequence[int],
-        gradients: Sequence[Array],
-        totals: Sequence[Array],
-        values: Sequence[Array],
+        gradients: Sequence[Float32Array],
+        totals: Sequence[Float32Array],
+        values: Sequence[Float32Array],
         compression: Compression | None = None,
     ) -> None:
         self._comm, self._compression = comm, compression
@@ -99,7 +99,9 @@ class ReduceBroadcast:
         values = [key.own.gradient.nbytes for key in self._merged.values() for _ in peers]
         return sum(pushed) + sum(values), len(pushed) + len(values)
 
-    def _merged_key(self, key: int, gradient: Array, total: Array, value: Array) -> _MergedKey:
+    def _merged_key(
+        self, key: int, gradient: Float32Array, total: Float32Array, value: Float32Array
+    ) -> _MergedKey:
         comm, own = self._comm, push_of(key, 0, gradient, self._compression)
         messages = [
             own.message if rank == comm.rank else receive_buffer(len(gradient), self._compression)
@@ -112,7 +114,9 @@ class ReduceBroadcast:
                 merged.broadcasts.append(comm.Send_init(value, rank, 2 * key + _VALUE))
         return merged
 
-    def _other_key(self, key: int, merge_device: int, gradient: Array, value: Array) -> _OtherKey:
+    def _other_key(
+        self, key: int, merge_device: int, gradient: Float32Array, value: Float32Array
+    ) -> _OtherKey:
         push = push_of(key, 0, gradient, self._compression)
         send = self._comm.Send_init(push.message, merge_device, 2 * key + _PUSH)
         return _OtherKey(push, send, self._comm.Recv_init(value, merge_device, 2 * key + _VALUE))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
 from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of
 
@@ -45,8 +45,8 @@ class ServerClient:
         comm: MPI.Intracomm,
         servers: Sequence[int],
         slots: Sequence[Sequence[Slot]],
-        totals: Sequence[Array],
-        values: Sequence[Array],
+        totals: Sequence[Float32Array],
+        values: Sequence[Float32Array],
         compression: Compression | None,
     ) -> None:
         self._requests: dict[int, list[_ShardRequests]] = {}
@@ -103,7 +103,7 @@ class ServerClient:
 
 
 def _requests(
-    comm: MPI.Intracomm, server: int, slot: Slot, push: Push, value: Array
+    comm: MPI.Intracomm, server: int, slot: Slot, push: Push, value: Float32Array
 ) -> _ShardRequests:
     nothing = np.zeros(0, np.uint8)
     pushes, pulls = slot.tag(PUSH), slot.tag(PULL)

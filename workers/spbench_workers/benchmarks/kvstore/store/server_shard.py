@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Code, Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 
@@ -27,11 +27,11 @@ class Intake:
     def __init__(self, comm: MPI.Intracomm, elements: int, compression: Compression | None) -> None:
         self.comm = comm
         self._compression = compression
-        self._array: Array = np.zeros(elements, np.float32)
+        self._array: Float32Array = np.zeros(elements, np.float32)
         length = compression.nbytes(elements) if compression else 0
         self._code: Code = np.zeros(length, np.uint8)
 
-    def receive(self, source: int, tag: int, into: Array) -> None:
+    def receive(self, source: int, tag: int, into: Float32Array) -> None:
         """Receive a push, decoded if it is compressed."""
         if self._compression is None:
             self.comm.Recv(into, source, tag)
@@ -40,7 +40,7 @@ class Intake:
         self.comm.Recv(code, source, tag)
         self._compression.decode(code, into)
 
-    def array(self, elements: int) -> Array:
+    def array(self, elements: int) -> Float32Array:
         """Return memory for a push that is needed only until the next one comes."""
         return self._array[:elements]
 
@@ -62,7 +62,7 @@ class ServerShard(ABC):
 
     def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int]) -> None:
         self.slot, self.violation = slot, ""
-        self.value: Array = np.zeros(slot.count, np.float32)
+        self.value: Float32Array = np.zeros(slot.count, np.float32)
         self._intake, self._comm, self._clients = intake, intake.comm, clients
         self._nothing = np.zeros(0, np.uint8)
         self._acks = [
@@ -98,12 +98,12 @@ class ServerShard(ABC):
         for request in (*self._acks, *self._answers):
             request.Free()
 
-    def _answers_of(self, value: Array) -> list[MPI.Prequest]:
+    def _answers_of(self, value: Float32Array) -> list[MPI.Prequest]:
         return [
             self._comm.Send_init(value, client, self.slot.tag(PULL)) for client in self._clients
         ]
 
-    def _receive(self, worker: int, into: Array) -> None:
+    def _receive(self, worker: int, into: Float32Array) -> None:
         self._intake.receive(self._clients[worker], self.slot.tag(PUSH), into)
 
     def _admit(self, worker: int) -> None:
@@ -130,7 +130,7 @@ class SyncServerShard(ServerShard):
 
     def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str) -> None:
         super().__init__(intake, slot, clients)
-        self._merged: Array = np.zeros(slot.count, np.float32)
+        self._merged: Float32Array = np.zeros(slot.count, np.float32)
         self._further = intake.array(slot.count)
         self._optimizer = None if optimizer == "none" else registry.make(optimizer, slot.count)
         self._spare = [] if self._optimizer else self._answers_of(self._merged)

@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, Array, empty_views
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, empty_views
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 from spbench_workers.benchmarks.kvstore.store.base import Sent
 from spbench_workers.benchmarks.kvstore.store.pushes import Push, summing
@@ -55,7 +56,7 @@ class SharedDeviceStore:
         totals = empty_views(elements, mine)
         self._updates: list[Callable[[], None]] = []
         for key in mine:
-            sources: list[Array] = [views[key] for views in given]
+            sources: list[Float32Array] = [views[key] for views in given]
             self._updates.append(summing(sources, totals[key], None))
             update = registry.make(optimizer, elements[key]).update
             self._updates.append(partial(update, values[comm.rank][key], totals[key]))

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import bounds
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import on_one_host
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.store.pushes import summing
 from spbench_workers.collectives.base import RankTraffic
 
@@ -84,8 +84,8 @@ class SharedSum:
         self,
         comm: MPI.Intracomm,
         meet: Callable[[], None],
-        given: list[Array],
-        sums: list[Array],
+        given: list[Float32Array],
+        sums: list[Float32Array],
         first: int,
         last: int,
     ) -> None:
@@ -121,5 +121,5 @@ class SharedSum:
         """Do nothing: the window owns the memory."""
 
 
-def _vector(memory: MPI.buffer, first: int, elements: int) -> Array:
+def _vector(memory: MPI.buffer, first: int, elements: int) -> Float32Array:
     return np.frombuffer(cast(memoryview, memory), np.float32, elements, first)

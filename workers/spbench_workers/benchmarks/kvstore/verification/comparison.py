@@ -14,17 +14,14 @@ from mpi4py import MPI
 from spbench_parallel.progress import Progress
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import figures
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, Array
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.keys.buckets import buckets, offsets
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_on
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, ServerShard
-from spbench_workers.benchmarks.kvstore.verification.expectation import (
-    Arrivals,
-    Doubles,
-    KeyExpectation,
-)
+from spbench_workers.benchmarks.kvstore.verification.expectation import Arrivals, KeyExpectation
 
 _BLOCK = 1 << 18
 """Elements of a reference that are broadcast at once."""
@@ -138,7 +135,7 @@ class StoreComparison:
             off += self._compare_block(block, first, worst, when)
         return off, size
 
-    def _known(self, number: int) -> Doubles | None:
+    def _known(self, number: int) -> Float64Array | None:
         """Return a run's weights, their bounds and the uncoded weights, where this rank has them.
 
         The rows are in this order; None on ranks that do not compute this run.
@@ -150,7 +147,9 @@ class StoreComparison:
         pairs = zip(rows, uncoded, strict=True)
         return np.concatenate([np.concatenate(pair) for pair in pairs], axis=1)
 
-    def _compare_block(self, block: Doubles, first: int, worst: WorstError, when: str) -> float:
+    def _compare_block(
+        self, block: Float64Array, first: int, worst: WorstError, when: str
+    ) -> float:
         """Compare this rank's values with a block of `_known`; return the sum of the errors."""
         off = 0.0
         for begin, array in self._held():
@@ -168,7 +167,7 @@ class StoreComparison:
         key = bisect_right(self._bounds, first + index) - 1
         return f"key {key}, element {first + index - self._bounds[key]}, after {when}"
 
-    def _held(self) -> list[tuple[int, Array]]:
+    def _held(self) -> list[tuple[int, Float32Array]]:
         """Return the arrays of this rank, each with the place of its first element."""
         if not self._serves:
             return [(0, self._values.flat)]
@@ -213,7 +212,7 @@ class StoreComparison:
         }
 
 
-def _digest(arrays: Sequence[Array]) -> bytes:
+def _digest(arrays: Sequence[Float32Array]) -> bytes:
     made = hashlib.blake2b(digest_size=16)
     for array in arrays:
         made.update(array.data)

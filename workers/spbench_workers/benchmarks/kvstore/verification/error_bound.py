@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from spbench_workers.benchmarks.kvstore.arrays import Float64Array
 
 UNIT = 2.0**-24
 """The unit round-off of float32."""
@@ -34,16 +33,16 @@ class ErrorBound:
     """
 
     def __init__(self, optimizer: str, elements: int) -> None:
-        self.value: Array = np.zeros(elements)
+        self.value: Float64Array = np.zeros(elements)
         states = _STATES.get(optimizer, 0)
         # Bounds need few digits: float32 is enough, and half of the memory.
         self._states = [np.zeros(elements, np.float32) for _ in range(states)]
         self._weight = self.value
         self._updates = 0
-        self._next: Callable[[Array, Array], Array] | None
+        self._next: Callable[[Float64Array, Float64Array], Float64Array] | None
         self._next = None if optimizer == "none" else getattr(self, f"_{optimizer}")
 
-    def apply(self, gradient: Array, off: Array, weight: Array) -> None:
+    def apply(self, gradient: Float64Array, off: Float64Array, weight: Float64Array) -> None:
         """Update the bound for one update of the value.
 
         Args:
@@ -59,22 +58,22 @@ class ErrorBound:
         self.value += self._next(gradient, off)
         self.value += UNIT * np.abs(weight)
 
-    def _sgd(self, gradient: Array, off: Array) -> Array:
+    def _sgd(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         return 0.01 * (off + 3 * UNIT * np.abs(gradient))
 
-    def _momentum(self, gradient: Array, off: Array) -> Array:
+    def _momentum(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         velocity, wrong = self._states
         size = np.abs(gradient)
         velocity[:] = 0.9 * velocity + 0.01 * size
         wrong[:] = 0.9 * wrong + 0.01 * off + 4 * UNIT * velocity
         return wrong.astype(np.float64)
 
-    def _nag(self, gradient: Array, off: Array) -> Array:
+    def _nag(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         wrong = self._momentum(gradient, off)
         longest = 0.9 * self._states[0] + 0.01 * np.abs(gradient)
         return 0.9 * wrong + 0.01 * off + 4 * UNIT * longest
 
-    def _signum(self, gradient: Array, off: Array) -> Array:
+    def _signum(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         """Return the bound of a step: none where the mean's sign is sure, and else both lengths."""
         mean, mean_off = self._states
         mean_off[:] = 0.9 * mean_off + 0.1 * off
@@ -84,27 +83,29 @@ class ErrorBound:
         unsure = np.abs(mean) < mean_off + UNIT * np.abs(mean)
         return np.where(unsure, 0.02, 0.01 * UNIT * (mean_off > 0))
 
-    def _rmsprop(self, gradient: Array, off: Array) -> Array:
+    def _rmsprop(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         square, square_off = self._states
         square[:] = 0.9 * square + 0.1 * gradient**2
         square_off[:] = 0.9 * square_off + 0.1 * off**2
         return 0.001 * self._over_root(gradient, off, 1e-8)
 
-    def _adagrad(self, gradient: Array, off: Array) -> Array:
+    def _adagrad(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         square, square_off = self._states
         square += gradient**2
         square_off += off**2
         return 0.01 * self._over_root(gradient, off, 1e-7)
 
-    def _over_root(self, gradient: Array, off: Array, epsilon: float) -> Array:
+    def _over_root(self, gradient: Float64Array, off: Float64Array, epsilon: float) -> Float64Array:
         """Return the bound of a gradient over the root of the mean, or sum, of squares."""
         root, root_off, least = self._root(epsilon)
         size = np.abs(gradient)
         ratio = size / root
-        bound: Array = (off + ratio * root_off) / least + 6 * UNIT * ratio
+        bound: Float64Array = (off + ratio * root_off) / least + 6 * UNIT * ratio
         return bound
 
-    def _root(self, epsilon: float, first: int = 0) -> tuple[Array, Array, Array]:
+    def _root(
+        self, epsilon: float, first: int = 0
+    ) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Return the root of squares and epsilon, its bound, and the least that it can be.
 
         By the triangle inequality, errors of the squares' roots are those of a root of squares.
@@ -114,7 +115,7 @@ class ErrorBound:
         root_off = np.sqrt(square_off, dtype=np.float64) + (self._updates / 2 + 4) * UNIT * root
         return root, root_off, np.maximum(root - root_off, math.sqrt(epsilon))
 
-    def _adadelta(self, gradient: Array, off: Array) -> Array:
+    def _adadelta(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         square, square_off, steps, steps_off = self._states
         square[:] = 0.9 * square + 0.1 * gradient**2
         square_off[:] = 0.9 * square_off + 0.1 * off**2
@@ -122,13 +123,13 @@ class ErrorBound:
         length, length_off, _ = self._root(1e-5, first=2)
         size = np.abs(gradient)
         step = length / root * size
-        bound: Array = (length_off * (size + off) + length * off + step * root_off) / least
+        bound: Float64Array = (length_off * (size + off) + length * off + step * root_off) / least
         bound += 8 * UNIT * step
         steps[:] = 0.9 * steps + 0.1 * step**2
         steps_off[:] = 0.9 * steps_off + 0.1 * bound**2
         return bound
 
-    def _ftrl(self, gradient: Array, off: Array) -> Array:
+    def _ftrl(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         """Return the change of the bound: the weight is made anew from the sums in each update."""
         square, square_off, leader, leader_off, before = self._states
         shorter, shorter_off, _ = self._root(0.0)
@@ -142,11 +143,13 @@ class ErrorBound:
         leader_off += 4 * UNIT * leader
         before[:] = np.abs(self._weight)
         # Beyond lambda the weight follows the sum, within it is 0: never faster than the sum.
-        bound: Array = (leader_off + 0.01 * UNIT * (leader > 0)) / (10 * (1 + root - root_off))
+        bound: Float64Array = (leader_off + 0.01 * UNIT * (leader > 0)) / (
+            10 * (1 + root - root_off)
+        )
         bound += before * (root_off / (1 + root) + 4 * UNIT)
         return bound - self.value
 
-    def _adam(self, gradient: Array, off: Array) -> Array:
+    def _adam(self, gradient: Float64Array, off: Float64Array) -> Float64Array:
         """Return the bound of Adam's step, by the errors of both means and the step's rounding."""
         size = np.abs(gradient)
         mean, mean_off, square, square_off = self._states
@@ -160,5 +163,5 @@ class ErrorBound:
         rate = 0.001 * np.sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
         least = np.maximum(root - root_off, 0.0) + 1e-8
         ratio = mean / (root + 1e-8)
-        step: Array = rate * ((mean_off + ratio * root_off) / least + 6 * UNIT * ratio)
+        step: Float64Array = rate * ((mean_off + ratio * root_off) / least + 6 * UNIT * ratio)
         return np.minimum(step, _ADAM_STEP, out=step)

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
-from spbench_workers.benchmarks.kvstore.keys.arena import Array
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
 from spbench_workers.benchmarks.kvstore.verification.reference import Replica
 
-Doubles = npt.NDArray[np.float64]
 Arrivals = Mapping[Slot, Sequence[int]]
 """For each shard of an asynchronous store the workers of its pushes, in the order of arrival."""
 
@@ -31,9 +29,9 @@ class _GroupGradient:
         terms: The number of ranks.
     """
 
-    total: Doubles
-    size: Doubles
-    single: Array
+    total: Float64Array
+    size: Float64Array
+    single: Float32Array
     terms: int
 
 
@@ -43,19 +41,19 @@ class _Coder:
     def __init__(self, gc_type: str, threshold: float, elements: int) -> None:
         self._quantise = {"2bit": self._two_bits, "1bit": self._one_bit}[gc_type]
         self._threshold = np.float32(threshold)
-        self._residual: Array = np.zeros(elements, np.float32)
+        self._residual: Float32Array = np.zeros(elements, np.float32)
 
-    def encode(self, gradient: Array) -> Doubles:
+    def encode(self, gradient: Float32Array) -> Float64Array:
         self._residual = self._residual + gradient
         delivered = self._quantise(self._residual).astype(np.float32)
         self._residual = self._residual - delivered
         return delivered.astype(np.float64)
 
-    def _two_bits(self, residual: Array) -> Array:
+    def _two_bits(self, residual: Float32Array) -> Float32Array:
         full = np.abs(residual) >= self._threshold
         return np.where(full, np.copysign(self._threshold, residual), np.float32(0))
 
-    def _one_bit(self, residual: Array) -> Array:
+    def _one_bit(self, residual: Float32Array) -> Float32Array:
         return np.where(residual > self._threshold, np.float32(1), np.float32(-1))
 
 
@@ -87,7 +85,9 @@ class _Piece:
             self.replica.apply(total)
             self.bound.apply(total, terms * UNIT * size, self.replica.weight)
 
-    def _delivered(self, group: int, given: _GroupGradient) -> tuple[Doubles, Doubles, int]:
+    def _delivered(
+        self, group: int, given: _GroupGradient
+    ) -> tuple[Float64Array, Float64Array, int]:
         if not self._coders:
             return given.total[self.part], given.size[self.part], given.terms
         delivered = self._coders[group].encode(given.single[self.part])
@@ -135,7 +135,7 @@ class KeyExpectation:
             else:
                 piece.take(given, together)
 
-    def weight_and_bound(self) -> Doubles:
+    def weight_and_bound(self) -> Float64Array:
         """Return two rows: the key's expected value, and its error bound."""
         weights = [piece.replica.weight for piece in self._pieces]
         bounds = [piece.bound.value for piece in self._pieces]
@@ -144,7 +144,7 @@ class KeyExpectation:
     def _given(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
         count = self._case.elements[self._key]
         total, size = np.zeros(count), np.zeros(count)
-        single: Array = np.zeros(count, np.float32)
+        single: Float32Array = np.zeros(count, np.float32)
         for rank in ranks:
             gradient = self._gradients.of(rank, self._key, draw)
             total += gradient
