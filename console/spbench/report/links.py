@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.outliers.link_kinds import median_rows
+from spbench.record.outliers.link_kinds import HostPair, RankPair, median_rows
 from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
@@ -25,9 +25,6 @@ _ENDS = ("source", "target")
 _NOT_LABELS = ("name", "value", "rank", *_ENDS, "host_a", "host_b")
 _LABEL = b'"target"'
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-Pair = tuple[int, int]
-HostPair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class LinkTable:
     labels: Mapping[str, Any]
     ranks: tuple[int, ...]
     hosts: Mapping[int, str]
-    values: Mapping[Pair, float]
+    values: Mapping[RankPair, float]
 
     @property
     def title(self) -> str:
@@ -80,11 +77,11 @@ class LinkTable:
         middle = statistics.median_high if self.better == "higher" else typical
         return {kind: middle(values) for kind, values in kinds.items()}
 
-    def within_host(self, pair: Pair) -> bool:
+    def within_host(self, pair: RankPair) -> bool:
         """Whether both ranks are on one host."""
         return self.hosts.get(pair[0]) == self.hosts.get(pair[1])
 
-    def slowness(self) -> dict[Pair, float]:
+    def slowness(self) -> dict[RankPair, float]:
         """Return how many times worse each pair is than the median of its kind; 1 is as usual."""
         if self.better == "none":
             return {}
@@ -96,7 +93,7 @@ class LinkTable:
                 found[pair] = over / under
         return found
 
-    def slow(self) -> dict[Pair, float]:
+    def slow(self) -> dict[RankPair, float]:
         """Return those of the pairs that are `NOTABLE_LINK` times worse, and by how much."""
         return {pair: ratio for pair, ratio in self.slowness().items() if ratio >= NOTABLE_LINK}
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from spbench.stats.summary import median
 
-Pair = tuple[int, int]
+EndPair = tuple[int, int]
+"""The two ends between which a value was measured."""
 _MANY = 100
 """Of so many ends each has nearly the same partners: what is theirs is then the same in all."""
 LEAST_SHARE = 2
@@ -25,10 +26,10 @@ class TwoWay:
     """
 
     ends: Mapping[int, float]
-    rests: Mapping[Pair, float]
+    rests: Mapping[EndPair, float]
 
 
-def two_way(values: Mapping[Pair, float]) -> TwoWay | None:
+def two_way(values: Mapping[EndPair, float]) -> TwoWay | None:
     """Decompose the values of pairs by medians.
 
     It is the median polish of Tukey (Exploratory Data Analysis, 1977), for a symmetric table.

@@ -18,8 +18,11 @@ from spbench.record.number_formatting import format_size
 from spbench.record.outliers.kinds import Kind, Slow
 from spbench.stats.generalised_esd import FEWEST
 from spbench.stats.summary import median
-from spbench.stats.two_way import Pair, two_way
+from spbench.stats.two_way import two_way
 
+RankPair = tuple[int, int]
+"""The source and the target of a measurement."""
+HostPair = tuple[str, str]
 _ENDS = {"source", "target"}
 _LINK = _ENDS | {"bytes", "host_a", "host_b"}
 _TAKEN = 3
@@ -38,7 +41,7 @@ class _View:
 
     what: str
     hosts: Mapping[int, str]
-    times: Mapping[Pair, float]
+    times: Mapping[RankPair, float]
 
 
 def is_link(row: Mapping[str, Any]) -> bool:
@@ -76,8 +79,8 @@ def _views(case: CaseState) -> Iterator[_View]:
     are the same. Of repeats it is the mean.
     """
     hosts: dict[int, str] = {}
-    sums: dict[int, dict[Pair, float]] = defaultdict(dict)
-    counts: dict[int, dict[Pair, int]] = defaultdict(dict)
+    sums: dict[int, dict[RankPair, float]] = defaultdict(dict)
+    counts: dict[int, dict[RankPair, int]] = defaultdict(dict)
     for row in case.measured.labelled:
         name = row["name"]
         if name not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
@@ -102,8 +105,8 @@ def _views(case: CaseState) -> Iterator[_View]:
 
 
 def _kinds(view: _View) -> Iterator[Kind]:
-    within: dict[Pair, float] = {}
-    between: dict[Pair, float] = {}
+    within: dict[RankPair, float] = {}
+    between: dict[RankPair, float] = {}
     for pair, value in view.times.items():
         inside = view.hosts[pair[0]] == view.hosts[pair[1]]
         (within if inside else between)[pair] = value
@@ -136,11 +139,11 @@ def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
                 yield Slow((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
-def _links(view: _View, slow: Mapping[Pair, float]) -> Iterator[Slow]:
+def _links(view: _View, slow: Mapping[RankPair, float]) -> Iterator[Slow]:
     """Name the links, one for each two hosts; where a rank has many, it and not they."""
     taken = _taken(view, slow)
     yield from _ends(view, taken)
-    worst: dict[tuple[str, str], Pair] = {}
+    worst: dict[HostPair, RankPair] = {}
     for pair, ratio in slow.items():
         ends = view.hosts[pair[0]], view.hosts[pair[1]]
         if not taken.keys() & pair and (ends not in worst or ratio > slow[worst[ends]]):
@@ -161,7 +164,7 @@ def advise_link(host: str, far: str) -> str:
     return "check the binding of its ranks" if host == far else "check its cable and switch port"
 
 
-def _taken(view: _View, slow: Mapping[Pair, float]) -> dict[int, float]:
+def _taken(view: _View, slow: Mapping[RankPair, float]) -> dict[int, float]:
     """Return the ranks of which so many links are out of line that it is they who are."""
     links: dict[int, int] = defaultdict(int)
     ratios: dict[int, list[float]] = defaultdict(list)

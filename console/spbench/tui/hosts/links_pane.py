@@ -13,9 +13,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_factor, format_value
+from spbench.record.outliers.link_kinds import HostPair, RankPair
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import ALIKE
-from spbench.report.links import HostPair, LinkMatrix, LinkTable, Pair
+from spbench.report.links import LinkMatrix, LinkTable
 from spbench.report.times import day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 
@@ -132,7 +133,7 @@ def _rank_map(table: LinkTable) -> LabelledMatrix:
     )
 
 
-def _either(slowness: dict[Pair, float], source: int, target: int) -> float | None:
+def _either(slowness: dict[RankPair, float], source: int, target: int) -> float | None:
     return slowness.get((source, target), slowness.get((target, source)))
 
 
