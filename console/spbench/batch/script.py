@@ -13,7 +13,7 @@ from spbench.batch.allocated import HOSTFILE, added
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.program import interpreter, wrapped
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
 
 KILL_AFTER = 30
@@ -172,7 +172,7 @@ class BatchScript:
         python = interpreter(job.settings)
         remaining = wrapped(job.settings, (python, "-m", "spbench_workers.remaining"))
         of = ", ".join(case.id for case in job.cases[:3]) + (", ..." if len(job.cases) > 3 else "")
-        yield f"# job {job.number}: {counted(job.np, 'rank')}, {launch.version}: {of}"
+        yield f"# job {job.number}: {format_quantity(job.np, 'rank')}, {launch.version}: {of}"
         own = [f"{name}={value}" for name, value in launch.spec.rank_env.items()]
         yield f"remaining=({shlex.join(['env', *own, *remaining] if own else remaining)})"
         if launch.spec.hostfile is not None:

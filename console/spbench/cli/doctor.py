@@ -142,11 +142,11 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
 
 def _cells(facts: HostFacts) -> list[str]:
     from spbench.launch.gpus.findings import torch_words
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
 
     built = facts.torch_cuda if facts.gpus.there else None
     return [
-        counted(facts.cores, "core") if facts.cores is not None else "? cores",
+        format_quantity(facts.cores, "core") if facts.cores is not None else "? cores",
         f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
         f"load {facts.load}",
         f"{facts.devices}, driver {facts.gpus.driver}" if facts.gpus.driver else facts.devices,

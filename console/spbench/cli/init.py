@@ -20,12 +20,12 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace existing files")] = False,
 ) -> None:
     """Write the shipped suites and hostfiles into a folder."""
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
     from spbench.suites.shipped import copy_shipped
 
     copied = copy_shipped(folder, force=force)
     suites, hostfiles = folder / "suites", folder / "hostfiles"
-    print(f"wrote {counted(len(copied.written), 'file')} into {suites} and {hostfiles}")
+    print(f"wrote {format_quantity(len(copied.written), 'file')} into {suites} and {hostfiles}")
     if copied.kept:
         names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)
         print(f"kept as before, --force replaces: {names}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
 from spbench.cli.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH, indent_text
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
@@ -18,7 +19,7 @@ from spbench.record.machine.core_sharing import (
 )
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.noise import other_work_at_start, without_other_work
-from spbench.record.number_formatting import counted, format_duration, printable
+from spbench.record.number_formatting import format_duration, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.repeats import describe_repeats
@@ -147,7 +148,7 @@ class Lines:
         for case in failed[:MOST_FAILURES]:
             self._write_wrapped(f"{case.id}: {case.status}, {case.verdict.reason}")
         if len(failed) > MOST_FAILURES:
-            self._write(f"{counted(len(failed) - MOST_FAILURES, 'more case')} did not pass")
+            self._write(f"{format_quantity(len(failed) - MOST_FAILURES, 'more case')} did not pass")
 
     def _report_stragglers(self) -> None:
         """Name each rank or host that lags, once per case."""
@@ -182,7 +183,7 @@ class Lines:
         description = f": {event['description']}" if event["description"] else ""
         self._write_wrapped(f"{event['suite']}{description}")
         duration = self._estimate.text if self._estimate is not None else ""
-        cases = counted(len(event["cases"]), "case")
+        cases = format_quantity(len(event["cases"]), "case")
         self._write_wrapped(f"run {event['id']}: {cases}{f', {duration}' if duration else ''}")
         if reasons := "; ".join(event["environment"].get("other_work", ())):
             self._write_wrapped(f"warning: the machine is busy ({reasons}): times may be inflated")
@@ -268,7 +269,7 @@ def count_statuses(state: RunState) -> str:
     flaky = sum(case.verdict.word == CaseStatus.FLAKY for case in state.cases.values())
     parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in state.cases.values() for _ in not_judged(case))
-    parts += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
+    parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
     return ", ".join(parts) or "no case"
 
 
@@ -279,6 +280,6 @@ def describe_rank(rank: RankState) -> str:
     numa = "" if facts.numa is None else f", NUMA node {facts.numa}"
     return (
         f"rank {rank.rank} on {facts.host} (local rank {facts.local_rank}): {facts.device}, "
-        f"CPUs {fold_numbers(facts.cpus)}{numa}, {counted(facts.threads or 0, 'thread')}, "
+        f"CPUs {fold_numbers(facts.cpus)}{numa}, {format_quantity(facts.threads or 0, 'thread')}, "
         f"{facts.fabric}; {versions}"
     )

@@ -235,13 +235,13 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
     """Return the suite of a plan; write it where ``path`` says so."""
     from spbench.planner.output.emission import emitted
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
     from spbench.record.runs.folder import write_whole
 
     suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
         write_whole(path, suite.text)
-        ranks = counted(suite.ranks, "rank")
+        ranks = format_quantity(suite.ranks, "rank")
         sys.stderr.write(f"{path}: {ranks}; run it: spbench run {path}\n")
     return suite
 

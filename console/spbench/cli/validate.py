@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spbench.errors import ExitCode, SuiteError, UsageError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Suite
 from spbench.suites.loader import load
 from spbench.suites.systems import choose_references
@@ -43,9 +43,9 @@ def validate(
             continue
         with suppress(BrokenPipeError):
             but = "".join(f", but {sentence}" for sentence in unchecked)
-            print(f"{path}: {counted(len(suite.cases), 'case')}, no errors{but}")
+            print(f"{path}: {format_quantity(len(suite.cases), 'case')}, no errors{but}")
             for case in suite.cases if verbose else ():
-                ranks = "all slots" if case.np is None else counted(case.np, "rank")
+                ranks = "all slots" if case.np is None else format_quantity(case.np, "rank")
                 print(f"  {case.id}: {case.benchmark}, {ranks}")
             for remark in list_skipped_expectations(suite, system) if system is not None else ():
                 print(f"  {remark}")

@@ -13,8 +13,9 @@ from spbench.errors import MissingError
 from spbench.launch.gpu_needs import may_use_gpu
 from spbench.launch.jobs import Job
 from spbench.launch.placement import cores
+from spbench.quantities import format_quantity
 from spbench.record.machine.machine_files import available_memory
-from spbench.record.number_formatting import counted, format_size
+from spbench.record.number_formatting import format_size
 from spbench.suites.case import Case
 
 MOST_PER_CORE = 4
@@ -54,7 +55,7 @@ def reject_over_capacity(plan: RunPlan) -> None:
 def _too_many_ranks(job: Job, available: int) -> str:
     return (
         f"case {job.cases[0].id} wants {job.np} ranks, and this machine has "
-        f"{counted(available, 'core')}: {job.np / available:.3g} ranks per core, more than "
+        f"{format_quantity(available, 'core')}: {job.np / available:.3g} ranks per core, more than "
         f"{MOST_PER_CORE}"
     )
 
@@ -70,7 +71,8 @@ def _too_little_memory(jobs: list[Job]) -> str | None:
         return None
     return (
         f"case {case.id} needs at least {format_size(needed)} of memory for its "
-        f"{counted(job.np, 'rank')}, and this machine has {format_size(available)} available"
+        f"{format_quantity(job.np, 'rank')}, and this machine has {format_size(available)} "
+        "available"
     )
 
 

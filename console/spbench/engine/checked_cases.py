@@ -13,7 +13,7 @@ from spbench.errors import Diagnostic, SuiteError
 from spbench.launch.program import interpreter, wrapped
 from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say, nobody
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Mark, Node, compose
@@ -50,7 +50,7 @@ async def check_cases(
     for settings, alike in _by_settings(cases):
         answers = await _answers(settings, alike, environ, say)
         if isinstance(answers, str):
-            count = counted(len(alike), "case")
+            count = format_quantity(len(alike), "case")
             unchecked.append(f"the networks of {count} are not checked: {answers}")
             continue
         pairs = zip(alike, answers, strict=True)
@@ -110,7 +110,7 @@ async def _answers(
     try:
         done, _ = await asyncio.wait({work}, timeout=_SILENCE)
         if not done:
-            say(f"importing the networks of {counted(len(cases), 'case')}")
+            say(f"importing the networks of {format_quantity(len(cases), 'case')}")
         stdout, last = await asyncio.wait_for(work, _PATIENCE)
     except TimeoutError:
         stdout, last = "", f"{_python(settings)} gave no answer within {_PATIENCE:g} s"

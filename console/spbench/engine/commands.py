@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spbench.engine.plan import RunPlan, added_environment, launch_of, launches, standalone
 from spbench.launch.jobs import Job, Launch
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 from spbench_core.credentials import (
     name_secrets,
@@ -51,7 +51,7 @@ class JobCommand:
         """The job in one line: its ranks, its cases, its launcher."""
         job = self.job
         often = f"{self.launches} launches by turns, " if self.launches > 1 else ""
-        ranks, cases = counted(job.np, "rank"), counted(len(job.cases), "case")
+        ranks, cases = format_quantity(job.np, "rank"), format_quantity(len(job.cases), "case")
         return f"job {job.number}: {ranks}, {often}{cases}, {self.version}"
 
 

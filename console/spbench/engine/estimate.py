@@ -27,7 +27,8 @@ from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job
 from spbench.launch.load import load_here
 from spbench.launch.placement import cores
-from spbench.record.number_formatting import counted, format_duration
+from spbench.quantities import format_quantity
+from spbench.record.number_formatting import format_duration
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
@@ -117,7 +118,7 @@ class RunEstimate:
     def text(self) -> str:
         """The estimate in one phrase, with its source."""
         unknown = self.counts[EstimateSource.UNKNOWN]
-        cases = f"{counted(unknown, 'case')} of unknown duration"
+        cases = f"{format_quantity(unknown, 'case')} of unknown duration"
         if self.seconds is None:
             return cases if unknown else ""
         more = f", without {cases}" if unknown else ""
@@ -129,7 +130,7 @@ class RunEstimate:
         unknown = self.counts[EstimateSource.UNKNOWN]
         if self.seconds is None:
             return "unknown duration" if unknown else ""
-        more = f" + {counted(unknown, 'case')}" if unknown else ""
+        more = f" + {format_quantity(unknown, 'case')}" if unknown else ""
         return f"about {format_estimate(self.seconds)}{more}"
 
     @property
@@ -139,7 +140,8 @@ class RunEstimate:
             return EstimateSource.HISTORY.value
         if not recorded:
             return f"estimated from the work, within a factor of {WITHIN}"
-        return f"{counted(computed, 'case')} estimated from the work, the others from earlier runs"
+        cases = format_quantity(computed, "case")
+        return f"{cases} estimated from the work, the others from earlier runs"
 
 
 NO_ESTIMATE = RunEstimate()

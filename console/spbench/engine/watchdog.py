@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
@@ -206,7 +206,7 @@ class Watchdog:
                 f"it loads {own}, and the others are to load {self._library}: let {host} find the "
                 f"same, by launch.setup, launch.env or launch.python"
             )
-        sentence = f"{who} says it is {claim} in a job of {counted(self.np, 'rank')}: {why}"
+        sentence = f"{who} says it is {claim} in a job of {format_quantity(self.np, 'rank')}: {why}"
         rank = event["rank"] if launched_as is None else launched_as
         self.on_misfit(Fault(CaseStatus.ERROR, sentence, rank, missing=True))
 
@@ -407,8 +407,8 @@ class Watchdog:
             return None
         self._tentative = True  # the launcher may have said that a rank ended, and hang
         sentence = (
-            f"{len(self._ranks)} of {counted(self.np, 'rank')} were ready {waited:.0f} s after the"
-            f" launch (start_timeout is {self._start_timeout:g} s)"
+            f"{len(self._ranks)} of {format_quantity(self.np, 'rank')} were ready {waited:.0f} s "
+            f"after the launch (start_timeout is {self._start_timeout:g} s)"
         )
         return Fault(CaseStatus.ERROR, f"{sentence}{self._late_ones()}")
 

@@ -12,6 +12,7 @@ from spbench.launch.gpu_needs import needs_gpu
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, chosen_elsewhere
 from spbench.launch.placement import available_slots, cores
+from spbench.quantities import format_quantity
 
 _MOST_NODES = 16 << 20
 """Letters of a scheduler's list of nodes, with a name for each core."""
@@ -62,16 +63,16 @@ def available_devices(
     """
     if hosts is not None:
         slots = available_slots(hosts, job.settings.ranks_per_host)
-        return slots, f"{hosts.source} has {_counted(slots, 'slot')}"
+        return slots, f"{hosts.source} has {format_quantity(slots, 'slot')}"
     if chosen_elsewhere(job.settings, hosts, env):
         count = _allocated(env)
-        return None if count is None else (count, f"the allocation has {_counted(count, 'core')}")
+        return (
+            None
+            if count is None
+            else (count, f"the allocation has {format_quantity(count, 'core')}")
+        )
     count = cores()
-    return count, f"this machine has {_counted(count, 'core')}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
+    return count, f"this machine has {format_quantity(count, 'core')}"
 
 
 def _allocated(env: Mapping[str, str]) -> int | None:

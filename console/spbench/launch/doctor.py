@@ -16,6 +16,7 @@ from spbench.launch.load import other_work
 from spbench.launch.mpi_probe import INSTALL, LackingError, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
+from spbench.quantities import format_quantity
 from spbench.suites.launcher_names import launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
@@ -94,12 +95,12 @@ def _cores(ranks: int) -> Iterator[Finding]:
     have, all_cores = cores(), os.cpu_count() or 1
     limited = f" of {all_cores}" if have < all_cores else ""
     yield Finding(FindingStatus.OK, "cores", f"{have}{limited} may be used")
-    plural = "s" * (have != 1)
     if ranks > have:
         yield Finding(
             FindingStatus.NOTE,
             "cores",
-            f"{ranks} ranks would share {have} core{plural}: results hold, times are not the"
-            " hardware's",
-            f"use at most {have} rank{plural} on this host, or name more hosts with --hostfile",
+            f"{ranks} ranks would share {format_quantity(have, 'core')}: results hold, times are "
+            "not the hardware's",
+            f"use at most {format_quantity(have, 'rank')} on this host, or name more hosts with "
+            "--hostfile",
         )

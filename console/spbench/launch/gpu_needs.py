@@ -16,6 +16,7 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.host_facts import VISIBLE, cards
@@ -186,23 +187,23 @@ def _refusals(
     few = min(gpus.usable, len(params.get("device_ids") or range(gpus.usable)))
     if needs_one_each(case) and takers > few:
         by = " of device_ids" if few < gpus.usable else ""
-        reason = f"{takers} ranks share {_counted(few)}{by}, and nccl needs one for each rank"
+        shared = f"{format_quantity(few, 'GPU')}{by}"
+        reason = f"{takers} ranks share {shared}, and nccl needs one for each rank"
         yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
     elif exclusive and takers > few:
-        reason = f"{takers} devices are wanted, one for each rank, and {_counted(few)} available"
+        available = format_quantity(few, "GPU")
+        reason = f"{takers} devices are wanted, one for each rank, and {available} available"
         yield reason, f"plan for fewer devices, set launch.oversubscribe to true, or {_ELSEWHERE}"
     name = "device_ids" if params.get("device_ids") else "gpus"
     named = params.get(name) or ()
     if (name == "device_ids" or len(named) > 1) and max(named) >= gpus.usable:
-        reason = f"{name} names GPU {max(named)}, and a rank sees {_counted(gpus.usable)}"
+        reason = (
+            f"{name} names GPU {max(named)}, and a rank sees {format_quantity(gpus.usable, 'GPU')}"
+        )
         yield reason, "name GPUs from 0 up that are there"
     if params.get("path") == _PEER and gpus.usable < 2:
-        reason = f"path peer needs two GPUs, and a rank sees {_counted(gpus.usable)}"
+        reason = f"path peer needs two GPUs, and a rank sees {format_quantity(gpus.usable, 'GPU')}"
         yield reason, f"take path device, or {_ELSEWHERE}"
-
-
-def _counted(gpus: int) -> str:
-    return f"{gpus} GPU" + "s" * (gpus != 1)
 
 
 def _sentence(refused: Mapping[str, _Refused]) -> str:

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import defect_of
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
 from spbench.record.machine.misplaced import misplaced
 from spbench.record.noise import noise_of, summarize_noise
-from spbench.record.number_formatting import (
-    counted,
-    format_factor,
-    format_value,
-)
+from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.kinds import Slow, out_of_line
 from spbench.record.outliers.link_kinds import (
     advise_link,
@@ -180,11 +177,11 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
     judged = [case for case in compared if can_judge_ranks(case)]
     short = [case for case in compared if not can_judge_ranks(case)]
     if judged and short:
-        cases = counted(len(compared), "case")
+        cases = format_quantity(len(compared), "case")
         yield f"no rank is slow in {len(judged)} of {cases}; {_too_short(short)}"
     elif judged:
         slow = f"{NOTABLE_RANK:g}x as long as the median rank"
-        yield f"no rank is slow: in {counted(len(judged), 'case')}, none takes {slow}"
+        yield f"no rank is slow: in {format_quantity(len(judged), 'case')}, none takes {slow}"
     elif short:
         yield _too_short(short)
 
@@ -202,7 +199,7 @@ def _too_short(cases: Sequence[CaseState]) -> str:
     if len(cases) == 1:
         which, advice = f"{longest.id} is", advise_iterations(longest)
     else:
-        which = f"{counted(len(cases), 'case')} are"
+        which = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"
     return f"{which} too short to tell: a slow rank takes {_SLOW}; {advice}"
 
@@ -253,9 +250,9 @@ def _extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
     links = max(map(link_count, cases))
-    parts = [counted(len(hosts), "host"), counted(ranks, "rank")]
+    parts = [format_quantity(len(hosts), "host"), format_quantity(ranks, "rank")]
     if links > 1:  # a single link is compared with none
-        parts.append(counted(links, "link"))
+        parts.append(format_quantity(links, "link"))
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

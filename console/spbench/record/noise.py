@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import is_crowded
-from spbench.record.number_formatting import counted, format_percent
+from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
@@ -169,7 +170,7 @@ def _summarize(cause: Cause, by_case: Mapping[str, Sequence[Disturbance]], total
 
 def _format_amount(item: Disturbance) -> str:
     if item.cause == Cause.HOT:
-        return counted(round(item.amount), "time")
+        return format_quantity(round(item.amount), "time")
     return format_percent(item.amount)
 
 

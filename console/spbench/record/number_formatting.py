@@ -256,8 +256,3 @@ def clean(text: str) -> str:
 def printable(text: str) -> str:
     """Return lines without what would move a terminal's cursor: ranks may say anything."""
     return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
-
-
-def counted(count: int, what: str, plural: str | None = None) -> str:
-    """Return ``1 error`` or ``3 errors``."""
-    return f"{count} {what}" if count == 1 else f"{count} {plural or f'{what}s'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, RankPhase
@@ -32,9 +32,11 @@ def _launch_words(state: RunState, job: JobState, now: float) -> str:
         return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
     known = sum(phases.values())
-    of = f"of {counted(job.np, 'rank')}"
+    of = f"of {format_quantity(job.np, 'rank')}"
     if known == 0:
-        return f"{job.launcher} launches {counted(job.np, 'rank')}, {_since(job.started, now)}"
+        return (
+            f"{job.launcher} launches {format_quantity(job.np, 'rank')}, {_since(job.started, now)}"
+        )
     if phases[RankPhase.STARTING] or known < job.np:
         if ready := known - phases[RankPhase.STARTING]:
             return f"MPI and torch start: {ready} {of} are ready, {_since(job.started, now)}"
@@ -82,7 +84,8 @@ def _endless_words(state: RunState, now: float) -> str:
     of = {rank.shown_phase: rank for rank in sorted(state.ranks.values(), key=lambda one: one.done)}
     if Activity.RUNNING in of:
         rank = of[Activity.RUNNING]
-        return f"{Activity.RUNNING}, {counted(rank.done, 'line')}, {_since(rank.phase_since, now)}"
+        lines = format_quantity(rank.done, "line")
+        return f"{Activity.RUNNING}, {lines}, {_since(rank.phase_since, now)}"
     if Activity.WAITING in of:
         since = of[Activity.WAITING].phase_since
         return f"{Activity.WAITING} for another rank, {_since(since, now)}"

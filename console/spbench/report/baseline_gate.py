@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.report.compare import compare, rules_out_slowdown
@@ -94,7 +94,7 @@ class GatePolicy:
         if not self._known(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
         elif cases := self.unjudged(comparison):
-            count = counted(len(cases), "case")
+            count = format_quantity(len(cases), "case")
             yield f"{count} {word}, and --max-unjudged allows {self.most_unjudged}"
 
     def printed_failures(self, comparison: RunComparison) -> Iterator[str]:
@@ -108,7 +108,7 @@ class GatePolicy:
         ]
         if failing:
             found = " or ".join(dict.fromkeys(map(str, failing)))
-            yield f"{counted(len(failing), 'case')} {found} compared with {comparison.a.id}"
+            yield f"{format_quantity(len(failing), 'case')} {found} compared with {comparison.a.id}"
         is_partial = bool(self._harmless(comparison))
         word = "not judged and maybe slower" if is_partial else "not judged"
         yield from self.failures(comparison, word)

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from spbench.quantities import format_quantity
 from spbench.record.metric_names import metric_name, separate_metrics
-from spbench.record.number_formatting import counted, format_factor, format_percent
+from spbench.record.number_formatting import format_factor, format_percent
 from spbench.report.compare import (
     RESOLUTION,
     TOLERANCE,
@@ -86,7 +87,9 @@ def comparison_summary(comparison: RunComparison) -> str:
     counts = Counter(case.outcome for case in comparison.judged_as(JudgementKind.JUDGED))
     outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
     detail = f" ({', '.join(outcomes)})" if outcomes else ""
-    parts = [f"{counts.total()} of {counted(len(comparison.judgements), 'case')} judged{detail}"]
+    parts = [
+        f"{counts.total()} of {format_quantity(len(comparison.judgements), 'case')} judged{detail}"
+    ]
     if unjudged := comparison.judged_as(JudgementKind.UNJUDGED):
         parts.append(f"{len(unjudged)} not judged")
     if broken := comparison.judged_as(JudgementKind.BROKEN):
@@ -152,7 +155,7 @@ def broken_notes(comparison: RunComparison) -> Iterator[str]:
         yield f"Broken in b, {reason}: {name_cases(cases)}."
     hidden = list(by_reason.values())[MOST_BROKEN:]
     if count := sum(map(len, hidden)):
-        yield f"Broken in b, too: {counted(count, 'more case')}."
+        yield f"Broken in b, too: {format_quantity(count, 'more case')}."
     if by_reason:
         yield f"See `spbench results show {comparison.b.id}` for the details."
 
@@ -190,7 +193,7 @@ def noise_notes(comparison: RunComparison) -> Iterator[str]:
             is_disturbed = True
             yield _noise_note(name, noise)
         if count := len(conditions.crowded & common):
-            crowded.append(f"in {name} ({counted(count, 'case')})")
+            crowded.append(f"in {name} ({format_quantity(count, 'case')})")
     if crowded:
         yield f"More ranks than cores {' and '.join(crowded)}."
     if is_disturbed or crowded:
@@ -201,7 +204,7 @@ def _noise_note(name: str, noise: Mapping[str, str]) -> str:
     """Return a note on the noise of a run, with the sentence of the most disturbed case."""
     worst = max(noise, key=lambda id_: _largest_percent(noise[id_]))
     sentence = _PERCENT.sub(r"\1 %", noise[worst])
-    return f"Noise in {name} ({counted(len(noise), 'case')}), most in {worst}: {sentence}."
+    return f"Noise in {name} ({format_quantity(len(noise), 'case')}), most in {worst}: {sentence}."
 
 
 def _largest_percent(sentence: str) -> float:
@@ -351,7 +354,7 @@ def _past_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the cases with an interval that earlier runs have widened, and those without any."""
     times = {row.case: row for row in comparison.rows if row.metric == HEADLINE}
     widened = [
-        f"{case} ({counted(row.past, 'run')})"
+        f"{case} ({format_quantity(row.past, 'run')})"
         for case, row in times.items()
         if row.past and row.interval
     ]

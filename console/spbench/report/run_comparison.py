@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary
 from spbench.report.deciding_factor import DecidingFactor
 from spbench_core.events.statuses import CaseStatus
@@ -209,7 +209,9 @@ class RunComparison:
         counts = Counter(case.outcome for case in self.judged_as(JudgementKind.JUDGED))
         outcomes = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
         detail = f" ({', '.join(outcomes)})" if outcomes else ""
-        judged = f"{counts.total()} of {counted(len(self.judgements), 'case')} judged{detail}"
+        judged = (
+            f"{counts.total()} of {format_quantity(len(self.judgements), 'case')} judged{detail}"
+        )
         others = (
             f"{len(cases)} {judgement}"
             for judgement in (JudgementKind.UNJUDGED, JudgementKind.BROKEN)

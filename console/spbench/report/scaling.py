@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from spbench.quantities import format_quantity
 from spbench.record.number_formatting import DISTURBED, format_percent, format_time
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -157,7 +158,10 @@ def _pays(rows: Sequence[ScalingRow], worth: float) -> tuple[int | None, str]:
     for before, row in pairwise(rows):
         gain = row.gain if row.most_gain is None else row.most_gain
         if gain is not None and gain < worth:
-            return before.np, f"it pays to {_ranks(before.np)}: {_brings(before, row, worth)}."
+            return (
+                before.np,
+                f"it pays to {format_quantity(before.np, 'rank')}: {_brings(before, row, worth)}.",
+            )
     return rows[-1].np, f"it pays to the most ranks that were tried, {rows[-1].np}."
 
 
@@ -166,10 +170,6 @@ def _brings(before: ScalingRow, row: ScalingRow, worth: float) -> str:
     bound = "" if row.most_gain is None else f" (at most {format_percent(row.most_gain)})"
     added = f"from {before.np} to {row.np} ranks, an added rank brings {format_percent(row.gain)}"
     return f"{added}{bound} of what one of the first does, less than {format_percent(worth)}"
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank{'s' if count != 1 else ''}"
 
 
 def _rates(case: CasePart) -> list[float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Expectation, Scaled, Until
 from spbench.suites.findings import Findings
 from spbench.suites.scaling import Counts, over_ranks
@@ -275,8 +276,7 @@ def _ranks(entry: Entry, point: Point, params: dict[str, Any]) -> int | None:
     if given is None:
         return needed.exact
     if needed.exact not in (None, given):
-        plural = "s" if needed.exact != 1 else ""
-        raise _Misfit(path, given, f"runs on {needed.exact} rank{plural}")
+        raise _Misfit(path, given, f"runs on {format_quantity(needed.exact, 'rank')}")
     if given < needed.minimum:
         raise _Misfit(path, given, f"needs at least {needed.minimum}")
     return int(given)

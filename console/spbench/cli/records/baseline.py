@@ -92,12 +92,12 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
 
 
 def _lines(case: BaselineCase) -> list[str]:
+    from spbench.quantities import format_quantity
     from spbench.record.efficiency import format_metric, is_ratio_of_times
     from spbench.record.metric_names import folded_name
-    from spbench.record.number_formatting import counted
 
     disturbed = case.crowded or case.noisy is not None
-    lines = [f"{case.id}: {case.benchmark}, {counted(case.np, 'rank')}"]
+    lines = [f"{case.id}: {case.benchmark}, {format_quantity(case.np, 'rank')}"]
     for key, metric in case.metrics.items():
         name = folded_name(key, metric.unit)
         value, *launches = (
@@ -167,9 +167,9 @@ def _say_wrapped(*lines: str) -> None:
 
 
 def _cases(baseline: BaselineFile) -> str:
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
 
-    return counted(len(baseline.cases), "case")
+    return format_quantity(len(baseline.cases), "case")
 
 
 def _say(*lines: str) -> None:

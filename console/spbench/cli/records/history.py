@@ -96,11 +96,11 @@ def _lines(found: History) -> Iterator[str]:
 
 
 def _summary(found: History) -> str:
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
     from spbench.stats.change_points import LEVEL
 
     count = len(found.steps)
-    steps = f"{counted(count, 'step')} in {counted(len(found.runs), 'run')}"
+    steps = f"{format_quantity(count, 'step')} in {format_quantity(len(found.runs), 'run')}"
     steps += f" (chance below {LEVEL:.0%})"
     hosts = ", ".join(map(str, found.machines.get("hosts", ())))
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""

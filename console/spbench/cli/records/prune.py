@@ -52,12 +52,13 @@ def prune(
 
 
 def _tell(found: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import clean, counted
+    from spbench.quantities import format_quantity
+    from spbench.record.number_formatting import clean
 
     for old in found:
         print(clean(f"{old.summary.id:<46} {old.bytes:>14,} bytes  {old.summary.verdict}"))
     total = sum(old.bytes for old in found)
-    print(f"{counted(len(found), 'run')}, {total:,} bytes" if found else "no run goes")
+    print(f"{format_quantity(len(found), 'run')}, {total:,} bytes" if found else "no run goes")
 
 
 def _agreed() -> bool:
@@ -67,10 +68,10 @@ def _agreed() -> bool:
 
 
 def _remove(root: Path, found: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import counted
+    from spbench.quantities import format_quantity
     from spbench.record.runs.history import summaries
     from spbench.record.runs.prune import remove_run
 
     removed = [remove_run(root, old.summary.folder) for old in found]
-    print(f"removed {counted(sum(removed), 'run')}")
+    print(f"removed {format_quantity(sum(removed), 'run')}")
     summaries(root)  # the index forgets them

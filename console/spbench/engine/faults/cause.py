@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.engine.faults.lost_hosts import ranks_on
 from spbench.launch.launcher import PASSED_ON, RankEnd, Said, signal_name
+from spbench.quantities import format_quantity
 from spbench_core.events.statuses import CaseStatus
 
 SHOWN = 2
@@ -118,7 +119,7 @@ def _connection_lost(evidence: Evidence) -> Fault | None:
     if len(ranks) > 1:
         sentence += f" and its {len(ranks)} ranks"
     if hosts := [connection.host for connection in others if connection.host]:
-        sentence += f", and to {len(hosts)} more host{'s' if len(hosts) > 1 else ''}"
+        sentence += f", and to {format_quantity(len(hosts), 'more host')}"
     sentence += f": {first.message}"
     if not ranks:
         return Fault(CaseStatus.ERROR, sentence)
@@ -302,5 +303,5 @@ def _consequences(evidence: Evidence, found: Fault) -> str:
         return ""
     shown = "; ".join(list(told.values())[:SHOWN])
     rest = len(told) - SHOWN
-    more = f"; {rest} more rank{'s' if rest > 1 else ''}" if rest > 0 else ""
+    more = f"; {format_quantity(rest, 'more rank')}" if rest > 0 else ""
     return f"; as a consequence {shown}{more}"

@@ -11,7 +11,7 @@ from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, wires_of,
 from spbench.planner.hpgo.table import Table
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
 
 def too_few_states(work: HpgoWork, wires: Wires) -> str:
     """Return why there is no pipeline of one device a stage for these devices."""
-    stages = counted(work.last + 1, "stage")
+    stages = format_quantity(work.last + 1, "stage")
     return f"it needs {sum(wires.sizes)} stages; the model has at most {stages}"
 
 

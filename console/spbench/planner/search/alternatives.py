@@ -21,7 +21,7 @@ from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.seeds import shape_of
 from spbench.planner.search.stage_times import passes, recomputing_passes
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import step_end
 
@@ -104,7 +104,8 @@ def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alte
     devices = cluster.device_count
     shared = tuple(size for size in sizes if size >= devices)
     if not shared:
-        reason = f"a micro-batch of {max(sizes)} cannot be shared by {counted(devices, 'device')}"
+        sharers = format_quantity(devices, "device")
+        reason = f"a micro-batch of {max(sizes)} cannot be shared by {sharers}"
         yield from (Alternative(name, None, reason=reason) for name in (DP_PLAIN, DP_OVERLAP))
     else:
         everything = DeviceGroup((0,) * len(cluster.sizes), cluster.sizes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
-from spbench.record.number_formatting import counted
 from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
@@ -48,14 +48,16 @@ def summarize_sharing(state: RunState) -> str | None:
 def _ranks_and_cores(job: JobState) -> str | None:
     crowded = _crowded_hosts(job)
     if not crowded:
-        return f"{counted(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
+        return (
+            f"{format_quantity(job.np, 'rank')} share fewer cores" if job.oversubscribed else None
+        )
     host, (users, cores) = max(crowded.items(), key=lambda item: item[1][0] / item[1][1])
     hosts = {facts.host for facts in job.ranks.values()}
     where = ""
     if len(hosts) > 1:
         others = [other for other in crowded if other != host]
         where = f" on {enumerate_names([host, *others], 'hosts')}"
-    return f"{counted(users, 'rank')} share {counted(cores, 'core')}{where}"
+    return f"{format_quantity(users, 'rank')} share {format_quantity(cores, 'core')}{where}"
 
 
 def _crowded_hosts(job: JobState) -> dict[str, tuple[int, int]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank
-from spbench.record.number_formatting import counted
 from spbench.record.run_parts import RankState
 
 
@@ -17,7 +17,7 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
     for (host, cpus), members in groups.items():
         if len(members) > len(cpus):
             shown = ", ".join(map(str, members[:8]))
-            cores = counted(len(cpus), "core")
+            cores = format_quantity(len(cpus), "core")
             return f"ranks {shown} on {host} share {cores} ({fold_numbers(cpus)})"
     return None
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.cores import fold_numbers
-from spbench.record.number_formatting import counted
 from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts
 
@@ -55,7 +55,7 @@ def _describe(asked: str, remedy: str, members: Mapping[int, tuple[str, str]]) -
     first = min(members)
     host, found = members[first]
     others = len(members) - 1
-    more = f" (and {counted(others, 'more rank')})" if others else ""
+    more = f" (and {format_quantity(others, 'more rank')})" if others else ""
     return f"rank {first} on {host}{more} {found}, but {asked}; {remedy}"
 
 

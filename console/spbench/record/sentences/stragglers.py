@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
-from spbench.record.number_formatting import counted
 from spbench.record.sentences.enumeration import MOST_NAMED, enumerate_names, name_cases
 from spbench.record.stragglers import Straggler, is_planted, waiting_ranks
 
@@ -68,7 +68,7 @@ def describe_lags(lags: Iterable[Lag], most: int = MOST_SENTENCES) -> list[str]:
     slowest_first = sorted(groups.values(), key=lambda group: -_worst(group).straggler.ratio)
     sentences = [_describe(group) for group in slowest_first[:most]]
     if len(slowest_first) > most:
-        rest = counted(len(slowest_first) - most, "more straggler")
+        rest = format_quantity(len(slowest_first) - most, "more straggler")
         sentences.append(f"{rest}: see the skew of each rank")
     return sentences
 

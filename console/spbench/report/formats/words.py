@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import metric_name
-from spbench.record.number_formatting import NOISY, counted, format_value, printable
+from spbench.record.number_formatting import NOISY, format_value, printable
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
@@ -58,7 +59,7 @@ def tally(run: RecordedRun) -> str:
         for case in run.cases.values()
         for expectation in case.expectations
     )
-    parts += [f"{counted(unjudged, 'expectation')} not judged"] if unjudged else []
+    parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
     return ", ".join(parts)
 
 

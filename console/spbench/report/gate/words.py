@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from spbench.record.number_formatting import counted, format_percent
+from spbench.quantities import format_quantity
+from spbench.record.number_formatting import format_percent
 from spbench.report.comparison_notes import name_cases
 from spbench.report.gate.check import (
     MORE_LAUNCHES,
@@ -60,7 +61,9 @@ def gate_notes(check: GateCheck) -> Iterator[str]:
             by_reason.setdefault(case.reason, []).append(case.case)
     for reason, cases in by_reason.items():
         yield f"Nothing was planted, {reason}: {name_cases(cases)}."
-    past = [f"{case.case} ({counted(case.past, 'run')})" for case in check.cases if case.past]
+    past = [
+        f"{case.case} ({format_quantity(case.past, 'run')})" for case in check.cases if case.past
+    ]
     if past:
         yield f"With the launches of earlier runs on these machines: {name_cases(past)}."
     yield from _method_notes(check)
@@ -88,7 +91,7 @@ def _method_notes(check: GateCheck) -> Iterator[str]:
     planted = [case for case in check.cases if case.error is not None]
     if planted:
         reported = len(planted) - len(check.missed_errors)
-        count = counted(len(planted), "case")
+        count = format_quantity(len(planted), "case")
         yield f"A failed check was planted in {count} and reported in {reported}."
     if check.missed_errors:
         yield f"Planted errors that are NOT reported: {name_cases(check.missed_errors)}."

@@ -7,7 +7,7 @@ from pathlib import Path
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import near_files
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.report.links import last_link_matrix
 from spbench.tui.chooser import Choice
 
@@ -33,8 +33,8 @@ def clusters(folder: Path, home: Path) -> list[Choice]:
     for name, preset in PRESETS.items():
         counts = " in ".join(
             (
-                counted(preset.device_count, "device"),
-                counted(len(preset.machines), "machine"),
+                format_quantity(preset.device_count, "device"),
+                format_quantity(len(preset.machines), "machine"),
             )
         )
         choices.append(Choice(name, f"{counts}, as the DAPPLE paper has them"))

@@ -17,7 +17,7 @@ from spbench.planner.output.emission import emitted
 from spbench.planner.output.verification import verified
 from spbench.planner.request import Planned, PlanRequest
 from spbench.planner.worker_process import planned_apart
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.folder import write_whole
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
@@ -174,7 +174,7 @@ stands beside what was predicted."""
         cases = list(feed.state.cases.values())
         if len(cases) != 1:  # the file was changed since it was written
             self.sheet.await_run(
-                f"✗ {path.name} ran {counted(len(cases), 'case')}, not the plan alone"
+                f"✗ {path.name} ran {format_quantity(len(cases), 'case')}, not the plan alone"
             )
             return
         try:
@@ -291,7 +291,9 @@ stands beside what was predicted."""
         try:
             suite = await asyncio.to_thread(emitted, *made, folder / "plan.yaml")
             start = "suites/" if (folder / "suites").is_dir() else ""
-            question = f"File of the suite that runs the plan on {counted(suite.ranks, 'rank')}:"
+            question = (
+                f"File of the suite that runs the plan on {format_quantity(suite.ranks, 'rank')}:"
+            )
             proposed = f"{start}{suite.suite.name}.yaml"
             name = await self.app.push_screen_wait(AskLine(question, proposed))
             if name is None:
@@ -305,5 +307,7 @@ stands beside what was predicted."""
             self.complain(str(error))
             return None
         self.suite = path
-        self.app.notify(f"{path}: {counted(suite.ranks, 'rank')}", title="written", markup=False)
+        self.app.notify(
+            f"{path}: {format_quantity(suite.ranks, 'rank')}", title="written", markup=False
+        )
         return path

@@ -14,9 +14,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.metric_names import describe_separation, figure_name, folded_name
-from spbench.record.number_formatting import NOISY, counted, format_number, format_value
+from spbench.record.number_formatting import NOISY, format_number, format_value
 from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
 from spbench.suites.expand import show
@@ -55,7 +56,7 @@ class CaseScreen(Modal[None]):
         case = self._case
         with VerticalScroll() as scroll:
             scroll.border_title = Content(case.id)
-            what = f"  {case.benchmark} on {counted(case.np, 'rank')}"
+            what = f"  {case.benchmark} on {format_quantity(case.np, 'rank')}"
             yield Static(Content.assemble(status_span(case.status), what))
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
+from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
-from spbench.record.number_formatting import counted
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cells import duration, status_span, value_text
@@ -191,4 +191,4 @@ def _words(run: RecordedRun) -> Content:
 def count_cases(run: RecordedRun) -> str:
     """Return ``4 cases, 3 passed``."""
     count, passed = len(run.cases), sum(c.status == CaseStatus.PASSED for c in run.cases.values())
-    return f"{counted(count, 'case')}, {passed} passed"
+    return f"{format_quantity(count, 'case')}, {passed} passed"

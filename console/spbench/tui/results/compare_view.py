@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison_notes import (
     case_reasons,
@@ -129,7 +129,7 @@ class CompareRows:
         if row.interval:
             parts.append(f"95 % interval of b/a {row.interval}")
         if all(row.row.launches):
-            launches = [counted(count, "launch", "launches") for count in row.row.launches]
+            launches = [format_quantity(count, "launch", "launches") for count in row.row.launches]
             parts.append(f"{launches[0]} in a, {launches[1]} in b")
         return ", ".join(parts)
 

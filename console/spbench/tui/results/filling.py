@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.library import Library
@@ -87,7 +87,7 @@ class ViewFiller:
         """Read run after run; those that cannot be read are passed over."""
         runs = []
         for count, summary in enumerate(history, 1):
-            self._views.show_reading(f"reading {count} of {counted(len(history), 'run')}…")
+            self._views.show_reading(f"reading {count} of {format_quantity(len(history), 'run')}…")
             try:
                 runs.append(await self._aside(self._library.load, summary.folder))
             except SpbenchError:

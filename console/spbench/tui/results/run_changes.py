@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spbench.errors import SpbenchError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
@@ -79,7 +79,7 @@ class RunChanges:
                 self._page.app.notify("no run is older than those, or may go")
                 return
             bytes_ = sum(old.bytes for old in found)
-            runs = counted(len(found), "run")
+            runs = format_quantity(len(found), "run")
             words = f"from {found[0].summary.id} to {found[-1].summary.id}"
             await self._removed(found, f"Delete {runs}, {bytes_:,} bytes, {words}?")
 
@@ -113,4 +113,4 @@ def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
     baseline, left_out = baseline_of(name_of(path_of(home, name)), recorded)
     save_baseline(home, name, baseline)
     warnings = [*fault_warnings(recorded), *launch_warnings(baseline)]
-    return counted(len(baseline.cases), "case"), [*left_out, *warnings]
+    return format_quantity(len(baseline.cases), "case"), [*left_out, *warnings]

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary, select_runs
 from spbench.report.times import day_and_time
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
@@ -114,7 +114,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         return (
             ""
             if self.shown
-            else f"the filter {text!r} fits none of the {counted(len(self._all), 'run')}"
+            else f"the filter {text!r} fits none of the {format_quantity(len(self._all), 'run')}"
         )
 
     def _tell(self, sentence: str, wrong: bool) -> None:

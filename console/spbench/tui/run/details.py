@@ -13,6 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.comparison import RankComparison
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
@@ -21,7 +22,6 @@ from spbench.record.machine.cores import fold_numbers
 from spbench.record.metric_names import SEPARATELY, iteration_name, measured_separately, metric_name
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
-    counted,
     format_factor,
     format_number,
     format_percent,
@@ -117,8 +117,8 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
     yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
     yield (
         "benchmark",
-        f"{case.identity.benchmark}, {counted(case.identity.np, 'rank')}, "
-        f"{counted(case.repeats, 'repetition')}",
+        f"{case.identity.benchmark}, {format_quantity(case.identity.np, 'rank')}, "
+        f"{format_quantity(case.repeats, 'repetition')}",
     )
     if iteration := iteration_name(case.identity.benchmark):
         yield "iteration", iteration

@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
+from spbench.quantities import format_quantity
 from spbench.record.case_counts import case_counts
-from spbench.record.number_formatting import counted
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
@@ -133,8 +133,8 @@ def _launched(state: RunState, noisy: Word | None) -> Iterator[HeadlinePart]:
         return
     job = state.jobs[max(state.jobs)]
     hosts = len({rank.host for rank in state.ranks.values()})
-    where = f" on {counted(hosts, 'host')}" if hosts else ""
-    yield HeadlinePart(f"job {job.number}: {counted(job.np, 'rank')}{where}")
+    where = f" on {format_quantity(hosts, 'host')}" if hosts else ""
+    yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{where}")
     if noisy is not None:
         yield HeadlinePart(noisy.line, colour(noisy.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)

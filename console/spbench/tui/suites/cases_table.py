@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from spbench.engine.estimate import NO_ESTIMATE, RunEstimate
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
@@ -114,7 +114,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def _entitle(self) -> None:
         cases, table = self.rows.cases, self.table
-        title = counted(len(cases), "case") if cases else "Cases"
+        title = format_quantity(len(cases), "case") if cases else "Cases"
         if table.filter and cases:
             title = f"{table.shown:,} of {title}"
         if marked := len(self.marked):

@@ -17,7 +17,7 @@ from textual.widgets import Tree
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
@@ -279,8 +279,10 @@ What starts a run at once has no letter: F5 and F6."""
         except SpbenchError as error:
             self.complain(str(error))
             return
-        kept = f"; {counted(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
-        self.app.notify(f"wrote {counted(len(copied.written), 'file')}{kept}", timeout=6)
+        kept = (
+            f"; {format_quantity(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
+        )
+        self.app.notify(f"wrote {format_quantity(len(copied.written), 'file')}{kept}", timeout=6)
         self.look_for_files()
 
     def action_new(self) -> None:
@@ -458,7 +460,7 @@ What starts a run at once has no letter: F5 and F6."""
             return False
         problems = (await pane.reading()).problems
         if problems:
-            errors = counted(len(problems), "error")
+            errors = format_quantity(len(problems), "error")
             self.complain(f"not started: {errors} to fix in the text first")
             return False
         if pane.changed or pane.document.stored is None:

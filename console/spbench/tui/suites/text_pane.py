@@ -17,7 +17,7 @@ from textual.widgets import OptionList, TextArea
 from spbench.engine.estimate import RunEstimate
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Suite
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SIGN, SuiteEditor
@@ -129,7 +129,7 @@ class TextPane(Vertical):
         if self.changed:
             title = f"{UNSAVED} {title} not saved (Ctrl+S)"
         if self._errors:
-            title += f"  {SIGN} {counted(self._errors, 'error')}"
+            title += f"  {SIGN} {format_quantity(self._errors, 'error')}"
         if title != self._title:  # a new title draws the whole pane again
             self._title = title
             self.border_title = Content(title)

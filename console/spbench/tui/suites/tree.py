@@ -16,7 +16,8 @@ from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from spbench.record.number_formatting import GLYPHS, counted
+from spbench.quantities import format_quantity
+from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.shipped import is_foreign
 from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
@@ -151,5 +152,5 @@ def _words(path: Path, checked: Checked | None) -> str:
     if checked is None:
         return path.name
     if checked.errors:
-        return f"{path.name}  {GLYPHS['error']} {counted(checked.errors, 'error')}"
-    return f"{path.name}  {counted(checked.cases, 'case')}"
+        return f"{path.name}  {GLYPHS['error']} {format_quantity(checked.errors, 'error')}"
+    return f"{path.name}  {format_quantity(checked.cases, 'case')}"

@@ -11,8 +11,8 @@ from textual.events import MouseMove
 from textual.geometry import Offset
 from textual.message import Message
 
+from spbench.quantities import format_quantity
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import counted
 from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
@@ -180,7 +180,7 @@ class RankStrip(Chart):
     def _phrases(self, cells: Cells) -> list[str]:
         if self.cursor is not None:
             return [self._about(cells.of(self.cursor))]
-        return [f"{counted(len(self._ratios), 'rank')}, {self._summary()}"]
+        return [f"{format_quantity(len(self._ratios), 'rank')}, {self._summary()}"]
 
     def _summary(self) -> str:
         """Return what is to be seen at once: failed ranks, else the slowest if it is slow."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spbench.quantities import format_quantity
 from spbench.record.efficiency import format_efficiency, format_metric
 from spbench.record.judge import share_of
 from spbench.record.metric_names import (
@@ -14,7 +15,6 @@ from spbench.record.metric_names import (
     metric_name,
 )
 from spbench.record.number_formatting import (
-    counted,
     format_duration,
     format_factor,
     format_number,
@@ -57,7 +57,7 @@ def case_details(case: CasePart, at: int) -> Markup:
 
 
 def _about(case: CasePart) -> str:
-    ranks = counted(case.np, "rank")
+    ranks = format_quantity(case.np, "rank")
     facts = [case.benchmark, ranks]
     if (seconds := duration(case)) is not None:
         # Launches of several cases alternate.

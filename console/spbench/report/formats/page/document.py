@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.formats.page.case_table import case_rows, case_table
 from spbench.report.formats.page.head import page_head
@@ -85,8 +85,8 @@ def _details(details: list[Markup], count: int) -> Markup:
     note = NOTHING
     if len(details) < count:
         sentence = (
-            f"{len(details)} of {counted(count, 'case')}, those first that did not pass; the page"
-            " has no room for more. The CSV has all figures."
+            f"{len(details)} of {format_quantity(count, 'case')}, those first that did not pass; "
+            "the page has no room for more. The CSV has all figures."
         )
         note = tag("p", sentence, class_="soft")
     return joined([note, tag("div", *details, class_="tiles")])

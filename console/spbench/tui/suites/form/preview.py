@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spbench.engine.estimate import RunEstimate
 from spbench.errors import SpbenchError
-from spbench.record.number_formatting import counted
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.check import examine
 from spbench.suites.edit.compose import Edited, insert_case
@@ -50,7 +50,7 @@ class Preview:
         said = " or ".join(map(str, known)) if len(known) < 4 else f"{known[0]} to {known[-1]}"
         on = "all slots" if None in ranks else f"{said} rank{'s' * (said != '1')}"
         duration = f", {self.duration}" if self.duration else ""
-        return f"{counted(len(self.cases), 'case')} on {on}{duration}"
+        return f"{format_quantity(len(self.cases), 'case')} on {on}{duration}"
 
 
 def preview(draft: CaseDraft, write: Write, path: Path, estimate: Estimate) -> Preview:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from spbench.quantities import format_quantity
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.number_formatting import counted, format_time, scale_of
+from spbench.record.number_formatting import format_time, scale_of
 from spbench.report.formats.page.charts.frame import Frame, label
 from spbench.report.formats.page.markup import Markup, joined, tag
 from spbench.report.model import RankPart
@@ -67,11 +68,11 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
     step = (frame.end - frame.left) / len(bars)
     shown = range(0, len(bars), max(1, -(-len(bars) // _WORDS)))
     hosts = len({rank.host for rank in ranks})
-    name = f"rank, {counted(hosts, 'host')}"
+    name = f"rank, {format_quantity(hosts, 'host')}"
     if len(ranks) > MOST_BARS:
         name, shown = "hosts, the slowest first (and their slowest rank)", range(0, 1)
     return frame.drawing(
-        f"Times of {counted(len(bars), 'rank')}",
+        f"Times of {format_quantity(len(bars), 'rank')}",
         frame.y_axis(f"median, {unit.unit}"),
         frame.x_axis(name, [(float(at), bars[at].name) for at in shown]),
         *_drawn(frame, bars, step, unit.factor),

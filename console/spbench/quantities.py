@@ -1,0 +1,6 @@
+"""Counts with their nouns, for messages of all packages of the console."""
+
+
+def format_quantity(count: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 error`` or ``3 errors``; ``plural`` if an s is not enough."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or f'{noun}s'}"
