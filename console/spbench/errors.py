@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 import spbench_core
+from spbench.quantities import format_quantity
 
 
 class ExitCode(IntEnum):
@@ -101,7 +102,7 @@ def listed(errors: Sequence[str]) -> str:
     lines = [line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} ..." for line in errors]
     more = len(lines) - MOST_ERRORS
     if more > 0:
-        lines = [*lines[:MOST_ERRORS], f"and {more} more error{'s' * (more > 1)}"]
+        lines = [*lines[:MOST_ERRORS], f"and {format_quantity(more, 'more error')}"]
     return "\n".join(lines)
 
 

@@ -25,6 +25,7 @@ from spbench.cli.request import (
     request_from,
 )
 from spbench.launch.choice import LaunchChoice
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.batch.folder import BatchJob
@@ -132,8 +133,8 @@ def _written(suite: Path, batch: BatchChoice) -> BatchJob:
 
 
 def _told(job: BatchJob) -> str:
-    jobs = f"{job.launches} job{'s' * (job.launches != 1)}"
-    return f"{job.cases} case{'s' * (job.cases != 1)} in {jobs} for {job.scheduler.name}"
+    jobs = format_quantity(job.launches, "job")
+    return f"{format_quantity(job.cases, 'case')} in {jobs} for {job.scheduler.name}"
 
 
 def collect(

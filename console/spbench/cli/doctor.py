@@ -13,6 +13,7 @@ import typer
 from spbench.cli.request import HostfileOption, HostsOption, print_progress
 from spbench.errors import ExitCode, UsageError
 from spbench.launch.finding import FindingStatus
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.launch.finding import Finding
@@ -142,7 +143,6 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
 
 def _cells(facts: HostFacts) -> list[str]:
     from spbench.launch.gpus.findings import torch_words
-    from spbench.quantities import format_quantity
 
     built = facts.torch_cuda if facts.gpus.there else None
     return [

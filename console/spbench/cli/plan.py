@@ -24,6 +24,7 @@ from spbench.cli.request import (
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
@@ -235,7 +236,6 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
     """Return the suite of a plan; write it where ``path`` says so."""
     from spbench.planner.output.emission import emitted
-    from spbench.quantities import format_quantity
     from spbench.record.runs.folder import write_whole
 
     suite = emitted(made, profile, cluster, path or Path("plan.yaml"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.placement import cores
+from spbench.quantities import format_quantity
 
 BUSY = 0.5
 """The load of a core above which a host is called busy."""
@@ -39,7 +40,7 @@ class Load:
         return min(self.minute, self.now) > BUSY * self.cores
 
     def __str__(self) -> str:
-        return f"load {self.minute:g} on {self.cores} core{'s' * (self.cores != 1)}"
+        return f"load {self.minute:g} on {format_quantity(self.cores, 'core')}"
 
 
 def load_here(proc: Path = PROC) -> Load | None:

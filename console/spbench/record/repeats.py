@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_percent
 from spbench.stats.summary import median, median_interval
@@ -22,7 +23,7 @@ def describe_repeats(case: CaseState) -> str | None:
     asked, end = case.identity.until, case.measured.repeats_end
     if asked is None or end is None:
         return None
-    times = f"it ran {end.repeats} time{'s' * (end.repeats != 1)}"
+    times = f"it ran {format_quantity(end.repeats, 'time')}"
     if end.why == "check":
         return f"{times}, and no more since a check failed"
     used = {"max_time": f", for its max_time of {asked['max_time']:g} s", "repeats": ", the most"}

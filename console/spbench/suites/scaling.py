@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spbench.quantities import format_quantity
 from spbench_core.catalog.benchmark import Benchmark, ParamError
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, Work
@@ -59,8 +60,9 @@ def _scaled(benchmark: Benchmark, given: Params, params: Params, to: AtRanks) ->
 
 
 def _at(count: int, error: Exception) -> Exception:
-    ranks = f"{count} rank{'s' * (count != 1)}"
-    return ParamError(getattr(error, "param", None), f"on {ranks}: {error}")
+    return ParamError(
+        getattr(error, "param", None), f"on {format_quantity(count, 'rank')}: {error}"
+    )
 
 
 def _each_once(errors: list[Exception]) -> list[Exception]:

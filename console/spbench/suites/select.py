@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from spbench.errors import NothingSelected, UsageError, did_you_mean
+from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 
 MAX_DEPTH = 100
@@ -39,7 +40,7 @@ def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
     test = _Reader(expression).read() if expression.strip() else (lambda _: True)
     chosen = tuple(case for case in cases if test(f"{case.id}\n{case.benchmark}".lower()))
     if not chosen:
-        number = f"{len(cases)} case{'s' * (len(cases) != 1)}"
+        number = format_quantity(len(cases), "case")
         raise NothingSelected(f"-k {expression!r} selects none of the {number}")
     return chosen
 

@@ -13,6 +13,7 @@ from spbench.cli.ending import complain
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.baselines.model import BaselineCase, BaselineFile
@@ -92,7 +93,6 @@ def show(name: NameArgument, home: HomeOption = None) -> None:
 
 
 def _lines(case: BaselineCase) -> list[str]:
-    from spbench.quantities import format_quantity
     from spbench.record.efficiency import format_metric, is_ratio_of_times
     from spbench.record.metric_names import folded_name
 
@@ -167,8 +167,6 @@ def _say_wrapped(*lines: str) -> None:
 
 
 def _cases(baseline: BaselineFile) -> str:
-    from spbench.quantities import format_quantity
-
     return format_quantity(len(baseline.cases), "case")
 
 

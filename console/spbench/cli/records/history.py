@@ -12,6 +12,7 @@ import typer
 
 from spbench.cli.request import HomeOption
 from spbench.errors import UsageError
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.past_figures import History
@@ -89,14 +90,13 @@ def _lines(found: History) -> Iterator[str]:
         place = scale.place(run.value, WIDTH)
         plot = f"{'·' * place}●{'·' * (WIDTH - 1 - place)}"
         step = f"  {marks[at]}" if at in marks else ""
-        launches = f"{run.launches} launch{'es' * (run.launches != 1)}"
+        launches = format_quantity(run.launches, "launch", "launches")
         value = format_value(run.value, found.unit, found.metric)
         yield f"  {run.run:<46} {value:>9}  {plot}  {launches:<11}{step}".rstrip()
     yield _summary(found)
 
 
 def _summary(found: History) -> str:
-    from spbench.quantities import format_quantity
     from spbench.stats.change_points import LEVEL
 
     count = len(found.steps)
@@ -109,12 +109,8 @@ def _summary(found: History) -> str:
         (found.otherwise, "with other parameters or planted faults"),
         (found.earlier, "before these"),
     )
-    rest = [f"; {_runs(left)} {which} left out" for left, which in others if left]
+    rest = [f"; {format_quantity(left, 'run')} {which} left out" for left, which in others if left]
     return f"{found.untold or steps}{where}{''.join(rest)}"
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count != 1)}"
 
 
 def _csv(found: History) -> Iterator[str]:

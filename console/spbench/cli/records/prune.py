@@ -13,6 +13,7 @@ import typer
 
 from spbench.cli.request import HomeOption
 from spbench.errors import UsageError
+from spbench.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.prune import OldRun
@@ -52,7 +53,6 @@ def prune(
 
 
 def _tell(found: Sequence[OldRun]) -> None:
-    from spbench.quantities import format_quantity
     from spbench.record.number_formatting import clean
 
     for old in found:
@@ -68,7 +68,6 @@ def _agreed() -> bool:
 
 
 def _remove(root: Path, found: Sequence[OldRun]) -> None:
-    from spbench.quantities import format_quantity
     from spbench.record.runs.history import summaries
     from spbench.record.runs.prune import remove_run
 

@@ -23,6 +23,7 @@ from spbench.launch.mpi_probe import (
 )
 from spbench.launch.survey.question import PROBE_PATIENCE
 from spbench.launch.survey.reach import UNKNOWN_NAME
+from spbench.quantities import format_quantity
 from spbench_core import host_facts
 
 CLOCK_TOLERANCE = 1.0
@@ -261,7 +262,7 @@ def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[
 def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     load, have = answer["load"], answer["cores"]
     if load is not None and load > BUSY * have:
-        text = f"load {load:g} on {have} core{'s' * (have != 1)} from other work"
+        text = f"load {load:g} on {format_quantity(have, 'core')} from other work"
         yield Finding(
             FindingStatus.NOTE, "load", text, "wait, or leave it out with --exclude-hosts"
         )

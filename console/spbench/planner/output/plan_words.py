@@ -8,6 +8,7 @@ from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan, devices_text, span_text
 from spbench.planner.simulation.step import Simulation
+from spbench.quantities import format_quantity
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import (
     format_factor,
@@ -33,7 +34,7 @@ def headlines(plan: Plan) -> tuple[str, str, str]:
     if len(plan.stages) > 1:
         rounds = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
         stages = f"{len(plan.stages)} stages{rounds}, {plan.schedule}"
-    batches = f"{plan.micro_batches} micro-batch{'es' if plan.micro_batches > 1 else ''}"
+    batches = format_quantity(plan.micro_batches, "micro-batch", "micro-batches")
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
         f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}"

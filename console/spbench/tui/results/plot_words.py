@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from spbench.quantities import format_quantity
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
@@ -66,7 +67,7 @@ def over_runs_words(series: Series, now: float) -> list[str]:
     if series.better == "none":
         shown = [("newest", names[-1]), ("least", ordered[0]), ("most", ordered[-1])]
     words = ", ".join(f"{word} {_value(told[name], series)} ({name})" for word, name in shown)
-    count = f"{len(points)} run{'s' * (len(points) != 1)}"
+    count = format_quantity(len(points), "run")
     newest = [f"{name} {_value(told[name], series)}" for name in names[: -_MOST_TOLD - 1 : -1]]
     return [f"{count}{_better(series)}: {words}", f"From the newest: {', '.join(newest)}"]
 
