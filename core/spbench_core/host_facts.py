@@ -32,10 +32,10 @@ UNLISTED = "a GPU that the kernel does not list"
 def describe() -> str:
     """Return ``2 x NVIDIA H200``, or ``cpu`` where there is none."""
     names = [str(card["model"]) for card in cards()] or [UNNAMED] * _files()
-    return counted(names) or (UNLISTED if _other_files() else "cpu")
+    return format_name_counts(names) or (UNLISTED if _other_files() else "cpu")
 
 
-def counted(names: "list[str]") -> str:
+def format_name_counts(names: "list[str]") -> str:
     """Return ``2 x NVIDIA H200, 1 x NVIDIA A100``; nothing for no names."""
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 

@@ -180,10 +180,10 @@ class BatchScript:
             yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE}"'
         given = [f"{name}={value}" for name, value in added(launch, self.environ).items()]
         yield f"variables=({shlex.join(given)})"
-        yield f"run {job.number} {seconds_of(job)} {shlex.join(launch.command.argv)}"
+        yield f"run {job.number} {compute_time_limit(job)} {shlex.join(launch.command.argv)}"
 
 
-def seconds_of(job: Job) -> int:
-    """Return the time after which a launch of the job is ended, whatever its ranks say."""
+def compute_time_limit(job: Job) -> int:
+    """Return the seconds after which the script ends a launch of the job."""
     cases = sum(case.launch.timeout * case.repeat for case in job.cases)
     return math.ceil(cases + 2 * job.settings.start_timeout) + _SPARE

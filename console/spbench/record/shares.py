@@ -34,7 +34,7 @@ class Shares:
         """Return ``forward 38 %, backward 41 %, other 21 %``; what took no time is left out."""
         shown = {name: part for name, part in self.parts.items() if part > 0}
         shown |= {self.remainder: self.rest} if round(100 * self.rest) else {}
-        return ", ".join(f"{name} {percent(part)}" for name, part in shown.items())
+        return ", ".join(f"{name} {format_whole_percent(part)}" for name, part in shown.items())
 
     @property
     def title(self) -> str:
@@ -42,9 +42,9 @@ class Shares:
         return "mean step" if self.whole == "time_ms" else f"of {self.whole}"
 
 
-def percent(part: float) -> str:
-    """Return a share in full per cents."""
-    return "<1 %" if part > 0 and not round(100 * part) else f"{100 * part:.0f} %"
+def format_whole_percent(share: float) -> str:
+    """Return a share as ``41 %`` or ``<1 %``, never with decimals."""
+    return "<1 %" if share > 0 and not round(100 * share) else f"{100 * share:.0f} %"
 
 
 def shares(case: CaseState, rank: int | None = None) -> list[Shares]:

@@ -35,7 +35,7 @@ from spbench.report.model import (
     StragglerPart,
     TimePart,
 )
-from spbench.report.times import timestamp
+from spbench.report.times import format_timestamp
 from spbench.stats.summary import summarize_repeats
 from spbench_core.credentials import hide_words
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
@@ -74,8 +74,8 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
         "run": {
             "id": run.id,
             "suite": run.suite,
-            "started": timestamp(run.started),
-            "finished": timestamp(run.finished),
+            "started": format_timestamp(run.started),
+            "finished": format_timestamp(run.finished),
             "duration_s": None if run.finished is None else round(run.finished - run.started, 6),
             "verdict": run.verdict or RunStatus.ERROR,
             "exit_code": ExitCode.ERROR if run.exit_code is None else run.exit_code,
@@ -232,8 +232,8 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         status=verdict.status,
         reason=verdict.reason,
         traceback=verdict.traceback,
-        started=timestamp(verdict.started),
-        finished=timestamp(verdict.finished),
+        started=format_timestamp(verdict.started),
+        finished=format_timestamp(verdict.finished),
         attempts=verdict.attempts,
         earlier=[
             EarlierPart.model_construct(status=tried.status, reason=tried.reason)
@@ -280,7 +280,7 @@ def _straggler(slow: Straggler) -> StragglerPart:
         rank=slow.rank,
         host=slow.host,
         ratio=slow.ratio,
-        since=timestamp(slow.since),
+        since=format_timestamp(slow.since),
         duration_s=slow.seconds,
         cause=slow.cause,
         sentence=slow.sentence,

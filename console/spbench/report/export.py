@@ -28,7 +28,7 @@ from spbench.report.records import metric_records
 from spbench.report.run_comparison import CasePair, MetricRow, RunComparison
 from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
 from spbench.report.text_tables import TextColumn
-from spbench.report.times import day_and_time, timestamp
+from spbench.report.times import day_and_time, format_timestamp
 
 KINDS = ("csv", "json", "md")
 
@@ -97,8 +97,8 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
         "id": summary.id,
         "suite": summary.suite,
         "file": summary.file,
-        "started": timestamp(summary.started),
-        "finished": timestamp(summary.finished),
+        "started": format_timestamp(summary.started),
+        "finished": format_timestamp(summary.finished),
         "duration_s": summary.duration_s,
         "verdict": summary.verdict,
         "exit_code": summary.exit_code,

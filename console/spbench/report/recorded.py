@@ -17,7 +17,7 @@ from spbench.report.build import as_json, case_parts, environment_of, settled
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import CasePart, Report
 from spbench.report.packed_ranks import read_packed_case
-from spbench.report.times import seconds_of
+from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import RunStatus
 
 MOST_UNPACKED = 8 << 20
@@ -85,7 +85,7 @@ def load_report(path: Path) -> RecordedRun:
 def run_of(report: Report, path: Path) -> RecordedRun:
     """Return the run of a report; ``path`` is where that stands, or would."""
     run, host = report.run, report.environment.get("host")
-    started, finished = (seconds_of(moment) for moment in (run.started, run.finished))
+    started, finished = (parse_timestamp(moment) for moment in (run.started, run.finished))
     summary = RunSummary(
         folder=RunFolder(path.parent),
         id=run.id or path.name,

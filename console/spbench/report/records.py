@@ -9,7 +9,7 @@ from typing import Any
 from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.times import timestamp
+from spbench.report.times import format_timestamp
 
 _STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 
@@ -60,7 +60,7 @@ def head_of(summary: RunSummary, case: CasePart) -> dict[str, Any]:
     return {
         "run": summary.id,
         "suite": summary.suite,
-        "started": timestamp(summary.started),
+        "started": format_timestamp(summary.started),
         "host": summary.host,
         "case": case.id,
         "name": case.name,

@@ -69,8 +69,8 @@ class HostGpus:
     @property
     def models(self) -> str:
         """``2 x NVIDIA H200``, or that there is one of no known kind; nothing without."""
-        counted = host_facts.counted(self.names)
-        return counted or (host_facts.UNLISTED if self.other_files else "")
+        models = host_facts.format_name_counts(self.names)
+        return models or (host_facts.UNLISTED if self.other_files else "")
 
     @property
     def count(self) -> int | None:

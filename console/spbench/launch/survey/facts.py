@@ -86,7 +86,7 @@ class HostFacts:
     def links(self) -> str:
         """``2 x 400 Gb/sec (4X NDR), 1 x DOWN``; nothing where there is no adapter."""
         ports = (port.rate if port.state == "ACTIVE" else port.state for port in self.adapters)
-        return host_facts.counted(list(ports))
+        return host_facts.format_name_counts(list(ports))
 
 
 def findings_of(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:

@@ -96,7 +96,7 @@ def _named_once(entries: list[MachineEntry], info: ValidationInfo) -> list[Machi
     return entries
 
 
-def _two(names: Any) -> Any:
+def _check_machine_pair(names: Any) -> Any:
     if not isinstance(names, list) or len(names) != 2 or names[0] == names[1]:
         raise ValueError("a pair is {machines: [a, b], link: name} of two machines")
     return names
@@ -108,7 +108,7 @@ class PairEntry(StrictModel):
     machines: Annotated[
         list[Annotated[str, known("machine")]],
         Field(min_length=2, max_length=2),
-        BeforeValidator(_two),
+        BeforeValidator(_check_machine_pair),
         once(frozenset, "these machines have a link of their own above"),
     ]
     link: LinkName

@@ -37,7 +37,7 @@ def _in_range(value: float, info: ValidationInfo) -> float:
     return value
 
 
-def _pair(names: Any) -> Any:
+def _check_edge(names: Any) -> Any:
     if not isinstance(names, list) or len(names) != 2:
         raise ValueError('an edge is a pair of names, ["from", "to"]')
     return names
@@ -50,7 +50,7 @@ BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 NamedEdge = Annotated[
     list[Annotated[str, known("layer")]],
     Field(min_length=2, max_length=2),
-    BeforeValidator(_pair),
+    BeforeValidator(_check_edge),
     once(tuple, "duplicate edge"),
 ]
 

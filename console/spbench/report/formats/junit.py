@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import printable
-from spbench.report.formats.words import duration, metric_lines, sentence
+from spbench.report.formats.words import compute_case_seconds, metric_lines, sentence
 from spbench.report.formats.words import unexplained as errors_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -62,7 +62,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         {
             "classname": printable(f"{name}.{case.benchmark}"),
             "name": printable(case.id),
-            "time": _seconds(duration(case)),
+            "time": _seconds(compute_case_seconds(case)),
         },
     )
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]

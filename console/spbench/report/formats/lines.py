@@ -9,7 +9,7 @@ from spbench.record.number_formatting import clean, format_time
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.records import metric_records
-from spbench.report.times import timestamp
+from spbench.report.times import format_timestamp
 from spbench_core.events.statuses import CaseStatus
 
 _FACILITY = 16
@@ -37,7 +37,7 @@ def json_lines(run: RecordedRun) -> str:
 
 def syslog_lines(run: RecordedRun) -> str:
     """Return a run as messages of RFC 5424, one for each case, for ``logger`` or a socket."""
-    moment = timestamp(run.summary.finished or run.summary.started) or "-"
+    moment = format_timestamp(run.summary.finished or run.summary.started) or "-"
     return "".join(f"{_message(run, case, moment)}\n" for case in run.cases.values())
 
 

@@ -12,7 +12,7 @@ from spbench.record.number_formatting import NOISY, format_value, printable
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
-from spbench.report.times import seconds_of
+from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 LEGEND = (
@@ -110,9 +110,9 @@ def metric_lines(case: CasePart) -> Iterator[str]:
         yield printable(f"{name} {_file_number(metric.value)}{unit}{more}{bound}")
 
 
-def duration(case: CasePart) -> float | None:
-    """Return the seconds that a case took, None where it did not begin or end."""
-    started, finished = seconds_of(case.started), seconds_of(case.finished)
+def compute_case_seconds(case: CasePart) -> float | None:
+    """Return the seconds that a case took; None if it did not begin or end."""
+    started, finished = parse_timestamp(case.started), parse_timestamp(case.finished)
     return None if started is None or finished is None else max(0.0, finished - started)
 
 

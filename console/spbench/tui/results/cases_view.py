@@ -13,9 +13,10 @@ from textual.widgets import Static
 
 from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
+from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.cells import duration, status_span, value_text
+from spbench.tui.results.cells import status_span, value_text
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.signs import status_cell
@@ -181,7 +182,7 @@ def _remarks(case: CasePart) -> Iterator[str]:
 def _words(run: RecordedRun) -> Content:
     """A run in a few lines: verdict, how long, where, and what it says of the cluster."""
     summary = run.summary
-    took = f" in {duration(summary.duration_s)}" if summary.duration_s is not None else ""
+    took = f" in {format_duration(summary.duration_s)}" if summary.duration_s is not None else ""
     where = f" on {summary.host}" if summary.host else ""
     errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
     rest = "\n".join((f", {count_cases(run)}{took}{where}", *run.findings, *errors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from spbench.record.number_formatting import format_duration, format_value
+from spbench.record.number_formatting import format_value
 from spbench.tui.signs import signed
 from spbench_core.events.statuses import RunStatus
 
@@ -26,11 +26,6 @@ def status_span(status: str) -> tuple[str, str]:
 def value_text(value: float | None, unit: str, name: str = "") -> str:
     """Return a metric's value with its unit; nothing if there is none."""
     return "" if value is None else format_value(value, unit, name)
-
-
-def duration(seconds: float | None) -> str:
-    """Return ``2.5 s``, ``2 min 05 s`` or ``1 h 02 min``; nothing if it is not known."""
-    return "" if seconds is None else format_duration(seconds)
 
 
 def moment(seconds: float | None, now: float) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary
-from spbench.tui.results.cells import duration, moment
+from spbench.tui.results.cells import moment
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
@@ -81,5 +82,5 @@ class RunRows:
 
     def _took(self, run: RunSummary) -> str:
         if run.verdict == RunStatus.RUNNING and run.started is not None:
-            return duration(max(0.0, self._now - run.started))
-        return duration(run.duration_s)
+            return format_duration(max(0.0, self._now - run.started))
+        return "" if run.duration_s is None else format_duration(run.duration_s)

@@ -103,7 +103,7 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
         HeadlinePart(f"{bar} {counts.words(ended)}", "$text-primary"),
-        HeadlinePart(_duration(max(0.0, (run.finished or feed.now) - run.started))),
+        HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(feed.remaining)),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
@@ -159,7 +159,8 @@ def _fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
     return Content.assemble(*chosen)
 
 
-def _duration(seconds: float) -> str:
+def _format_elapsed(seconds: float) -> str:
+    """Return the time since the start, to a whole second: ``95 s`` or ``2 min 05 s``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spbench.record.places import PlaceName, place_names, place_words, short_place
-from spbench.record.shares import percent, ranks_with_shares, shares, shares_of
+from spbench.record.shares import format_whole_percent, ranks_with_shares, shares, shares_of
 from unit.events import TIME, case_of, described, in_phases, metric, rank_event, started
 
 PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "idle")]
@@ -98,7 +98,7 @@ def test_parts_that_take_longer_than_the_whole_leave_no_rest():
     [(0.0, "0 %"), (0.004, "<1 %"), (0.005, "<1 %"), (0.376, "38 %"), (1.0, "100 %")],
 )
 def test_per_cents_are_full(part, text):
-    assert percent(part) == text
+    assert format_whole_percent(part) == text
 
 
 # Places

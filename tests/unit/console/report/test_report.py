@@ -16,7 +16,7 @@ from spbench.report.formats.markdown import markdown
 from spbench.report.formats.page.document import html_page
 from spbench.report.model import report_schema
 from spbench.report.recorded import load_run
-from spbench.report.times import timestamp
+from spbench.report.times import format_timestamp
 from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import check_run_event
 from unit.events import (
@@ -374,7 +374,7 @@ def test_samples_can_be_left_out(report, case):
     [(None, None), (0.0, "1970-01-01T00:00:00.000+00:00"), (1.5, "1970-01-01T00:00:01.500+00:00")],
 )
 def test_times_are_utc(seconds, text):
-    assert timestamp(seconds) == text
+    assert format_timestamp(seconds) == text
 
 
 SLOW = {"rank": 1, "host": "node01", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}

@@ -27,7 +27,7 @@ from spbench.report.formats.page.charts.distribution import histogram
 from spbench.report.formats.page.charts.rank_bars import rank_bars
 from spbench.report.formats.page.head import verdict_of, verdict_words
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
-from spbench.report.formats.words import duration, headline, sentence, value_text
+from spbench.report.formats.words import compute_case_seconds, headline, sentence, value_text
 from spbench.report.model import CasePart, ExpectationPart
 from spbench.report.run_comparison import HEADLINE
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
@@ -59,7 +59,7 @@ def case_details(case: CasePart, at: int) -> Markup:
 def _about(case: CasePart) -> str:
     ranks = format_quantity(case.np, "rank")
     facts = [case.benchmark, ranks]
-    if (seconds := duration(case)) is not None:
+    if (seconds := compute_case_seconds(case)) is not None:
         # Launches of several cases alternate.
         several = f"{len(case.launches)} launches within " if len(case.launches) > 1 else ""
         short = seconds < 1.0
@@ -146,7 +146,7 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
                 _expected_figure(case, item),
                 value_text(item.limit, _unit_of(case, item.metric), item.metric),
                 value_text(item.value, _unit_of(case, item.metric), item.metric),
-                _percent(share_of(item.value, item.limit)),
+                _format_share(share_of(item.value, item.limit)),
                 tag("span", verdict_words(item.status), class_=f"verdict {item.status}"),
                 _origin(item),
             )
@@ -176,7 +176,7 @@ def _unit_of(case: CasePart, metric: str) -> str:
     return measured.unit if measured is not None else ""
 
 
-def _percent(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "" if share is None else format_percent(share)
 
 
