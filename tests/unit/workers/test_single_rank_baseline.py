@@ -7,7 +7,7 @@ import pytest
 from spbench_workers.single_rank_baseline import seconds_alone
 
 
-def seconds_of(slow_calls, iterations):
+def time_slow_body(slow_calls, iterations):
     """Time a body that takes 1 ms, and 20 ms in some calls; return the calls, too."""
     calls = iter(range(10_000))
 
@@ -19,13 +19,13 @@ def seconds_of(slow_calls, iterations):
 
 @pytest.mark.parametrize("slow_calls", [range(1), range(45, 60)])
 def test_a_cold_start_and_a_moment_of_other_work_do_not_count(slow_calls):
-    seconds, _ = seconds_of(slow_calls, 50)
+    seconds, _ = time_slow_body(slow_calls, 50)
     assert 0.001 <= seconds < 0.010
 
 
 def test_no_more_iterations_are_timed_than_the_case_has():
-    assert seconds_of(range(0), 5)[1] <= 5 + 10
+    assert time_slow_body(range(0), 5)[1] <= 5 + 10
 
 
 def test_long_iterations_are_timed_no_more_often_than_needed():
-    assert seconds_of(range(10_000), 1_000)[1] == 1 + 10
+    assert time_slow_body(range(10_000), 1_000)[1] == 1 + 10

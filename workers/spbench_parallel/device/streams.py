@@ -166,10 +166,10 @@ def finish(device: torch.device) -> None:
         streams_of(device).finish()
 
 
-def seconds_of(device: torch.device, body: Callable[[], object]) -> float:
+def time_on_device(device: torch.device, body: Callable[[], object]) -> float:
     """Return the seconds of ``body`` until all work that it launches on the device is done.
 
-    Earlier work is waited for first, and does not count.
+    The device finishes earlier work first, which does not count.
     """
     finish(device)
     start = perf_counter()

@@ -296,9 +296,9 @@ def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
     if isinstance(module, SpatialConv2d):
         return _conv(module, work)
     assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
-    rows, cols = _two(module.kernel_size)
-    strides, paddings = _two(module.stride), _two(module.padding)
-    dilations = _two(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
+    rows, cols = both_axes(module.kernel_size)
+    strides, paddings = both_axes(module.stride), both_axes(module.padding)
+    dilations = both_axes(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
     axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
 
     def count(squares: torch.Tensor) -> torch.Tensor:
@@ -320,9 +320,9 @@ def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
 
 def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
     weight = module.weight.detach().to(work).double()
-    stride, dilation, groups = _two(module.stride), _two(module.dilation), module.groups
+    stride, dilation, groups = both_axes(module.stride), both_axes(module.dilation), module.groups
     shifted, window = isinstance(module, SpatialShiftedConv2d), module.window
-    kernel = (2, 2) if shifted else _two(module.kernel_size)
+    kernel = (2, 2) if shifted else both_axes(module.kernel_size)
     axes = tuple(
         map(
             WindowAxis,
@@ -381,8 +381,3 @@ def _in_bands(
         rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
         parts.append(functional.conv2d(rows, weight, bias, stride, *words))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-
-
-def _two(value: int | tuple[int, ...] | None) -> tuple[int, int]:
-    assert value is not None, "torch fills it in"
-    return both_axes(value)

@@ -70,7 +70,7 @@ def located(every: Sequence[Whereabouts]) -> Located:
         told = [one.told[0] for one in every if one.told is not None]
         if len(told) == len(every) and _counts_once(told, machines):
             return Located(tuple(told), machines)
-    counted = _counted(named)
+    counted = _number_local_ranks(named)
     return Located(counted, named, _doubt(every, counted))
 
 
@@ -82,10 +82,11 @@ def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
 def _counts_once(told: Iterable[int], machines: Sequence[int]) -> bool:
     """Whether the local ranks of each machine are 0, 1, 2 and so on, in any order."""
     pairs = zip(machines, told, strict=True)
-    return sorted(pairs) == sorted(zip(machines, _counted(machines), strict=True))
+    return sorted(pairs) == sorted(zip(machines, _number_local_ranks(machines), strict=True))
 
 
-def _counted(machines: Iterable[int]) -> tuple[int, ...]:
+def _number_local_ranks(machines: Iterable[int]) -> tuple[int, ...]:
+    """Return the position of each rank among the ranks of its machine."""
     seen: dict[int, int] = {}
     ranks = []
     for machine in machines:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish, is_gpu, seconds_of
+from spbench_parallel.device.streams import finish, is_gpu, time_on_device
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.timing import hidden_share
 
@@ -109,7 +109,7 @@ class Multiplications:
         self._count = 1
         self.run(_never)
         few = 1
-        while (taken := seconds_of(device, partial(self._multiply, few))) < 0.002:
+        while (taken := time_on_device(device, partial(self._multiply, few))) < 0.002:
             few *= 2
         self._count = max(1, round(seconds * few / taken))
 

@@ -170,13 +170,13 @@ def _against_native(
     native = open_reduction(comm, "native", buffers.source, buffers.result, filled(params.op))
     if params.algorithm == "nccl":
         # By way of the host it may take a hundred times as long: turns are by the slower one.
-        seconds = max(seconds, _seconds_of(context, native))
+        seconds = max(seconds, _time_reduction(context, native))
     against = by_turns(comm, reduction.run, native.run, seconds, params.iterations)
     native.free()
     return against
 
 
-def _seconds_of(context: Context, reduction: Reduction) -> float:
+def _time_reduction(context: Context, reduction: Reduction) -> float:
     """Return the seconds of the second run; all ranks get the same."""
     reduction.run()
     context.world.comm.Barrier()

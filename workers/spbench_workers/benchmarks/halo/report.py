@@ -15,7 +15,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.durations import time_text
-from spbench_parallel.device.streams import finish, is_gpu, seconds_of
+from spbench_parallel.device.streams import finish, is_gpu, time_on_device
 from spbench_parallel.groups import rest
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
@@ -207,7 +207,7 @@ def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
             target.copy_(source)
 
     if is_gpu(place):
-        return median(seconds_of(place, copy_all) for _ in range(COPY_ROUNDS))
+        return median(time_on_device(place, copy_all) for _ in range(COPY_ROUNDS))
     arrays = [(_array_of(target), _array_of(source)) for target, source in copies]
 
     def copy_arrays() -> None:

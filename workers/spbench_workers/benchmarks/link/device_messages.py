@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from spbench_core.catalog.typed_params import filled
-from spbench_parallel.device.streams import finish, seconds_of
+from spbench_parallel.device.streams import finish, time_on_device
 from spbench_parallel.errors import CannotRunError, allocating
 from spbench_parallel.spatial.transports.staged import device_pointers
 from spbench_workers.benchmarks.link.entry import PingpongParams
@@ -64,8 +64,8 @@ class DeviceMessages:
         def copy() -> None:
             incoming.copy_(outgoing)
 
-        seconds_of(self._device, copy)
-        repeats = calls_of(seconds_of(self._device, copy))
+        time_on_device(self._device, copy)
+        repeats = calls_of(time_on_device(self._device, copy))
         copies = repeated(copy, repeats)
 
         def copy_and_wait() -> None:

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from spbench_core.catalog.typed_params import filled
 from spbench_core.durations import time_text
 from spbench_parallel.device.memory import give_back
-from spbench_parallel.device.streams import seconds_of
+from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import rest
 from spbench_parallel.peak_memory import room_of
@@ -136,6 +136,6 @@ class _Alone:
         seconds = []
         for done in range(1 + count):
             self.context.progress("baseline", done, 1 + count)
-            seconds.append(seconds_of(plan.device, work))
+            seconds.append(time_on_device(plan.device, work))
         engine.free()
         return median(seconds[1:])
