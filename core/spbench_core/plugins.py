@@ -1,8 +1,8 @@
-"""Plug-ins: modules of other distributions that add benchmarks, launchers and reports.
+"""Plug-ins: modules of other distributions that add benchmarks, launchers and report formats.
 
-Entry points name them, each a module with ``SPBENCH_PLUGIN_API``, the version of the interface that
-it was made for, and with what its group asks for. Of a plug-in that is wrong a sentence is kept,
-which names its distribution, and it is left out.
+Entry points name the modules. Each module defines ``SPBENCH_PLUGIN_API``, the version of the
+interface that it was made for, and the object that the group of its entry point requires. An
+invalid plug-in is left out, with a warning that names its distribution.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 PLUGIN_API = 1
-"""The version of the interface: raised where plug-ins made for the one before would break."""
-STATED = "SPBENCH_PLUGIN_API"
+"""The version of the interface; a change that breaks earlier plug-ins increases it."""
+VERSION_ATTRIBUTE = "SPBENCH_PLUGIN_API"
 
-_MOST_LETTERS = 300
+_MAX_ERROR_LENGTH = 300
 _lock = RLock()
 _offers: dict[str, tuple[Offer, ...]] = {}
 _warnings: list[str] = []
@@ -29,14 +29,14 @@ _listeners: list[Callable[[str], None]] = []
 
 
 class PluginError(RuntimeError):
-    """The error of a plug-in, in one sentence that names its distribution."""
+    """An error of a plug-in, with a message that names its distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A thing that a plug-in offers: the name of its entry point, and the object.
+    """An object that a plug-in offers, with the name of its entry point.
 
-    ``plugin`` is the distribution that it comes from, with its version.
+    ``plugin`` is the distribution of the plug-in, with its version.
     """
 
     name: str
@@ -44,135 +44,141 @@ class Offer:
     value: Any
 
 
-def listen(tell: Callable[[str], None]) -> None:
-    """Have each warning about a plug-in told once, from now on by this function alone.
+def set_warning_listener(report: Callable[[str], None]) -> None:
+    """Have ``report`` called once with each warning about a plug-in.
 
-    Warnings that nobody has been told are told at once.
+    It replaces the previous listener. The first listener also gets all earlier warnings.
     """
     with _lock:
-        untold = () if _listeners else tuple(_warnings)
-        _listeners[:] = [tell]
-    for sentence in untold:
-        tell(sentence)
+        unreported = () if _listeners else tuple(_warnings)
+        _listeners[:] = [report]
+    for warning in unreported:
+        report(warning)
 
 
-def warnings() -> tuple[str, ...]:
-    """Return the sentences on plug-ins that were left out so far."""
+def list_warnings() -> tuple[str, ...]:
+    """Return the warnings about plug-ins so far."""
     return tuple(_warnings)
 
 
-def leave_out(plugin: str, why: str) -> None:
-    """Keep the sentence on what of a plug-in is left out, and tell it; once for each."""
-    sentence = f"plug-in {plugin}: {why}"
+def leave_out(plugin: str, reason: str) -> None:
+    """Record and report that a plug-in, or an object of it, is left out; once per reason."""
+    warning = f"plug-in {plugin}: {reason}"
     with _lock:
-        if sentence in _warnings:
+        if warning in _warnings:
             return
-        _warnings.append(sentence)
+        _warnings.append(warning)
         listeners = tuple(_listeners)
-    for tell in listeners:
-        tell(sentence)
+    for report in listeners:
+        report(warning)
 
 
-def offers(group: str, attribute: str) -> tuple[Offer, ...]:
-    """Return what the plug-ins of a group of entry points offer, in the order of their names.
+def load_offers(group: str, attribute: str) -> tuple[Offer, ...]:
+    """Return the offers of a group of entry points, sorted by name.
 
-    It looks for them once; a plug-in that asks while it is imported itself gets none.
+    The modules are imported once. A plug-in that calls this while it is imported gets no offers.
 
     Args:
-        group: The group, as ``spbench.reports``.
+        group: The group, such as ``spbench.reports``.
         attribute: The name of the object in each module.
     """
     with _lock:
         if group not in _offers:
             _offers[group] = ()
-            _offers[group] = tuple(_loaded(group, attribute))
+            _offers[group] = tuple(_load_group(group, attribute))
         return _offers[group]
 
 
-def named_offers(
-    group: str, attribute: str, own: Collection[str], wrong: Callable[[Offer], str | None]
+def load_named_offers(
+    group: str,
+    attribute: str,
+    built_in: Collection[str],
+    find_problem: Callable[[Offer], str | None],
 ) -> dict[str, Offer]:
-    """Return the offers of a group by the names of their entry points.
+    """Return the valid offers of a group by the names of their entry points.
 
     Args:
         group: The group.
         attribute: The name of the object in each module.
-        own: Names that spbench has taken itself.
-        wrong: Says what is wrong with an offer; None: nothing.
+        built_in: Names that spbench uses itself.
+        find_problem: Returns why an offer is invalid, or None.
     """
-    found: dict[str, Offer] = {}
-    for offer in offers(group, attribute):
-        if offer.name in own:
-            leave_out(offer.plugin, f"spbench has a {offer.name} of its own ({group})")
-        elif offer.name in found:
-            other = found[offer.name].plugin
-            leave_out(offer.plugin, f"{other} has taken the name {offer.name} ({group})")
-        elif why := wrong(offer):
-            leave_out(offer.plugin, why)
+    offers: dict[str, Offer] = {}
+    for offer in load_offers(group, attribute):
+        if offer.name in built_in:
+            leave_out(offer.plugin, f"name {offer.name!r} of {group} is used by spbench itself")
+        elif offer.name in offers:
+            owner = offers[offer.name].plugin
+            leave_out(offer.plugin, f"name {offer.name!r} of {group} is used by {owner}")
+        elif problem := find_problem(offer):
+            leave_out(offer.plugin, problem)
         else:
-            found[offer.name] = offer
-    return found
+            offers[offer.name] = offer
+    return offers
 
 
-def guarded(
+def guard_function(
     function: Callable[..., Any],
     plugin: str,
-    what: str,
-    error: Callable[[str], Exception],
+    title: str,
+    make_error: Callable[[str], Exception],
     passes: tuple[type[Exception], ...],
     returns: type | None = None,
 ) -> Callable[..., Any]:
-    """Return a plug-in's function, whose defects are errors that name the plug-in.
+    """Return a function of a plug-in, wrapped so that its errors name the plug-in.
 
     Args:
         function: The function.
         plugin: The distribution, with its version.
-        what: The function in the sentence, as ``resolve of example.sum``.
-        error: Makes the error of a sentence.
-        passes: Errors that it may raise.
+        title: The name of the function in messages, such as ``resolve of example.sum``.
+        make_error: Makes an error from a message.
+        passes: Errors that are raised unchanged.
         returns: The type that it has to return; None: any.
     """
 
     @wraps(function)
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            value = function(*given, **named)
+            value = function(*args, **kwargs)
         except passes:
             raise
-        except Exception as defect:
-            raise error(f"plug-in {plugin}: {what} raised {told(defect)}") from defect
+        except Exception as error:
+            message = f"plug-in {plugin}: {title} raised {describe_error(error)}"
+            raise make_error(message) from error
         if returns is not None and not isinstance(value, returns):
-            kind = type(value).__name__
-            raise error(f"plug-in {plugin}: {what} returned a {kind}, not a {returns.__name__}")
+            raise make_error(
+                f"plug-in {plugin}: {title} returned the wrong type "
+                f"(expected {returns.__name__}, got {type(value).__name__})"
+            )
         return value
 
     return call
 
 
-def told(defect: BaseException) -> str:
-    """Return an exception as a sentence has it: its class and the first of its text."""
-    text = " ".join(str(defect).split())[:_MOST_LETTERS]
-    return f"{type(defect).__name__}: {text}" if text else type(defect).__name__
+def describe_error(error: BaseException) -> str:
+    """Return the class of an exception and its text on one line, shortened if it is long."""
+    text = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _loaded(group: str, attribute: str) -> Iterator[Offer]:
-    # A command that asks for no plug-in need not wait for this import.
+def _load_group(group: str, attribute: str) -> Iterator[Offer]:
+    # Imported here because it is slow, and most commands load no plug-in.
     from importlib.metadata import entry_points
 
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
-        plugin = _distribution(point)
+        plugin = _name_distribution(point)
         try:
-            yield Offer(point.name, plugin, _object(point, attribute))
+            yield Offer(point.name, plugin, _load_object(point, attribute))
         except PluginError as error:
             leave_out(plugin, str(error))
 
 
-def _distribution(point: EntryPoint) -> str:
+def _name_distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
-def _object(point: EntryPoint, attribute: str) -> Any:
-    """Return the object that an entry point's module offers.
+def _load_object(point: EntryPoint, attribute: str) -> Any:
+    """Return the object that the module of an entry point offers.
 
     Raises:
         PluginError: The module cannot be imported, is for another version, or lacks the object.
@@ -180,15 +186,15 @@ def _object(point: EntryPoint, attribute: str) -> Any:
     try:
         module = import_module(point.value)
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{point.value} cannot be imported: {told(error)}") from error
-    stated = getattr(module, STATED, None)
-    if stated is None:
-        raise PluginError(f"{point.value} does not say {STATED} = {PLUGIN_API}")
-    if stated != PLUGIN_API:
+        raise PluginError(f"cannot import {point.value}: {describe_error(error)}") from error
+    version = getattr(module, VERSION_ATTRIBUTE, None)
+    if version is None:
+        raise PluginError(f"{point.value} does not define {VERSION_ATTRIBUTE} = {PLUGIN_API}")
+    if version != PLUGIN_API:
         raise PluginError(
-            f"{point.value} was made for plug-in API {stated!r}, and this spbench has "
-            f"{PLUGIN_API}; install a version of it for {PLUGIN_API}"
+            f"{point.value} is for another plug-in API (expected {PLUGIN_API}, got {version!r}); "
+            f"install a version of it for plug-in API {PLUGIN_API}"
         )
     if not hasattr(module, attribute):
-        raise PluginError(f"{point.value} has no {attribute}, which {point.group} asks for")
+        raise PluginError(f"{point.value} does not define {attribute}, as {point.group} requires")
     return getattr(module, attribute)

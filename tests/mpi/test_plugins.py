@@ -112,19 +112,19 @@ BENCHMARKS = (Benchmark(**({"name": "wrong.one", "summary": "", "params": (),
 
 
 WRONG = [
-    ("import nowhere", "spbench_wrong cannot be imported: ModuleNotFoundError"),
-    ("raise SystemExit", "spbench_wrong cannot be imported: SystemExit"),
-    ("BENCHMARKS = ()", "spbench_wrong does not say SPBENCH_PLUGIN_API = 1"),
-    ("SPBENCH_PLUGIN_API = 7", "was made for plug-in API 7, and this spbench has 1"),
-    ("SPBENCH_PLUGIN_API = 1", "has no BENCHMARKS, which spbench.benchmarks asks for"),
-    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = 3", "its BENCHMARKS is no tuple of entries"),
-    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = (3,)", "has a int where a Benchmark belongs"),
-    (ENTRY.replace("{MORE}", '{"name": "memory.copy"}'), "has a benchmark memory.copy of its"),
-    (ENTRY.replace("{MORE}", '{"name": "Wrong"}'), "cannot be called 'Wrong'"),
-    (ENTRY.replace("{MORE}", '{"metrics": ()}'), "lacks the metric time_ms"),
+    ("import nowhere", "cannot import spbench_wrong: ModuleNotFoundError"),
+    ("raise SystemExit", "cannot import spbench_wrong: SystemExit"),
+    ("BENCHMARKS = ()", "spbench_wrong does not define SPBENCH_PLUGIN_API = 1"),
+    ("SPBENCH_PLUGIN_API = 7", "is for another plug-in API (expected 1, got 7)"),
+    ("SPBENCH_PLUGIN_API = 1", "does not define BENCHMARKS, as spbench.benchmarks requires"),
+    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = 3", "invalid BENCHMARKS (expected a tuple, got int)"),
+    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = (3,)", "(expected Benchmark, got int)"),
+    (ENTRY.replace("{MORE}", '{"name": "memory.copy"}'), "name 'memory.copy' is used by spbench"),
+    (ENTRY.replace("{MORE}", '{"name": "Wrong"}'), "invalid benchmark name 'Wrong'"),
+    (ENTRY.replace("{MORE}", '{"metrics": ()}'), "metric time_ms is missing"),
     (ENTRY.replace("{MORE}", '{"checks": ()}'), "needs a check, and a fault"),
-    (ENTRY.replace("{MORE}", '{"worker": None}'), "does not say which module runs it"),
-    (ENTRY.replace("{MORE}", '{"params": (Param("a", "int", "x", ""),)}'), "is malformed"),
+    (ENTRY.replace("{MORE}", '{"worker": None}'), "worker is missing (expected the module"),
+    (ENTRY.replace("{MORE}", '{"params": (Param("a", "int", "x", ""),)}'), "invalid metric"),
 ]  # fmt: skip
 
 
@@ -146,8 +146,16 @@ def test_what_is_wrong_with_a_plugin_names_it_and_leaves_the_rest_alive(
     ("more", "words", "told"),
     [
         ('{"resolve": lambda p: 1 / 0}', ("validate", "{suite}"), "resolve of wrong.one raised"),
-        ('{"resolve": lambda p: None}', ("validate", "{suite}"), "resolve of wrong.one returned a"),
-        ('{"ranks": lambda p: 2}', ("validate", "{suite}"), "ranks of wrong.one returned a int"),
+        (
+            '{"resolve": lambda p: None}',
+            ("validate", "{suite}"),
+            "resolve of wrong.one returned the wrong",
+        ),
+        (
+            '{"ranks": lambda p: 2}',
+            ("validate", "{suite}"),
+            "ranks of wrong.one returned the wrong type",
+        ),
     ],
 )
 def test_a_defect_in_a_plugins_code_is_its_own(

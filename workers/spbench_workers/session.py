@@ -18,8 +18,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import LogLevel, RankStatus
-from spbench_core.plugins import told
-from spbench_core.plugins import warnings as plugin_warnings
+from spbench_core.plugins import describe_error, list_warnings
 from spbench_parallel.device.failures import told_of_gpu
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.allocator import allocator
@@ -173,7 +172,7 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
 
 def _runner(name: str) -> Runner:
     if name not in BENCHMARKS:
-        why = "".join(f"; {sentence}" for sentence in plugin_warnings())
+        why = "".join(f"; {warning}" for warning in list_warnings())
         raise CannotRunError(
             f"{sys.executable} on {platform.node()} has no benchmark {name}: install its plug-in "
             f"for the ranks, too{why}"
@@ -187,7 +186,7 @@ def _runner(name: str) -> Runner:
     except (ImportError, AttributeError) as error:
         raise CannotRunError(
             f"plug-in {entry.plugin}: {entry.module}, which runs {name}, cannot be used: "
-            f"{told(error)}"
+            f"{describe_error(error)}"
         ) from error
     return runner
 
@@ -244,12 +243,12 @@ def run(runner: Runner, context: Context) -> None:
         # A pending error of the GPU is raised here, since it belongs to this case.
         _give_back()
     except Exception as error:
-        told = told_of_gpu(error, context.params)
+        describe_error = told_of_gpu(error, context.params)
         with suppress(Exception):  # a lost GPU cannot free its memory
             _give_back(error)
-        if told is error:
+        if describe_error is error:
             raise
-        raise told from error
+        raise describe_error from error
 
 
 def _give_back(error: Exception | None = None) -> None:

@@ -26,7 +26,7 @@ def ended(command: Callable[[], int]) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
             stream.reconfigure(errors="replace")
     if ENV_COMPLETE not in os.environ:
-        plugins.listen(lambda sentence: complain(f"spbench: warning: {sentence}"))
+        plugins.set_warning_listener(lambda text: complain(f"spbench: warning: {text}"))
     try:
         return command()
     except SpbenchError as error:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from spbench.errors import MissingError, SpbenchError
 from spbench.launch.launcher import Launcher
 from spbench.suites.launcher_names import plugin_launchers
-from spbench_core.plugins import Offer, guarded
+from spbench_core.plugins import Offer, guard_function
 
 
 def plugin_launcher(name: str) -> Launcher:
@@ -23,7 +23,7 @@ def plugin_launcher(name: str) -> Launcher:
 
 
 class _PluginLauncher:
-    """A plug-in's launcher; what it raises but for errors of ours is a MissingError."""
+    """A launcher of a plug-in; each error of its functions becomes a MissingError."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
@@ -32,5 +32,5 @@ class _PluginLauncher:
         part = getattr(self._offer.value, name)
         if not callable(part):
             return part
-        what = f"{name} of launcher {self._offer.name}"
-        return guarded(part, self._offer.plugin, what, MissingError, (SpbenchError,))
+        title = f"{name} of launcher {self._offer.name}"
+        return guard_function(part, self._offer.plugin, title, MissingError, (SpbenchError,))

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from spbench_core.plugins import Offer, named_offers
+from spbench_core.plugins import Offer, load_named_offers
 
 AUTO = "auto"
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
@@ -33,7 +33,7 @@ PARTS = (
 
 def plugin_launchers() -> Mapping[str, Offer]:
     """Return the launchers of plug-ins by their names."""
-    return named_offers(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _wrong)
+    return load_named_offers(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _find_problem)
 
 
 def launcher_names() -> tuple[str, ...]:
@@ -41,12 +41,12 @@ def launcher_names() -> tuple[str, ...]:
     return (*LAUNCHERS, *plugin_launchers())
 
 
-def _wrong(offer: Offer) -> str | None:
-    lacks = [part for part in PARTS if not hasattr(offer.value, part)]
-    if lacks:
-        return f"launcher {offer.name} lacks {', '.join(lacks)}"
+def _find_problem(offer: Offer) -> str | None:
+    missing = [part for part in PARTS if not hasattr(offer.value, part)]
+    if missing:
+        return f"launcher {offer.name} lacks {', '.join(missing)}"
     if offer.value.name != offer.name:
-        return f"launcher {offer.name} calls itself {offer.value.name!r}; give it one name"
+        return f"invalid launcher name (expected {offer.name!r}, got {offer.value.name!r})"
     return None
 
 

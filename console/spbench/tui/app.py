@@ -32,7 +32,7 @@ from spbench.tui.settings import (
 )
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
-from spbench_core.plugins import listen
+from spbench_core.plugins import set_warning_listener
 
 if TYPE_CHECKING:
     from spbench.tui.page import Page
@@ -132,7 +132,8 @@ class ConsoleApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the first page, and offer what is still going on."""
-        listen(partial(self.notify, title="plug-in left out", severity="warning", markup=False))
+        report = partial(self.notify, title="plug-in left out", severity="warning", markup=False)
+        set_warning_listener(report)
         self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
         for entry in PAGES:

@@ -77,19 +77,19 @@ class Catalog(MutableMapping[str, Benchmark]):
         return sum(1 for _ in self)
 
     def _own(self) -> dict[str, Benchmark]:
-        names = dict.fromkeys([*registration.families(), *self._families])
+        names = dict.fromkeys([*registration.list_families(), *self._families])
         return {name: entry for family in names for name, entry in self._family(family).items()}
 
     def _plugins(self) -> dict[str, Benchmark]:
         if self._of_plugins is None:
-            self._of_plugins = registration.plugin_entries(self._own())
+            self._of_plugins = registration.load_plugin_entries(self._own())
         return self._of_plugins
 
     def _family(self, name: str) -> dict[str, Benchmark]:
         family = name.partition(".")[0]
         if family not in self._families:
             known = registration.has_family(family)
-            self._families[family] = registration.family_entries(family) if known else {}
+            self._families[family] = registration.load_family_entries(family) if known else {}
         return self._families[family]
 
 

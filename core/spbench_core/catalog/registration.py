@@ -1,4 +1,4 @@
-"""Registration of benchmarks: spbench's own families, found by folder, and those of plug-ins."""
+"""Registration of benchmarks: those in spbench's own family folders, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from spbench_core.catalog.benchmark import (
     Ranks,
 )
 from spbench_core.catalog.parameters import Kind, Param
-from spbench_core.plugins import PluginError, guarded, leave_out, offers, told
+from spbench_core.plugins import (
+    PluginError,
+    describe_error,
+    guard_function,
+    leave_out,
+    load_offers,
+)
 
 GROUP, ATTRIBUTE = "spbench.benchmarks", "BENCHMARKS"
 ENTRY = "entry"
@@ -39,38 +45,38 @@ _FUNCTIONS: dict[str, type] = {
     "place": dict,
     "scaled": dict,
 }
-"""The functions of an entry, each with what it returns."""
+"""The functions of an entry, each with the type that it returns."""
 
 Table = dict[str, Benchmark]
 """Entries by their names."""
 
 
 class RegistrationError(TypeError):
-    """A malformed entry of spbench's own."""
+    """An invalid entry of spbench itself."""
 
 
-def families() -> list[str]:
+def list_families() -> list[str]:
     """Return the names of spbench's own families, in the order of lists."""
-    return sorted(_folders(), key=_position)
+    return sorted(_find_folders(), key=_read_position)
 
 
 def has_family(name: str) -> bool:
     """Return whether spbench has a family of that name."""
-    return name in _folders()
+    return name in _find_folders()
 
 
-def family_modules(name: str) -> list[ModuleType]:
-    """Return the modules of that name, one of each family that has it, in the order of lists."""
-    folders = _folders()
+def load_family_modules(name: str) -> list[ModuleType]:
+    """Import and return the modules of one name in all families, in the order of lists."""
+    folders = _find_folders()
     return [
         import_module(f"{FAMILIES}.{family}.{name}")
-        for family in families()
+        for family in list_families()
         if (folders[family] / f"{name}.py").is_file()
     ]
 
 
 @cache
-def _folders() -> dict[str, Path]:
+def _find_folders() -> dict[str, Path]:
     """Return the folders of `FAMILIES` that have an entry module, by name."""
     spec = find_spec(FAMILIES)
     assert spec is not None, "one distribution has all packages"
@@ -79,65 +85,69 @@ def _folders() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in entries}
 
 
-def _position(family: str) -> tuple[int, str]:
-    return _attribute(family, "POSITION"), family
+def _read_position(family: str) -> tuple[int, str]:
+    return _read_attribute(family, "POSITION"), family
 
 
-def _attribute(family: str, name: str) -> Any:
+def _read_attribute(family: str, name: str) -> Any:
     """Return an attribute of a family's entry module.
 
     Raises:
-        RegistrationError: It has none.
+        RegistrationError: The module does not define it.
     """
     module = f"{FAMILIES}.{family}.{ENTRY}"
     try:
         return getattr(import_module(module), name)
     except AttributeError:
-        raise RegistrationError(f"{module} lacks {name}, which every family has") from None
+        message = f"{module} does not define {name}, which every family requires"
+        raise RegistrationError(message) from None
 
 
-def family_entries(family: str) -> Table:
-    """Return the entries of one of spbench's own families; the others are not imported.
+def load_family_entries(family: str) -> Table:
+    """Return the entries of one of spbench's own families, without an import of others.
 
     Raises:
-        RegistrationError: An entry is malformed, or the module lacks ``BENCHMARKS``.
+        RegistrationError: An entry is invalid, or the module does not define ``BENCHMARKS``.
     """
-    return register(_attribute(family, ATTRIBUTE), {})
+    return register(_read_attribute(family, ATTRIBUTE), {})
 
 
-def plugin_entries(own: Mapping[str, Benchmark]) -> Table:
+def load_plugin_entries(built_in: Mapping[str, Benchmark]) -> Table:
     """Return the entries of plug-ins.
 
     Args:
-        own: Registered entries; their names are not available.
+        built_in: The entries of spbench itself; a plug-in cannot use their names.
     """
     table: Table = {}
-    for offer in offers(GROUP, ATTRIBUTE):
+    for offer in load_offers(GROUP, ATTRIBUTE):
         if isinstance(offer.value, (tuple, list)):
-            table |= register(offer.value, {**own, **table}, offer.plugin)
+            table |= register(offer.value, {**built_in, **table}, offer.plugin)
         else:
-            leave_out(offer.plugin, f"its {ATTRIBUTE} is no tuple of entries of the catalog")
+            kind = type(offer.value).__name__
+            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple, got {kind})")
     return table
 
 
-def register(entries: Iterable[Any], taken: Mapping[str, Benchmark], plugin: str = "") -> Table:
-    """Return the entries that are well-formed, by name.
+def register(
+    entries: Iterable[Any], registered: Mapping[str, Benchmark], plugin: str = ""
+) -> Table:
+    """Return the valid entries by name.
 
-    Each malformed entry of a plug-in is left out, with a warning that names the plug-in.
+    Each invalid entry of a plug-in is left out, with a warning that names the plug-in.
 
     Args:
         entries: The entries, in the order of lists.
-        taken: Registered entries; their names are not available.
-        plugin: The distribution that the entries are from, with its version; "" for spbench.
+        registered: The entries so far; their names cannot be used again.
+        plugin: The distribution of the entries, with its version; "" for spbench.
 
     Raises:
-        RegistrationError: An entry of spbench's own is malformed.
+        RegistrationError: An entry of spbench itself is invalid.
     """
     table: Table = {}
     for entry in entries:
-        problem = _problem(entry, {**taken, **table}, plugin)
+        problem = _find_problem(entry, {**registered, **table}, plugin)
         if problem is None:
-            table[entry.name] = _guarded(entry, plugin) if plugin else entry
+            table[entry.name] = _guard_entry(entry, plugin) if plugin else entry
         elif plugin:
             leave_out(plugin, problem)
         else:
@@ -145,53 +155,51 @@ def register(entries: Iterable[Any], taken: Mapping[str, Benchmark], plugin: str
     return table
 
 
-def _problem(entry: Any, taken: Mapping[str, Benchmark], plugin: str) -> str | None:
+def _find_problem(entry: Any, registered: Mapping[str, Benchmark], plugin: str) -> str | None:
     """Return why an entry cannot be registered; None if it can."""
     if not isinstance(entry, Benchmark):
-        return f"its {ATTRIBUTE} has a {type(entry).__name__} where a Benchmark belongs"
+        return f"invalid entry in {ATTRIBUTE} (expected Benchmark, got {type(entry).__name__})"
     name = entry.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return f"a benchmark cannot be called {name!r}: write it family.kind, in small letters"
-    if name in taken:
-        owner = taken[name].plugin
-        if not owner:
-            return f"spbench has a benchmark {name} of its own"
-        return f"{owner} has taken the name {name} of a benchmark"
-    return next(_malformed(entry, plugin), None)
+        return f"invalid benchmark name {name!r} (expected family.kind in lower case)"
+    if name in registered:
+        owner = registered[name].plugin or "spbench itself"
+        return f"benchmark name {name!r} is used by {owner}"
+    return next(_find_defects(entry, plugin), None)
 
 
-def _malformed(entry: Benchmark, plugin: str) -> Iterator[str]:
-    """Yield what is malformed in an entry."""
+def _find_defects(entry: Benchmark, plugin: str) -> Iterator[str]:
+    """Yield the defects of an entry, each as a message."""
     name = entry.name
     if plugin and not entry.worker:
-        yield f"benchmark {name} does not say which module runs it: give it worker"
+        yield f"benchmark {name}: worker is missing (expected the module that runs it)"
     if TIME_MS.name not in [getattr(metric, "name", None) for metric in entry.metrics]:
-        yield f"benchmark {name} lacks the metric {TIME_MS.name}, which every benchmark has"
+        yield f"benchmark {name}: metric {TIME_MS.name} is missing, which every benchmark requires"
     if not entry.checks or not entry.faults:
-        yield f"benchmark {name} needs a check, and a fault that makes it fail"
+        yield f"benchmark {name}: needs a check, and a fault that makes it fail"
     try:
-        _read_parts(entry, defaults=bool(plugin))
+        _check_parts(entry, defaults=bool(plugin))
     except Exception as error:
-        yield f"benchmark {name} is malformed: {told(error)}"
+        yield f"benchmark {name}: invalid metric or parameter: {describe_error(error)}"
 
 
-def _read_parts(entry: Benchmark, *, defaults: bool) -> None:
-    """Read an entry's metrics and parameters once, as suites and views will.
+def _check_parts(entry: Benchmark, *, defaults: bool) -> None:
+    """Check the metrics and parameters of an entry in the way that suites and views use them.
 
     Args:
         entry: The entry.
-        defaults: Whether schemas are made and defaults are read, too. Those of spbench's own
-            entries are tested, and need not be read at each start.
+        defaults: Whether to also make schemas and read defaults. It is not needed for entries of
+            spbench itself, which tests cover.
 
     Raises:
-        Exception: Any that these would raise.
+        Exception: Any error of the metrics and parameters.
     """
     for metric in entry.metrics:
         if not isinstance(metric, Metric) or metric.better not in get_args(Better):
-            raise TypeError(f"{metric!r} is not a Metric")
+            raise TypeError(f"expected a Metric, got {metric!r}")
     for param in entry.params:
         if not isinstance(param, Param) or param.kind not in get_args(Kind):
-            raise TypeError(f"{param!r} is not a Param")
+            raise TypeError(f"expected a Param, got {param!r}")
         if not defaults:
             continue
         param.json_schema()
@@ -199,20 +207,21 @@ def _read_parts(entry: Benchmark, *, defaults: bool) -> None:
             param.read(param.default)
 
 
-def _guarded(entry: Benchmark, plugin: str) -> Benchmark:
-    """Return a plug-in's entry with the name of the plug-in, which the errors of its code have."""
+def _guard_entry(entry: Benchmark, plugin: str) -> Benchmark:
+    """Return an entry of a plug-in, wrapped so that errors of its functions name the plug-in."""
     functions: dict[str, Any] = {}
     defaults = {field.name: field.default for field in fields(Benchmark)}
     for name, returns in _FUNCTIONS.items():
         if getattr(entry, name) is defaults[name]:
             continue
-        error: Callable[[str], Exception] = _wrong_params if name == "resolve" else PluginError
-        what = f"{name} of {entry.name}"
-        passes = (ParamError,)
+        make_error: Callable[[str], Exception]
+        make_error = _make_param_error if name == "resolve" else PluginError
+        title = f"{name} of {entry.name}"
         function = getattr(entry, name)
-        functions[name] = guarded(function, plugin, what, error, passes, returns)
+        passes = (ParamError,)
+        functions[name] = guard_function(function, plugin, title, make_error, passes, returns)
     return replace(entry, plugin=plugin, **functions)
 
 
-def _wrong_params(sentence: str) -> ParamError:
-    return ParamError(None, sentence)
+def _make_param_error(message: str) -> ParamError:
+    return ParamError(None, message)

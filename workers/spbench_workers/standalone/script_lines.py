@@ -14,7 +14,7 @@ from typing import Any
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, IdleParamError
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.registration import family_modules
+from spbench_core.catalog.registration import load_family_modules
 from spbench_workers.reference_scripts import Given, Script, ScriptFlag
 from spbench_workers.standalone.words import (
     CommandLine,
@@ -25,7 +25,7 @@ from spbench_workers.standalone.words import (
 )
 
 SCRIPTS: dict[str, Script] = {
-    script.name: script for module in family_modules("scripts") for script in module.SCRIPTS
+    script.name: script for module in load_family_modules("scripts") for script in module.SCRIPTS
 }
 
 _CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")

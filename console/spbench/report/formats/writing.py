@@ -17,7 +17,7 @@ from spbench.report.formats.page.document import html_page
 from spbench.report.formats.trace.events import trace
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import RunComparison
-from spbench_core.plugins import Offer, guarded, named_offers
+from spbench_core.plugins import Offer, guard_function, load_named_offers
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "html": html_page,
@@ -36,12 +36,15 @@ GROUP, ATTRIBUTE = "spbench.reports", "report"
 
 
 def plugin_formats() -> Mapping[str, Offer]:
-    """Return the formats of plug-ins by their names; each is a function, as those of `FORMATS`."""
-    return named_offers(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _wrong)
+    """Return the formats of plug-ins by their names; each is a function like those of `FORMATS`."""
+    return load_named_offers(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _find_problem)
 
 
-def _wrong(offer: Offer) -> str | None:
-    return None if callable(offer.value) else f"{ATTRIBUTE} of format {offer.name} is no function"
+def _find_problem(offer: Offer) -> str | None:
+    if callable(offer.value):
+        return None
+    kind = type(offer.value).__name__
+    return f"format {offer.name}: invalid {ATTRIBUTE} (expected a function, got {kind})"
 
 
 def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
@@ -59,7 +62,7 @@ def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = 
         known = (*FORMATS, *plugins)
         near = did_you_mean(kind, known)
         raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(known)}")
-    made, what = plugins[name], f"format {name}"
-    write = guarded(made.value, made.plugin, what, FailedRunError, (SpbenchError,), str)
+    offer, title = plugins[name], f"format {name}"
+    write = guard_function(offer.value, offer.plugin, title, FailedRunError, (SpbenchError,), str)
     text: str = write(run)
     return text
