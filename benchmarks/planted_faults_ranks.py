@@ -24,7 +24,7 @@ from mpi4py import MPI
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError, NothingToSpoilError
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model import run as benchmark
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE
@@ -139,7 +139,7 @@ def main() -> None:
         if takes_part:
             assert isinstance(part, MPI.Intracomm), "it is split off one"
             row = outcome(replace(world, comm=part, size=part.size), combination)
-        rest(world.comm)
+        sleep_at_barrier(world.comm)
         if takes_part:
             part.Free()
         if log is not None:

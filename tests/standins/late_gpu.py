@@ -8,7 +8,7 @@ from time import perf_counter
 
 import torch
 
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from standins.late_device import NAME, LateEvent, install
 from standins.late_ipc import install_ipc
 
@@ -61,7 +61,7 @@ def offer_transports_of_gpus(choose):
         }
         reasons["nccl"] = "needs a GPU for each rank"
         reasons["cuda-pinned"] = "is what cuda is here"
-        if not on_one_host(wiring.comm):
+        if not is_on_one_host(wiring.comm):
             reasons["cuda-ipc"] = "needs all ranks on one host"
         return reasons
 

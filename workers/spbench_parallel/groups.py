@@ -1,4 +1,4 @@
-"""Calls that all ranks of a communicator make together: groups, agreement, a sleeping barrier."""
+"""Collective calls: groups of ranks, comparison of configurations, a sleeping barrier."""
 
 from __future__ import annotations
 
@@ -12,56 +12,57 @@ from spbench_parallel.errors import first_line
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Made = TypeVar("Made")
+Created = TypeVar("Created")
 
-REST_INTERVAL = 0.0005
-"""Seconds that a resting rank sleeps between two polls."""
+POLL_INTERVAL = 0.0005
+"""Seconds that a rank in the sleeping barrier sleeps between two polls."""
 
 
 class DisagreementError(RuntimeError):
-    """Ranks were given different configurations."""
+    """Ranks have different configurations."""
 
 
-def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
-    """Compare the configuration over all ranks, before any of them sends data.
+def require_agreement(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
+    """Check that all ranks have the same configuration, before any of them sends data.
 
     Raises:
-        DisagreementError: A rank differs from rank 0; all ranks raise it, and it names the first.
+        DisagreementError: A rank differs from rank 0. All ranks raise it, for the first such rank.
     """
     texts = comm.allgather(json.dumps(configuration, sort_keys=True))
     for rank, text in enumerate(texts):
         if text != texts[0]:
             raise DisagreementError(
-                f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
-                "start all ranks with the same words"
+                f"rank {rank}: configuration differs from rank 0 "
+                f"(expected {texts[0]}, got {text}); pass the same arguments to all ranks"
             )
 
 
-def made_on_all(
-    comm: MPI.Intracomm, make: Callable[[], Made], refusal: Callable[[int, str], Exception]
-) -> Made:
-    """Return what this rank makes, once all ranks have made theirs.
+def create_on_all_ranks(
+    comm: MPI.Intracomm, create: Callable[[], Created], make_error: Callable[[int, str], Exception]
+) -> Created:
+    """Return the object that this rank creates, once each rank has created its own.
 
     Args:
         comm: The ranks, all of which must call it.
-        make: Makes it, without waiting for other ranks.
-        refusal: Returns the error of all ranks, from the first rank that failed and why.
+        create: Creates the object, without waiting for other ranks.
+        make_error: Makes the error that all ranks raise, from the first rank that failed and why.
 
     Raises:
-        Exception: ``make`` failed on a rank, by an error of torch, MPI or the system.
+        Exception: ``create`` failed on a rank, with an error of torch, MPI or the system.
     """
-    made, problem = None, ""
+    created = None
+    problem = ""
     try:
-        made = make()
+        created = create()
     except (RuntimeError, OSError) as error:
         problem = first_line(error)
-    for rank, said in enumerate(comm.allgather(problem)):
-        if said:
-            raise refusal(rank, said)
-    return cast(Made, made)
+    for rank, text in enumerate(comm.allgather(problem)):
+        if text:
+            raise make_error(rank, text)
+    return cast(Created, created)
 
 
-def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
+def create_group(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
     """Return a communicator of some ranks, in their order; these ranks must call it."""
     everyone = world.Get_group()
     group = everyone.Incl(list(ranks))
@@ -71,8 +72,8 @@ def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
     return comm
 
 
-def on_one_host(comm: MPI.Intracomm) -> bool:
-    """Whether all ranks can share memory. All ranks must call it, and all get the same answer."""
+def is_on_one_host(comm: MPI.Intracomm) -> bool:
+    """Return whether all ranks can share memory, the same on each; all ranks must call it."""
     from mpi4py import MPI
 
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -82,8 +83,8 @@ def on_one_host(comm: MPI.Intracomm) -> bool:
     return smallest == comm.size
 
 
-def rest(comm: MPI.Intracomm) -> None:
-    """Wait for all ranks in a sleeping barrier, which leaves the cores to ranks that still work."""
+def sleep_at_barrier(comm: MPI.Intracomm) -> None:
+    """Wait for all ranks without using the cores, which other ranks may still need."""
     request = comm.Ibarrier()
     while not request.Test():
-        time.sleep(REST_INTERVAL)
+        time.sleep(POLL_INTERVAL)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from time import perf_counter
 
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.context import Context
 from spbench_workers.timing import time_batch
 
@@ -41,12 +41,12 @@ def give_rate_and_limit(
         amount: The work of one iteration, in the metric's unit times one second.
     """
     context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
-    rest(context.world.comm)
+    sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
         seconds = seconds_alone(body, len(times))
         context.limit("time_ms", seconds * 1000.0, MEASURED_BY)
         context.limit(rate, amount / seconds, MEASURED_BY)
-    rest(context.world.comm)
+    sleep_at_barrier(context.world.comm)
 
 
 def seconds_alone(body: Callable[[], object], iterations: int) -> float:

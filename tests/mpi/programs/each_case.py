@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 
 
 def cases():
@@ -35,7 +35,7 @@ def answer_each(ranks_of, answer_of, idle=None):
         start, takes_part = time.monotonic(), world.rank < ranks_of(case)
         comm = world.Split(0 if takes_part else MPI.UNDEFINED)
         answer = answer_of(case, comm) if takes_part else idle
-        rest(world)
+        sleep_at_barrier(world)
         if takes_part:
             comm.Free()
         answers = world.gather(answer)
@@ -64,5 +64,5 @@ def or_exception(compare):
 def made_by_first(comm, make):
     """Return what the first rank makes, and leaves to the others."""
     made = make() if comm.rank == 0 else None
-    rest(comm)
+    sleep_at_barrier(comm)
     return comm.bcast(made)

@@ -33,7 +33,7 @@ from spbench_core.layout.tiles import Box, Grid, parse_pair
 from spbench_parallel.device import ipc
 from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.device.mpi_memory import OVERRULING, cuda_aware
-from spbench_parallel.groups import DisagreementError, rest
+from spbench_parallel.groups import DisagreementError, sleep_at_barrier
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.spatial.exchange import Exchange, view
@@ -531,7 +531,7 @@ def main():
             except Exception as error:
                 error.add_note(f"in {check.__name__} {case} on rank {world.rank}")
                 raise
-        rest(world)  # ranks without a part in it sleep
+        sleep_at_barrier(world)  # ranks without a part in it sleep
         results.append(world.gather(problem))
     if world.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(results))

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.p2p import torch_group
 from spbench_workers import device_choice as choice
 from spbench_workers.comm import open_world
@@ -86,7 +86,7 @@ def main():
         results = []
         for case in cases:
             results.append(world.comm.gather(run_case(world, case, runners)))
-            rest(world.comm)
+            sleep_at_barrier(world.comm)
     if world.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(results))
 

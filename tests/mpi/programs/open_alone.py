@@ -15,7 +15,7 @@ from unittest import mock
 
 from mpi4py import MPI
 
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_workers.binding.local_rank import VARIABLES
 from spbench_workers.comm import open_world
 
@@ -41,7 +41,7 @@ def opened(host, **variables):
         "cpus": len(world.cpus),
         "threads": world.threads,
         "doubt": getattr(world, "doubt", ""),
-        "shares_memory": on_one_host(world.comm),
+        "shares_memory": is_on_one_host(world.comm),
     }
 
 

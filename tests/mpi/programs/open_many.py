@@ -73,7 +73,7 @@ def main():
     torch.set_num_threads(1)
     transports = []
     # Both ranks are on this host. To find that out takes a third of the time.
-    with patch.object(cuda_ipc, "on_one_host", return_value=True):
+    with patch.object(cuda_ipc, "is_on_one_host", return_value=True):
         error = open_transports(transports)
     result = {
         "error": error,

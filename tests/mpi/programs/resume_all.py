@@ -23,7 +23,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_parallel.checkpoints.checkpoint import load, save
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.opening import open_images
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
@@ -94,7 +94,7 @@ def resumed(world, case, folder):
         save(broken, first.engine, BREAK)
         losses["one"] = first.learn(BREAK, STEPS)
         save(one, first.engine, STEPS)
-    rest(world)
+    sleep_at_barrier(world)
     # Of another seed: what is not loaded shows.
     second = Trained(world, case | {"seed": 2}, case["after"])
     if second.takes_part:
@@ -141,7 +141,7 @@ def evaluated(world, case, folder):
         first.learn(0, BREAK)
         save(folder / "learnt", first.engine, BREAK)
         logits["one"] = first.comm.gather(first.engine.evaluate())
-    rest(world)
+    sleep_at_barrier(world)
     second = Trained(world, case | {"seed": 2}, case["after"], learns=False)
     if second.takes_part:
         second.images.turn_to(BREAK - 1)
@@ -168,7 +168,7 @@ def refused(world, case, folder):
         save(path, first.engine, 1)
     if world.rank == 0:
         damage(path, case["damage"])
-    rest(world)
+    sleep_at_barrier(world)
     second = Trained(world, case | case.get("other", {}), case["after"])
     said: Any = None
     if second.takes_part:
@@ -226,7 +226,7 @@ def main():
         start, folder = time.monotonic(), Path(sys.argv[2]).parent / str(index)
         if world.rank == 0:
             folder.mkdir()
-        rest(world)
+        sleep_at_barrier(world)
         try:
             said.append(ACTIONS[case["action"]](world, case, folder))
         except Exception:

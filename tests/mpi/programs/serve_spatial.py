@@ -28,7 +28,7 @@ from torch import nn
 
 from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Grid
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial import interior_split
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fused.blocks import fuse
@@ -457,12 +457,12 @@ def serve(world, lines):
     """Answer until there are no more cases."""
     while True:
         line = lines.readline() if world.rank == 0 else None
-        rest(world)
+        sleep_at_barrier(world)
         case = world.bcast(json.loads(line) if line else None)
         if case is None:
             return
         answer = answer_of(world, case)
-        rest(world)
+        sleep_at_barrier(world)
         answers = world.gather(answer)
         if world.rank == 0:
             said = [answers[rank] for rank in case["ranks"]]

@@ -21,7 +21,7 @@ from spbench_parallel.device.failures import while_doing
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.device.memory_format import MEMORY_FORMATS, MemoryFormat, laid_out, lay_out
 from spbench_parallel.device.streams import finish
-from spbench_parallel.groups import group_of
+from spbench_parallel.groups import create_group
 from spbench_parallel.layer_times import Laps, backward, forward
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
@@ -134,7 +134,7 @@ def _tiling_of(plan: ModelPlan, world: MPI.Intracomm, place: Place) -> Iterator[
         yield None
         return
     ranks = plan.layout.ranks_of(place.stage, place.replica, place.direction)
-    comm = group_of(world, ranks)
+    comm = create_group(world, ranks)
     yield Tiling.of_grid(comm, stage.grid, image.height, image.width, transport=plan.transport)
     comm.Free()
 

@@ -40,7 +40,7 @@ from spbench_parallel.full_size.own_operators import MULTIPLYING, own_operators
 from spbench_parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_parallel.full_size.windows import WindowCheck
-from spbench_parallel.groups import group_of
+from spbench_parallel.groups import create_group
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -283,6 +283,6 @@ class StepCheck:
                 )
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
-        comm = group_of(self._engine.world, ranks)
+        comm = create_group(self._engine.world, ranks)
         self._comms.append(comm)
         return comm

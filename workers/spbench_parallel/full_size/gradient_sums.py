@@ -20,7 +20,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.blocks import pieces
 from spbench_parallel.full_size.bound import Rounding
 from spbench_parallel.full_size.sums import from_last_to_first
-from spbench_parallel.groups import group_of
+from spbench_parallel.groups import create_group
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.precision.formats import FP32, FP64
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -87,7 +87,7 @@ class GradientSums:
                 }
             )
             if world.rank in ranks:
-                comm = group_of(world, ranks)
+                comm = create_group(world, ranks)
                 self._compare_stage(comm, stage, worst, progress, steps)
                 comm.Free()
 

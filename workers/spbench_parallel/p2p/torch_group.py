@@ -20,7 +20,7 @@ from mpi4py import MPI
 from spbench_parallel.device.gpus import address_of
 from spbench_parallel.device.streams import finish
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import made_on_all, on_one_host
+from spbench_parallel.groups import create_on_all_ranks, is_on_one_host
 from spbench_parallel.p2p import Message, Pending
 
 _TIMEOUT = timedelta(minutes=5)
@@ -166,8 +166,10 @@ def _gpu(device: torch.device) -> str:
 
 
 def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
-    host = _LOOPBACK if on_one_host(comm) else _address()
-    server = made_on_all(comm, lambda: _store(host) if comm.rank == 0 else None, _cannot_join)
+    host = _LOOPBACK if is_on_one_host(comm) else _address()
+    server = create_on_all_ranks(
+        comm, lambda: _store(host) if comm.rank == 0 else None, _cannot_join
+    )
     host, port = comm.bcast((host, server.port) if server is not None else None)
 
     def join() -> TorchGroup:
@@ -181,7 +183,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
         finish(device)
         return group
 
-    return made_on_all(comm, join, _cannot_join)
+    return create_on_all_ranks(comm, join, _cannot_join)
 
 
 def _store(host: str, port: int = 0) -> Any:

@@ -12,7 +12,7 @@ from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_core.models.parts import Map
 from spbench_parallel.device.failures import while_doing
-from spbench_parallel.groups import group_of
+from spbench_parallel.groups import create_group
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
 from spbench_parallel.models.fused import fused_stage
@@ -48,10 +48,10 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         plan: The model and its layout.
         place: This rank's place.
     """
-    beside = group_of(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
+    beside = create_group(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
     comms = [beside]
     if plan.statistics == "replicas":
-        comms.append(group_of(world, _of_all_replicas(plan.layout, place)))
+        comms.append(create_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
     builder = _builder_of(plan, place, beside, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from spbench_core.layout.partition import Piece, Transfers
 from spbench_core.layout.tiles import Box
-from spbench_parallel.groups import agree
+from spbench_parallel.groups import require_agreement
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.transports import Wiring
 from spbench_parallel.spatial.transports.choose import open_transport
@@ -83,7 +83,7 @@ class Exchange:
         self.sent, self.expected = table.sent_by(comm.rank), table.received_by(comm.rank)
         if adjoint:
             self.sent, self.expected = self.expected, self.sent
-        agree(
+        require_agreement(
             comm,
             {
                 "table": hashlib.blake2b(repr(table).encode(), digest_size=8).hexdigest(),

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from spbench_core.durations import time_text
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import finish, is_gpu
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.spatial.padded import in_buffer, padded_of
 from spbench_parallel.spatial.ways import LocalOperator, TiledWay
 
@@ -61,7 +61,7 @@ def nothing_to_hide(comm: MPI.Intracomm, device: torch.device) -> bool:
         return False
     names = _names(comm)
     if names not in _ON_ONE_HOST:
-        _ON_ONE_HOST[names] = on_one_host(comm)
+        _ON_ONE_HOST[names] = is_on_one_host(comm)
     return _ON_ONE_HOST[names]
 
 

@@ -24,7 +24,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_parallel.groups import group_of
+from spbench_parallel.groups import create_group
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.spatial.gradients import sum_over
 
@@ -214,6 +214,6 @@ def _groups(
     for key, flat in copies:
         by_key.setdefault(key, []).append(flat)
     return tuple(
-        WeightSharing(group_of(world, ranks(key)), tuple(by_key[key]), replicas)
+        WeightSharing(create_group(world, ranks(key)), tuple(by_key[key]), replicas)
         for key in sorted(by_key)
     )

@@ -27,7 +27,7 @@ from spbench_parallel.device.failures import lacks_memory
 from spbench_parallel.device.memory import give_back, trim_heap
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError, first_line
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.models.imported.forward.random_states import RandomStates
 from spbench_parallel.models.imported.hooks import check_copies
 from spbench_parallel.models.imported.model import ImportedModel
@@ -129,7 +129,7 @@ def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
         try:
             return action() if comm.rank == 0 else None
         finally:
-            rest(comm)
+            sleep_at_barrier(comm)
 
     return agreed(comm, act)
 

@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from spbench_parallel.device.streams import finish
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.spatial.transports import Wiring, exchange_once
@@ -233,7 +233,7 @@ def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
     Raises:
         CannotRunError: The path cannot serve these ranks; all of them raise it.
     """
-    if path == "cuda-ipc" and not on_one_host(comm):
+    if path == "cuda-ipc" and not is_on_one_host(comm):
         raise CannotRunError("path cuda-ipc needs all ranks on one host; choose another path")
     if path != "nccl":
         yield

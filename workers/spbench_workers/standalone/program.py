@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import DisagreementError, agree
+from spbench_parallel.groups import DisagreementError, require_agreement
 from spbench_workers.binding.before_mpi import load_kernels_first
 from spbench_workers.comm import World, end_mpi, open_world
 from spbench_workers.context import Context
@@ -47,7 +47,7 @@ def main(words: list[str]) -> None:
         _say("warning", world.doubt)
     try:
         # First, since from here on all ranks must do the same.
-        agree(world.comm, {"words": words})
+        require_agreement(world.comm, {"words": words})
         if {"-h", "--help"} & set(words):
             _help(world, words)
         line = read_words(words, world.size)

@@ -60,7 +60,7 @@ class Nccl:
 def _nccl(monkeypatch):
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
-    monkeypatch.setattr(torch_group, "on_one_host", lambda comm: True)
+    monkeypatch.setattr(torch_group, "is_on_one_host", lambda comm: True)
     monkeypatch.setattr(torch_group, "_store", lambda *_: SimpleNamespace(port=1))
 
 

@@ -12,7 +12,7 @@ from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_parallel.alternatives import time_alternatives
 from spbench_parallel.device.streams import finish
 from spbench_parallel.errors import first_line
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.p2p.torch_group import nccl_refusal
 from spbench_parallel.spatial.transports import Transport, TransportError, Wiring, exchange_once
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
@@ -55,7 +55,7 @@ def refusals(wiring: Wiring) -> dict[str, str]:
         if kind != device.type
     }
     within_a_host = "shm" if device.type == "cpu" else "cuda-ipc"
-    if not on_one_host(wiring.comm):
+    if not is_on_one_host(wiring.comm):
         reasons[within_a_host] = "needs all ranks on one host"
     if device.type == "cuda":
         if reason := nccl_refusal(wiring.comm, device):

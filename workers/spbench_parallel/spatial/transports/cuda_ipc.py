@@ -10,7 +10,7 @@ import torch
 
 from spbench_parallel.device.ipc import DeviceIpc, Handle, OpenedEvent, ipc_of
 from spbench_parallel.device.streams import finish, streams_of
-from spbench_parallel.groups import made_on_all, on_one_host
+from spbench_parallel.groups import create_on_all_ranks, is_on_one_host
 from spbench_parallel.spatial.transports import TransportError, Wiring
 from spbench_parallel.spatial.transports.slots import (
     SLOTS,
@@ -76,15 +76,15 @@ class CudaIpcTransport(SlotTransport):
 
     def __init__(self, wiring: Wiring) -> None:
         comm = self._comm = wiring.comm
-        if not on_one_host(comm):
+        if not is_on_one_host(comm):
             raise TransportError("transport cuda-ipc: the ranks are not all on one host; use auto")
-        ipc = made_on_all(comm, lambda: ipc_of(wiring.device), _refused)
+        ipc = create_on_all_ranks(comm, lambda: ipc_of(wiring.device), _refused)
         self._ipc, self._streams = ipc, streams_of(wiring.device)
         places, total = places_of(wiring, 0, _UNIT)
-        memory = made_on_all(comm, lambda: _filled(wiring, total, ipc), _refused)
-        offer = made_on_all(comm, lambda: _offer(wiring, memory, places, ipc), _refused)
+        memory = create_on_all_ranks(comm, lambda: _filled(wiring, total, ipc), _refused)
+        offer = create_on_all_ranks(comm, lambda: _offer(wiring, memory, places, ipc), _refused)
         offers: list[_Offer] = comm.allgather(offer)
-        self._opened = made_on_all(comm, lambda: _opened(wiring, offers, ipc), _refused)
+        self._opened = create_on_all_ranks(comm, lambda: _opened(wiring, offers, ipc), _refused)
         self._window = SegmentWindow(comm, flag_bytes(wiring))
 
         def message(

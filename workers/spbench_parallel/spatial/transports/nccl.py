@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from spbench_parallel.groups import made_on_all
+from spbench_parallel.groups import create_on_all_ranks
 from spbench_parallel.p2p import Message, torch_group
 from spbench_parallel.spatial.transports import Received, TransportError, Wiring
 
@@ -25,7 +25,9 @@ class NcclTransport(Received):
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring.without_views()
-        self._buffers, received = made_on_all(wiring.comm, lambda: _buffers(wiring), _no_memory)
+        self._buffers, received = create_on_all_ranks(
+            wiring.comm, lambda: _buffers(wiring), _no_memory
+        )
         super().__init__(wiring, received)
         self._receives = _messages(self.received, wiring.sources)
         self._works: list[torch_group.TorchWork] = []

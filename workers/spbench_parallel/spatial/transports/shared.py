@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.spatial.transports import TransportError, Wiring
 from spbench_parallel.spatial.transports.slots import (
     SLOTS,
@@ -30,7 +30,7 @@ class SharedTransport(SlotTransport):
 
     def __init__(self, wiring: Wiring) -> None:
         comm = wiring.comm
-        if not on_one_host(comm):
+        if not is_on_one_host(comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")
         places, total = places_of(wiring, flag_bytes(wiring))
         self._window = SegmentWindow(comm, total)

@@ -15,7 +15,7 @@ from spbench_core.durations import time_text
 from spbench_parallel.device.failures import lacks_memory
 from spbench_parallel.device.memory import free_bytes, give_back
 from spbench_parallel.device.streams import finish, is_gpu
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.exchange import view
 from spbench_parallel.spatial.gather import Gather
@@ -132,7 +132,7 @@ def give_speedup(
     context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
 ) -> None:
     """Report the time of one process for the whole image, others asleep, if it has the memory."""
-    rest(context.world.comm)
+    sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
         seconds = _sequential_seconds_if_it_fits(context, convolution, case)
         if seconds is not None:
@@ -142,7 +142,7 @@ def give_speedup(
                 alone = f"one process on the whole image, {time_text(seconds)}"
                 by = f"{alone}, divided by {ranks} ranks"
                 context.limit("time_ms", seconds * 1000.0 / ranks, by)
-    rest(context.world.comm)
+    sleep_at_barrier(context.world.comm)
 
 
 def _sequential_seconds_if_it_fits(

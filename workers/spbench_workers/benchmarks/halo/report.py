@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from spbench_core.durations import time_text
 from spbench_parallel.device.streams import finish, is_gpu, time_on_device
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
 from spbench_workers.pingpong.device_pair import Path, one_way_device_seconds, path_open
@@ -144,7 +144,7 @@ def give_limits(
         return
     path = path_of(exchange)
     seconds = _one_way(comm, source, target, count, place, path)
-    rest(comm)
+    sleep_at_barrier(comm)
     if rank == source:
         copies = _copy_seconds([(view.clone(), view) for view in outgoing])
         copies += _copy_seconds([(view, view.clone()) for view in incoming])
@@ -159,7 +159,7 @@ def give_limits(
         )
         context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
         context.metric("exchange_efficiency", limit_ms / slowest_ms)
-    rest(comm)
+    sleep_at_barrier(comm)
 
 
 def path_of(exchange: Exchange) -> Path | None:

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
@@ -124,7 +124,7 @@ def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
     if not serves:
         _give_limits(context, case, memory, cast(MPI.Intracomm, devices))
         devices.Free()
-    rest(comm)
+    sleep_at_barrier(comm)
 
 
 def _give_limits(

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import LoopParams
 from spbench_workers.benchmarks.link.patterns import Pattern
@@ -149,10 +149,10 @@ def lone_seconds(context: Context, sizes: list[int]) -> tuple[list[float], str]:
         on other ranks.
     """
     world, far = context.world, far_rank(context.world)
-    rest(world.comm)
+    sleep_at_barrier(world.comm)
     found = [0.0] * len(sizes)
     if world.rank in (0, far):
         peer = Peer(world.comm, far - world.rank, leads=world.rank == 0)
         found = [one_way_seconds(peer, size, _TRIPS) for size in sizes]
-    rest(world.comm)
+    sleep_at_barrier(world.comm)
     return found, f"ping-pong of ranks 0 and {far} alone"

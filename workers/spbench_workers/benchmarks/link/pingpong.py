@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_core.events.statuses import Activity
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.messages import Messages, Trips, messages_of
@@ -139,18 +139,18 @@ def _run(context: Context, messages: Messages) -> None:
     peers = [_peer_of(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
     for peer in peers:
-        rest(world.comm)
+        sleep_at_barrier(world.comm)
         if peer is not None:
             pingpong.meet(peer)
         # No rank sends results before all have ended, nor times before all have sent.
-        rest(world.comm)
+        sleep_at_barrier(world.comm)
         if peer is not None and world.rank < peer:
             _give_pair(context, pingpong, peer, hosts)
     for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
         context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
     context.check_worst("echo", pingpong.difference)
     _give_slowest(context, pingpong.one_way)
-    rest(world.comm)
+    sleep_at_barrier(world.comm)
     if world.rank == 0:
         seconds = messages.copy_seconds(sizes[-1])
         what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
@@ -158,7 +158,7 @@ def _run(context: Context, messages: Messages) -> None:
             what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
         context.limit("time_ms", 2 * seconds * 1e3, f"{what}, there and back")
         context.limit("bandwidth_gb_s", sizes[-1] / seconds / 1e9, what)
-    rest(world.comm)
+    sleep_at_barrier(world.comm)
 
 
 def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:

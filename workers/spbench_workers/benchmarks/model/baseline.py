@@ -13,7 +13,7 @@ from spbench_core.durations import time_text
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.peak_memory import room_of
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.synthetic import synthetic_images
@@ -63,7 +63,7 @@ def give_baseline(
     if world.rank == 0:
         seconds, why = _alone(context, case, measured, proxy, ready)
         give_back()
-    rest(world.comm)
+    sleep_at_barrier(world.comm)
     context.progress("baseline", 1, 1)
     seconds = world.comm.bcast(seconds)
     if seconds is None:

@@ -28,7 +28,7 @@ from spbench_core.layout.stages import Place
 from spbench_parallel.checkpoints.users_weights import each_entry
 from spbench_parallel.device.memory import give_back
 from spbench_parallel.engine import Engine
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
@@ -102,7 +102,7 @@ def check_bits(
     wanted: Parts = (
         parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
     )
-    rest(comm)
+    sleep_at_barrier(comm)
     found = parts(comm, plan, lambda engine: spoil(context, engine))
     worst = WorstError.with_tolerance(0.0)
     for kind in KINDS if training is not None else ("output",):
@@ -169,7 +169,7 @@ class Validation:
         if self._comm.rank == 0:
             wanted, tolerances = self._reference()
             give_back()
-        rest(self._comm)
+        sleep_at_barrier(self._comm)
         self._training = self._comm.bcast(self._training)
         self._progress.reach(self._by_rank_0)
         found = self._found(self._comm, self._plan, self._spoil)

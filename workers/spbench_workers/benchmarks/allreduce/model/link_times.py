@@ -11,7 +11,7 @@ from statistics import median
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.groups import rest
+from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
 from spbench_workers.benchmarks.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
 from spbench_workers.collectives.arithmetic import Action, copy_into, reduce_into
@@ -140,13 +140,13 @@ def message_times(
     """
     seconds = array("d", bytes(8 * len(sizes)))
     for pairs in rounds(comm.size, "neighbours"):
-        rest(comm)
+        sleep_at_barrier(comm)
         peers = [sum(pair) - comm.rank for pair in pairs if comm.rank in pair]
         for peer in peers:
             times = [[one_way(peer, count) for count in sizes] for _ in range(_ROUNDS)]
             for index, column in enumerate(zip(*times, strict=True)):
                 seconds[index] = max(seconds[index], min(column))
-    rest(comm)
+    sleep_at_barrier(comm)
     return _slowest(comm, sizes, seconds)
 
 

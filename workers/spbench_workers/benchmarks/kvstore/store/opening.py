@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from spbench_core.catalog.typed_params import filled
 from spbench_parallel.device.streams import is_gpu
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams, devices_of
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
@@ -69,7 +69,7 @@ def _obstacle(params: PushPullParams, comm: MPI.Intracomm, place: torch.device) 
         return "compressed pushes are sent"
     if is_gpu(place):
         return "gradients are on GPUs"
-    return None if on_one_host(comm) else "the devices are not all on one host"
+    return None if is_on_one_host(comm) else "the devices are not all on one host"
 
 
 def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from spbench_core.layout.tiles import bounds
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.groups import on_one_host
+from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.store.pushes import summing
 from spbench_workers.collectives.base import RankTraffic
@@ -38,7 +38,7 @@ class SharedWindow:
     """
 
     def __init__(self, comm: MPI.Intracomm, elements: int) -> None:
-        if not on_one_host(comm):
+        if not is_on_one_host(comm):
             raise CannotRunError(
                 "sums in shared memory: the devices are not all on one host; choose another way"
             )
