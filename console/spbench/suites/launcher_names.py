@@ -1,4 +1,4 @@
-"""The names of launchers: our own, and those of plug-ins, which are looked for where it matters."""
+"""The names of launchers: those of spbench, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from spbench_core.plugins import Offer, load_named_offers
 
 AUTO = "auto"
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
-"""The launcher modules of ``spbench.launch``."""
+"""The modules in ``spbench.launch.launchers`` that define ``LAUNCHER``, by name.
+
+A new launcher needs its module there, and its name in this tuple.
+"""
 
 GROUP, ATTRIBUTE = "spbench.launchers", "LAUNCHER"
 PARTS = (

@@ -1,13 +1,22 @@
 """Facts about launchers outside of their modules; nothing else knows a launcher by its name."""
 
+from importlib import import_module
+from pkgutil import iter_modules
 from types import SimpleNamespace
 
 import pytest
 
+from spbench.launch import launchers
 from spbench.launch.detect import launcher_named, launchers_of, traits_named
 from spbench.launch.launcher import LauncherTraits, traits_of
 from spbench.launch.mpi_probe import LIBRARIES
 from spbench.suites.launcher_names import AUTO, LAUNCHERS
+
+
+def test_names_the_modules_that_define_a_launcher():
+    names = [info.name for info in iter_modules(launchers.__path__)]
+    modules = {name: import_module(f"{launchers.__name__}.{name}") for name in names}
+    assert sorted(LAUNCHERS) == [name for name in names if hasattr(modules[name], "LAUNCHER")]
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
