@@ -10,6 +10,8 @@ Each TREE is a checkout; without one, this checkout is counted. Columns are tree
 - classes that keep the worst error so far
 - functions of the training library that time rounds of something
 - modules of the training library that import a benchmark's `Context`
+- reads of a parameter by its name in modules that run a benchmark
+- definitions of each of `IDEAS`, which were written several times
 
 With --list the places are printed, too.
 """
@@ -194,6 +196,100 @@ def _imports_context(path: Path, module: ast.Module) -> Iterator[int]:
             return
 
 
+def _named_reads(path: Path, module: ast.Module) -> Iterator[int]:
+    """Yield the lines that read a parameter by its name.
+
+    Modules that complete the parameters of an entry are left out: their values are incomplete.
+    """
+    if "spbench_workers" not in path.parts or path.name in COMPLETING:
+        return
+    for node in ast.walk(module):
+        match node:
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str())):
+                pass
+            case ast.Call(func=ast.Attribute(value=owner, attr="get")):
+                pass
+            case _:
+                continue
+        if isinstance(owner, ast.Name | ast.Attribute) and _last_name(owner) == "params":
+            yield node.lineno
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+COMPLETING = frozenset(
+    {
+        *("entry.py", "resolving.py", "layout.py", "rounds.py", "params.py"),
+        # these read any benchmark's parameters, which have no dataclass of their own
+        *("scripts.py", "session.py", "timing.py", "context.py", "device_choice.py"),
+        # of the catalog, before it was split into families
+        *("entries.py", "noise.py", "tiles.py"),
+    }
+)
+
+
+def _definitions_of(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
+    def find(path: Path, module: ast.Module) -> Iterator[int]:
+        """Yield the lines of definitions at the top of a module that are one of an idea."""
+        for node in module.body:
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    pass
+                case _:
+                    continue
+            if name in idea or f"{path.parent.name}/{path.stem}.{name}" in idea:
+                yield node.lineno
+
+    return find
+
+
+IDEAS = {
+    "the type of an event": frozenset({"Event"}),
+    "the type of rows and columns": frozenset(
+        {"networks/graph.Pair", "models/parts.Pair", "spatial/conv.Pair"} | {"layout/window.Pair"}
+    ),
+    "one number for rows and columns": frozenset(
+        {
+            "networks/graph._pair",
+            "models/parts._pair",
+            "spatial/conv._pair",
+            "full_size/windows._two",
+        }
+        | {"imported/counterparts._pair", "imported/over_tiles._pair", "window.both_axes"}
+        | {"layout/window.both_axes", "pipeline/later_weights._pair"}
+    ),
+    "the shape of a map": frozenset({"networks/graph.Map", "models/parts.Map"}),
+    "the error of a network": frozenset({"ModelError", "NetworkError"}),
+    "the simulation of a step": frozenset(
+        {"schedule/simulation._Player", "schedule/timetable._Row"}
+        | {"schedule/rounds_timetable._Step", "schedule/simulation.Simulation"}
+    ),
+    "a tuple of tensors": frozenset(
+        {"parallel/layer_times.Tensors", "spbench_parallel/layer_times.Tensors"}
+        | {"pipeline/stage_runner.Tensors", "pipeline/recomputation.Tensors"}
+        | {"full_size/joints.Tensors", "fused/graph_blocks.Tensors", "TensorTuple"}
+    ),
+    "a count with its noun": frozenset(
+        {"record/number_formatting.counted", "launch/gpu_needs._counted"}
+        | {"launch/devices._counted", "format_quantity"}
+    ),
+    "a number with three digits": frozenset(
+        {"results/cells.figure", "run/cells.figure", "report/tables._figure"}
+        | {"formats/words.figure", "record/number_formatting.format_value"}
+    ),
+    "a share in percent": frozenset(
+        {"results/cells.percent", "gate/words.percent", "record/number_formatting.format_percent"}
+    ),
+}
+"""What the review of the code found in several places, and the definitions of each that are known.
+
+A definition is its name, or where others share it, the last folder, the module and the name."""
+
+
 COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
     "comparisons with a status as a string": _compared_statuses,
     "names of launchers outside of their modules": _names_outside(LAUNCHERS),
@@ -203,6 +299,8 @@ COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
     "classes for the worst error so far": _worst_errors,
     "functions of the library that time rounds": _timed_rounds,
     "modules of the library that import Context": _imports_context,
+    "reads of a parameter by its name": _named_reads,
+    **{f"definitions of {title}": _definitions_of(idea) for title, idea in IDEAS.items()},
 }
 
 

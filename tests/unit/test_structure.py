@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks.structure import COUNTED, LAUNCHERS, ROOT, SOURCES
+from benchmarks.structure import COUNTED, IDEAS, LAUNCHERS, ROOT, SOURCES
 
 pytestmark = pytest.mark.slow
 
@@ -63,11 +63,31 @@ def test_launchers_are_known_by_name_in_their_modules_only():
 
 
 @pytest.mark.parametrize(
-    "title", ["lists of launchers", "lists of schedulers", "classes for the worst error so far"]
+    "title",
+    [
+        *("lists of launchers", "lists of schedulers", "classes for the worst error so far"),
+        *(f"definitions of {idea}" for idea in IDEAS),
+    ],
 )
 def test_there_is_one_of_each(title):
     assert len(found(title)) == 1
     assert LAUNCHERS
+
+
+def test_counts_definitions_by_name_and_by_module():
+    title = "definitions of the shape of a map"
+    assert count(title, "class Map: ...", Path("core/networks/graph.py")) == 1
+    assert count(title, "Map = tuple[int, int, int]", Path("core/networks/graph.py")) == 1
+    assert count(title, "class Map: ...", Path("core/networks/other.py")) == 0
+
+
+def test_benchmarks_read_parameters_as_attributes():
+    title = "reads of a parameter by its name"
+    assert found(title) == []
+    module = Path("workers/spbench_workers/benchmarks/halo/compute.py")
+    assert count(title, 'context.params["kernel"]', module) == 1
+    assert count(title, 'params.get("kernel")', module) == 1
+    assert count(title, 'params["kernel"]', module.with_name("entry.py")) == 0
 
 
 def test_the_library_imports_no_context_of_a_benchmark():
