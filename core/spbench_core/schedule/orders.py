@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 Kind = Literal["forward", "backward", "data", "weights"]
 """A forward pass, to the loss, or a backward pass, from it: whole, or its two parts, the gradients
@@ -51,6 +51,9 @@ class Task:
 Order = tuple[Task, ...]
 """A rank's tasks of a step, from first to last."""
 
+Pass = TypeVar("Pass")
+"""A pass of one micro-batch through a stage, such as a `Task`."""
+
 
 def stage_order(
     schedule: str,
@@ -82,6 +85,24 @@ def stage_order(
         kinds = zero_bubble_kinds(stage, stages, len(forward))
         return tuple(Task(kind, next(following[kind]), stage, direction) for kind in kinds)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
+    return tuple(order_passes(schedule, stage, stages, forward, backward))
+
+
+def order_passes(
+    schedule: str, stage: int, stages: int, forward: Sequence[Pass], backward: Sequence[Pass]
+) -> list[Pass]:
+    """Return the passes of a stage in the order of a schedule with whole backward passes.
+
+    Args:
+        schedule: One of `STAGE_SCHEDULES` but zb-h1.
+        stage: The stage.
+        stages: The number of stages.
+        forward: Its forward passes, by micro-batch.
+        backward: Its backward passes, by micro-batch.
+
+    Raises:
+        ValueError: There is no such schedule.
+    """
     ahead = stage_in_flight(schedule, stage, stages, len(forward)) - 1
     return _one_forward_one_backward(forward, backward, ahead)
 
@@ -151,7 +172,7 @@ def interleaved_order(
         return tuple(forward)
     backward = tasks("backward", range(rounds)[::-1])
     ahead = 2 * (stages - 1 - position) + (rounds - 1) * stages
-    return _one_forward_one_backward(forward, backward, ahead)
+    return tuple(_one_forward_one_backward(forward, backward, ahead))
 
 
 def can_interleave(micro_batches: int, stages: int) -> bool:
@@ -180,12 +201,14 @@ def _exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
     return one != other and all(a >= b for a, b in zip(one, other, strict=True))
 
 
-def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: int) -> Order:
+def _one_forward_one_backward(
+    forward: Sequence[Pass], backward: Sequence[Pass], ahead: int
+) -> list[Pass]:
     """Return 1F1B: ``ahead`` forwards as warm-up, then a forward before each backward."""
     ahead = min(ahead, len(forward))
     steady = zip(forward[ahead:], backward, strict=False)
     alternating = [task for both in steady for task in both]
-    return (*forward[:ahead], *alternating, *backward[len(forward) - ahead :])
+    return [*forward[:ahead], *alternating, *backward[len(forward) - ahead :]]
 
 
 @lru_cache(maxsize=64)

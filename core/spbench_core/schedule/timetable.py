@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from math import inf
 from typing import Protocol
 
@@ -13,7 +14,8 @@ from spbench_core.schedule.orders import (
     ZERO_BUBBLE,
     Schedule,
     interleaved_order,
-    stage_order,
+    order_passes,
+    zero_bubble_kinds,
 )
 from spbench_core.schedule.simulation import Row, Simulation, Turn
 
@@ -22,6 +24,8 @@ DATA_SHARE = 0.5
 those of weights. It is used if nobody has measured it: a convolution has as many multiply-adds for
 either."""
 
+_KEPT_ORDERS = 64
+"""Orders of one group that a search may need again soon; each task takes about 100 bytes."""
 _ROUNDING = 1.0 + 1e-9
 """The factor by which rounding can make a device's passes longer at most."""
 
@@ -196,22 +200,32 @@ class _Step:
         return starts, max(*self.simulation.free, *ends)
 
 
-@lru_cache(maxsize=64)
 def _orders(
     schedule: Schedule, groups: int, rounds: int, micro_batches: int
-) -> tuple[tuple[Turn, ...], ...]:
-    """Return the tasks of each group; rows are kinds after each other, by stage."""
+) -> list[Sequence[Turn]]:
+    """Return the tasks of each group. Rows are those of one kind after another, by stage."""
+    if schedule == INTERLEAVED:
+        return [_interleaved_turns(group, groups, rounds, micro_batches) for group in range(groups)]
+    return [_stage_turns(schedule, group, groups, micro_batches) for group in range(groups)]
+
+
+@lru_cache(maxsize=_KEPT_ORDERS)
+def _stage_turns(schedule: str, stage: int, stages: int, micro_batches: int) -> Sequence[Turn]:
+    forward, backward, weights = (
+        zip(repeat(kind * stages + stage), range(micro_batches)) for kind in range(3)
+    )
+    if schedule == ZERO_BUBBLE:
+        turns = {"forward": forward, "data": backward, "weights": weights}
+        return [next(turns[kind]) for kind in zero_bubble_kinds(stage, stages, micro_batches)]
+    return order_passes(schedule, stage, stages, list(forward), list(backward))
+
+
+@lru_cache(maxsize=_KEPT_ORDERS)
+def _interleaved_turns(
+    group: int, groups: int, rounds: int, micro_batches: int
+) -> tuple[Turn, ...]:
     stages = groups * rounds
-    orders = (
-        interleaved_order(group, groups, rounds, range(micro_batches))
-        if schedule == INTERLEAVED
-        else stage_order(schedule, group, groups, range(micro_batches))
-        for group in range(groups)
-    )
     return tuple(
-        tuple((_FIRST_ROW[task.kind] * stages + task.stage, task.micro_batch) for task in order)
-        for order in orders
+        ((task.kind == "backward") * stages + task.stage, task.micro_batch)
+        for task in interleaved_order(group, groups, rounds, range(micro_batches))
     )
-
-
-_FIRST_ROW = {"forward": 0, "backward": 1, "data": 1, "weights": 2}
