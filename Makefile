@@ -46,7 +46,7 @@ unit: $(VENV)/.test ## The fast tests only
 lint: $(VENV)/.test ## Style and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	.ci/lint-families $(BIN)/lint-imports
 
 types: $(VENV)/.test ## mypy: strict, but for the tests
