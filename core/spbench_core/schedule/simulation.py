@@ -134,7 +134,7 @@ class Simulation:
                 self.following[device], self.free[device] = index, free
                 if not self._have_reached(devices, order[index]):
                     break
-                free = max(self.free[each] for each in devices)
+                free = max(self.free[other] for other in devices)
             if free > start:
                 start = free
             row.starts[micro_batch] = start
