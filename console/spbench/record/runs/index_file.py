@@ -78,7 +78,7 @@ def in_memory(home: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
         with suppress(UnusableIndexError), reading(home) as kept:
             kept.backup(connection)
-        _make_tables(connection)
+        _make_tables(connection, home / NAME)
         yield connection
 
 
@@ -108,10 +108,9 @@ def _writable(path: Path) -> sqlite3.Connection:
     connection = _connected(path, "rw")
     try:
         version = _version(connection)
-        if version > VERSION:
-            raise UnusableIndexError(f"{path} is of a newer spbench")
+        _check_version(version, path)
         if version < VERSION:
-            _make_tables(connection)
+            _make_tables(connection, path)
         # It can be made again, so that no run has to wait for the disk.
         connection.execute("PRAGMA synchronous = OFF")
     except BaseException:
@@ -120,14 +119,24 @@ def _writable(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
+def _check_version(version: int, path: Path) -> None:
+    if version > VERSION:
+        raise UnusableIndexError(f"{path} is of a newer spbench")
+
+
+def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
     """Replace the tables of an older version, in one transaction.
 
     The version is read again: another console may have made the tables and filled them meanwhile.
+
+    Raises:
+        UnusableIndexError: The other console is of a newer version.
     """
     connection.execute("BEGIN IMMEDIATE")
     with connection:
-        if _version(connection) == VERSION:
+        version = _version(connection)
+        _check_version(version, path)
+        if version == VERSION:
             return
         for table in ("runs", "cases", "launches"):
             connection.execute(f"DROP TABLE IF EXISTS {table}")

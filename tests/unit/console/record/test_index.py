@@ -268,6 +268,21 @@ def test_tables_that_another_console_has_just_made_are_kept(home, monkeypatch):
     assert heads(home).keys() == {first.id, second.id}
 
 
+def test_tables_that_a_newer_console_has_just_made_are_kept(home, monkeypatch):
+    note_run(ended(home))
+    path = home / index_file.NAME
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {index_file.VERSION + 1}")
+    connection.close()
+    newer = path.read_bytes()
+    read_version, versions = index_file._version, iter([0])
+    monkeypatch.setattr(
+        index_file, "_version", lambda connection: next(versions, read_version(connection))
+    )
+    note_run(ended(home))
+    assert path.read_bytes() == newer
+
+
 def test_two_consoles_at_once_lose_nothing(home):
     folders = [ended(home) for _ in range(12)]
     wrong = []
