@@ -243,12 +243,12 @@ def run(runner: Runner, context: Context) -> None:
         # A pending error of the GPU is raised here, since it belongs to this case.
         _give_back()
     except Exception as error:
-        describe_error = told_of_gpu(error, context.params)
+        reported = told_of_gpu(error, context.params)
         with suppress(Exception):  # a lost GPU cannot free its memory
             _give_back(error)
-        if describe_error is error:
+        if reported is error:
             raise
-        raise describe_error from error
+        raise reported from error
 
 
 def _give_back(error: Exception | None = None) -> None:
