@@ -127,7 +127,7 @@ class Conv(Part):
         kernel: Rows and columns.
         stride: The strides of rows and columns.
         bias: Whether a bias is added.
-        zeros: Rows and columns of zeros on each side; None: as many as keep a map's size if the
+        pad: Rows and columns of zeros on each side; None: as many as keep a map's size if the
             kernel is odd and the stride 1.
         groups: Groups of channels that are convolved apart from each other.
         shifted: Whether a kernel of 1 with a stride of 2 reads the pixels at odd rows and columns
@@ -138,15 +138,15 @@ class Conv(Part):
     kernel: Pair = 1
     stride: Pair = 1
     bias: bool = False
-    zeros: Pair | None = None
+    pad: Pair | None = None
     groups: int = 1
     shifted: bool = False
 
     @property
     def padding(self) -> tuple[int, int]:
         """Rows and columns of zeros on each side."""
-        if self.zeros is not None:
-            return both_axes(self.zeros)
+        if self.pad is not None:
+            return both_axes(self.pad)
         rows, cols = both_axes(self.kernel)
         return rows // 2, cols // 2
 

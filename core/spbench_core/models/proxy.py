@@ -232,7 +232,8 @@ def _thinned(layer: Layer, by: int) -> Layer:
 def _thin(part: Part, by: int) -> Part:
     match part:
         case Conv():
-            return replace(part, filters=-(-part.filters // by))
+            groups = -(-part.groups // by)
+            return replace(part, filters=-(-part.filters // (by * groups)) * groups, groups=groups)
         case Chain():
             return Chain(tuple((name, _thin(step, by)) for name, step in part.steps))
         case Concat():

@@ -62,7 +62,7 @@ class NetworkGraph:
             TooSmallError: The kernel is larger than the padded map.
         """
         name = name or self._next_name("convolution")
-        conv = Conv(filters, kernel, stride, bias, zeros=pad, groups=groups)
+        conv = Conv(filters, kernel, stride, bias, pad=pad, groups=groups)
         self.parameters.append(Parameter(f"{name}_weight", conv.weight_shape(data)))
         if bias:
             self.parameters.append(Parameter(f"{name}_bias", (filters,)))
@@ -88,7 +88,8 @@ class NetworkGraph:
     def dense(self, data: Map, units: int, *, name: str | None = None) -> Map:
         """Flatten, and add a fully connected layer with its bias."""
         name = name or self._next_name("fullyconnected")
-        linear, values = Linear(units), Flatten().output(data)
+        linear = Linear(units)
+        values = Flatten().output(data)
         self.parameters.append(Parameter(f"{name}_weight", linear.weight_shape(values)))
         self.parameters.append(Parameter(f"{name}_bias", (units,)))
         return linear.output(values)

@@ -249,8 +249,8 @@ def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
     ("conv", "weight"),
     [
         (Conv(8, 3), (8, 4, 3, 3)),
-        (Conv(8, (1, 7), zeros=(1, 2)), (8, 4, 1, 7)),
-        (Conv(8, 2, 2, bias=True, zeros=0), (8, 4, 2, 2)),
+        (Conv(8, (1, 7), pad=(1, 2)), (8, 4, 1, 7)),
+        (Conv(8, 2, 2, bias=True, pad=0), (8, 4, 2, 2)),
         (Conv(8, 3, groups=4), (8, 1, 3, 3)),
     ],
 )
