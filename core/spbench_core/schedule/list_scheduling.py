@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.schedule.orders import Kind, Order, Task
-from spbench_core.schedule.timeline import UNIT_COSTS, input_of, receiver_of
+from spbench_core.schedule.timeline import UNIT_COSTS, find_input, find_receiver
 
 PENDING = 2
 """Sends from stage to stage, in one direction, that may be left unwaited for.
@@ -59,7 +59,7 @@ def listed_orders(
 
 
 class _Lister:
-    """One simulation of a step.
+    """A greedy list scheduler of one step.
 
     Args:
         layout: Two mirrored pipelines.
@@ -94,8 +94,8 @@ class _Lister:
             for direction in numbers
         ]
         self.lines = [_line(task) for task in lines]
-        self.sender = {_line(task): _line_of(input_of(task, stages)) for task in lines}
-        self.receiver = {_line(task): _line_of(receiver_of(task, stages)) for task in lines}
+        self.sender = {_line(task): _line_of(find_input(task, stages)) for task in lines}
+        self.receiver = {_line(task): _line_of(find_receiver(task, stages)) for task in lines}
         self.ranks = {_line(task): layout.ranks_of(task.stage, 0, task.direction) for task in lines}
         self.numbers = {_line(task): numbers[task.direction] for task in lines}
         self.ends: dict[Line, list[float]] = {line: [] for line in self.lines}

@@ -10,31 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NOT_YET = -1.0
-"""The time of what has not happened yet; all others count from 0."""
+"""The time of an event that has not happened; all others count from 0."""
 
-Turn = tuple[int, int]
+RowTask = tuple[int, int]
 """A task: the index of its row, and its micro-batch."""
 
 Output = tuple[list[float], int | None, float, list[float]]
-"""The way of a row's results to another row, a tuple for the sake of the innermost loop.
+"""A connection from a row to another row. It is a tuple because the innermost loop reads it.
 
-It is when the inputs of that row arrive, the link that carries messages, if any, the seconds of
-each message, and when the messages start."""
+It has the arrival times of the other row's inputs, the link that carries messages, if any, the
+seconds of each message, and the start times of the messages."""
 
 
-class Row:
+class TaskRow:
     """The tasks of one kind on one stage, one for each micro-batch.
 
     Args:
         seconds: Seconds of each task.
         micro_batches: Their number.
-        first: Whether the tasks need no input.
+        needs_input: Whether the tasks wait for an input.
         devices: The devices that do a task together; empty if it takes one.
 
     Attributes:
         ready: By micro-batch, when the input arrives.
         starts: By micro-batch, when the task starts.
-        outputs: What gets the result.
+        outputs: The receivers of the results.
     """
 
     __slots__ = ("devices", "outputs", "ready", "seconds", "starts")
@@ -44,12 +44,12 @@ class Row:
         seconds: float,
         micro_batches: int,
         *,
-        first: bool = False,
+        needs_input: bool = True,
         devices: Sequence[int] = (),
     ) -> None:
         self.seconds = seconds
         self.devices = devices
-        self.ready = [0.0 if first else NOT_YET] * micro_batches
+        self.ready = [NOT_YET if needs_input else 0.0] * micro_batches
         self.starts = [NOT_YET] * micro_batches
         self.outputs: list[Output] = []
 
@@ -58,7 +58,9 @@ class Row:
         """By micro-batch, when the task ends."""
         return [start + self.seconds for start in self.starts]
 
-    def feed(self, target: Row, *, link: int | None = None, seconds: float = 0.0) -> list[float]:
+    def feed(
+        self, target: TaskRow, *, link: int | None = None, seconds: float = 0.0
+    ) -> list[float]:
         """Make the results the input of another row.
 
         Args:
@@ -74,7 +76,7 @@ class Row:
         return sent
 
 
-class Simulation:
+class StepSimulation:
     """The state of a step while it is simulated.
 
     Args:
@@ -87,10 +89,13 @@ class Simulation:
         following: By device, the index in its order of the task that follows.
     """
 
-    def __init__(self, orders: Sequence[Sequence[Turn]], rows: Sequence[Row], links: int) -> None:
+    def __init__(
+        self, orders: Sequence[Sequence[RowTask]], rows: Sequence[TaskRow], links: int
+    ) -> None:
         self.free = [0.0] * len(orders)
         self.following = [0] * len(orders)
-        self._orders, self._rows = orders, rows
+        self._orders = orders
+        self._rows = rows
         self._links = [0.0] * links
         self._left = [0.0] * len(orders)
 
@@ -120,8 +125,12 @@ class Simulation:
 
     def _advance(self, device: int) -> int:
         """Run the tasks of a device whose inputs have arrived; return their number."""
-        order, rows, links = self._orders[device], self._rows, self._links
-        first, free, busy = self.following[device], self.free[device], 0.0
+        order = self._orders[device]
+        rows = self._rows
+        links = self._links
+        first = self.following[device]
+        free = self.free[device]
+        busy = 0.0
         index = first
         for index in range(first, len(order)):
             row_index, micro_batch = order[index]
@@ -131,7 +140,8 @@ class Simulation:
                 break
             devices = row.devices
             if devices:
-                self.following[device], self.free[device] = index, free
+                self.following[device] = index
+                self.free[device] = free
                 if not self._have_reached(devices, order[index]):
                     break
                 free = max(self.free[other] for other in devices)
@@ -156,14 +166,16 @@ class Simulation:
                     self.free[other] = free
         else:
             index = len(order)
-        self.following[device], self.free[device] = index, free
+        self.following[device] = index
+        self.free[device] = free
         self._left[device] -= busy
         return index - first
 
-    def _have_reached(self, devices: Sequence[int], task: Turn) -> bool:
+    def _have_reached(self, devices: Sequence[int], task: RowTask) -> bool:
         """Return whether a task comes next on all its devices."""
         for device in devices:
-            order, index = self._orders[device], self.following[device]
+            order = self._orders[device]
+            index = self.following[device]
             if index == len(order) or order[index] != task:
                 return False
         return True

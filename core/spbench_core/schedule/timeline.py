@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.schedule.orders import Kind, Order, Task
-from spbench_core.schedule.simulation import Row, Simulation, Turn
+from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
 UNIT_COSTS: Mapping[Kind, float] = {"forward": 1.0, "backward": 2.0, "data": 1.0, "weights": 1.0}
 """The time of a task of each kind, if that of a forward pass is 1."""
@@ -47,7 +47,7 @@ class Timeline:
         return 1 - sum(self.busy) / total if total else 0.0
 
 
-def input_of(task: Task, stages: int) -> Task | None:
+def find_input(task: Task, stages: int) -> Task | None:
     """Return the task whose result this one takes; None for the first stage's forward."""
     step: tuple[Kind, int] | None
     if task.kind == "forward":
@@ -60,7 +60,7 @@ def input_of(task: Task, stages: int) -> Task | None:
     return Task(step[0], task.micro_batch, step[1], task.direction) if step else None
 
 
-def receiver_of(task: Task, stages: int) -> Task | None:
+def find_receiver(task: Task, stages: int) -> Task | None:
     """Return the task of another stage that takes this one's result, if any."""
     if task.kind == "weights":
         return None
@@ -91,12 +91,14 @@ def simulate_orders(
     """
     rows = _Rows(layout, orders, costs)
     turns = [rows.turns_of(order, pending) for order in orders]
-    simulation = Simulation([[turn for turn, _ in order] for order in turns], rows.rows, links=0)
+    simulation = StepSimulation(
+        [[turn for turn, _ in order] for order in turns], rows.rows, links=0
+    )
     simulation.run()
     for rank, order in enumerate(turns):
         following = simulation.following[rank]
         if following < len(order):
-            raise DeadlockError(f"rank {rank} waits for ever at {order[following][1]}")
+            raise DeadlockError(f"rank {rank} waits forever at {order[following][1]}")
     busy = tuple(sum(costs[task.kind] for task in order) for order in orders)
     return Timeline({task: rows.span_of(task) for order in orders for task in order}, busy)
 
@@ -111,33 +113,35 @@ class _Rows:
     def __init__(
         self, layout: ModelLayout, orders: Sequence[Order], costs: Mapping[Kind, float]
     ) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[TaskRow] = []
         self._layout = layout
         self._stages = len(layout.stages)
         tasks = {task for order in orders for task in order}
         self._micro_batches = 1 + max((task.micro_batch for task in tasks), default=-1)
         firsts = {replace(task, micro_batch=0) for task in tasks}
-        inputs = {task: input_of(task, self._stages) for task in firsts}
+        inputs = {task: find_input(task, self._stages) for task in firsts}
         self._tasks = {
-            task: self._add_row(task, costs[task.kind], first=inputs[task] is None)
+            task: self._add_row(task, costs[task.kind], needs_input=inputs[task] is not None)
             for task in firsts
         }
-        self._arrivals = {task: self._add_row(task, 0.0, first=True) for task in firsts}
+        self._arrivals = {task: self._add_row(task, 0.0, needs_input=False) for task in firsts}
         self._waits = {task: self._add_row(task, 0.0) for task in firsts}
         for task, source in inputs.items():
             if source in self._tasks:
                 self.rows[self._tasks[source]].feed(self.rows[self._tasks[task]])
-            receiver = receiver_of(task, self._stages)
+            receiver = find_receiver(task, self._stages)
             if receiver in self._arrivals:
                 self.rows[self._arrivals[receiver]].feed(self.rows[self._waits[task]])
 
-    def _add_row(self, task: Task, seconds: float, *, first: bool = False) -> int:
+    def _add_row(self, task: Task, seconds: float, *, needs_input: bool = True) -> int:
         ranks = self._layout.ranks_of(task.stage, 0, task.direction)
         devices = ranks if len(ranks) > 1 else ()
-        self.rows.append(Row(seconds, self._micro_batches, first=first, devices=devices))
+        self.rows.append(
+            TaskRow(seconds, self._micro_batches, needs_input=needs_input, devices=devices)
+        )
         return len(self.rows) - 1
 
-    def turns_of(self, order: Order, pending: int | None) -> list[tuple[Turn, Task]]:
+    def turns_of(self, order: Order, pending: int | None) -> list[tuple[RowTask, Task]]:
         """Return a rank's turns in the simulation, each with the task that it is a part of."""
         turns = []
         sent: dict[Task, list[int]] = {}
@@ -146,7 +150,7 @@ class _Rows:
             if pending is not None:
                 turns.append(((self._arrivals[first], task.micro_batch), task))
             turns.append(((self._tasks[first], task.micro_batch), task))
-            if pending is None or receiver_of(task, self._stages) is None:
+            if pending is None or find_receiver(task, self._stages) is None:
                 continue
             micro_batches = sent.setdefault(first, [])
             micro_batches.append(task.micro_batch)

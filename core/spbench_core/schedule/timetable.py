@@ -17,15 +17,17 @@ from spbench_core.schedule.orders import (
     order_passes,
     zero_bubble_kinds,
 )
-from spbench_core.schedule.simulation import Row, Simulation, Turn
+from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
 DATA_SHARE = 0.5
 """The share of a backward pass that computes gradients of data, which zb-h1 computes apart from
 those of weights. It is used if nobody has measured it: a convolution has as many multiply-adds for
 either."""
 
-_KEPT_ORDERS = 64
-"""Orders of one group that a search may need again soon; each task takes about 100 bytes."""
+_KEPT_TASKS = 4096
+"""Tasks of one kind in the orders of a step that are kept for the next one like it, at most.
+
+A search simulates many steps of few shapes. A task takes about 100 bytes."""
 _ROUNDING = 1.0 + 1e-9
 """The factor by which rounding can make a device's passes longer at most."""
 
@@ -86,10 +88,14 @@ def timetable(
     sums the gradients of its stages, one by one.
 
     Args:
-        stages: All of them; those of a group are as far apart as there are groups.
+        stages: All of them; those of a group are as far apart as there are groups. With several
+            stages no all-reduce overlaps with passes.
         schedule: The schedule; interleaved if there are several rounds.
         micro_batches: Their number; with several rounds a multiple of the number of groups.
         rounds: Stages of each group.
+
+    Raises:
+        ValueError: There are several rounds, and the schedule is another.
     """
     step = _Step(stages, schedule, micro_batches, rounds)
     step.simulation.run()
@@ -105,7 +111,7 @@ def timetable(
     )
 
 
-def step_end(
+def compute_step_end(
     stages: Sequence[StageTimes],
     schedule: Schedule,
     micro_batches: int,
@@ -125,7 +131,7 @@ def step_end(
     step = _Step(stages, schedule, micro_batches, rounds)
     if limit == inf:
         step.simulation.run()
-    elif not step.simulation.run_within(limit * _ROUNDING, step.busy()):
+    elif not step.simulation.run_within(limit * _ROUNDING, step.sum_pass_seconds()):
         return inf
     _, end_s = step.all_reduce()
     return end_s
@@ -145,23 +151,27 @@ class _Step:
     def __init__(
         self, stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int
     ) -> None:
+        if rounds > 1 and schedule != INTERLEAVED:
+            raise ValueError(f"schedule {schedule} has one round (expected 1, got {rounds})")
         groups = len(stages) // rounds
         self._stages = stages
         self._groups = groups
         self._micro_batches = micro_batches
-        apart = schedule == ZERO_BUBBLE
+        splits_backward = schedule == ZERO_BUBBLE
         self.forward = [
-            Row(stage.forward_s, micro_batches, first=index == 0)
+            TaskRow(stage.forward_s, micro_batches, needs_input=index > 0)
             for index, stage in enumerate(stages)
         ]
         self.backward = [
-            Row(stage.backward_s * stage.data_share if apart else stage.backward_s, micro_batches)
+            TaskRow(
+                stage.backward_s * (stage.data_share if splits_backward else 1.0), micro_batches
+            )
             for stage in stages
         ]
         self.weights = [
-            Row(stage.backward_s - data.seconds, micro_batches, first=True)
+            TaskRow(stage.backward_s - data.seconds, micro_batches, needs_input=False)
             for stage, data in zip(stages, self.backward, strict=True)
-            if apart
+            if splits_backward
         ]
         self.sends = []
         self.returns = []
@@ -173,13 +183,13 @@ class _Step:
             self.sends.append(forward.feed(next_forward, link=down, seconds=stage.send_s))
             self.returns.append(next_backward.feed(backward, link=up, seconds=stage.send_s))
         self.forward[-1].feed(self.backward[-1])
-        self.simulation = Simulation(
-            _orders(schedule, groups, rounds, micro_batches),
+        self.simulation = StepSimulation(
+            _find_orders(schedule, groups, rounds, micro_batches),
             [*self.forward, *self.backward, *self.weights],
             groups**2,
         )
 
-    def busy(self) -> list[float]:
+    def sum_pass_seconds(self) -> list[float]:
         """Return the seconds of all passes of each group."""
         return [
             self._micro_batches
@@ -200,32 +210,46 @@ class _Step:
         return starts, max(*self.simulation.free, *ends)
 
 
-def _orders(
+def _find_orders(
     schedule: Schedule, groups: int, rounds: int, micro_batches: int
-) -> list[Sequence[Turn]]:
+) -> Sequence[Sequence[RowTask]]:
     """Return the tasks of each group. Rows are those of one kind after another, by stage."""
+    kept = groups * rounds * micro_batches <= _KEPT_TASKS
+    build = _build_kept_orders if kept else _build_orders
+    return build(schedule, groups, rounds, micro_batches)
+
+
+def _build_orders(
+    schedule: Schedule, groups: int, rounds: int, micro_batches: int
+) -> Sequence[Sequence[RowTask]]:
     if schedule == INTERLEAVED:
-        return [_interleaved_turns(group, groups, rounds, micro_batches) for group in range(groups)]
-    return [_stage_turns(schedule, group, groups, micro_batches) for group in range(groups)]
+        return [
+            _build_interleaved_order(group, groups, rounds, micro_batches)
+            for group in range(groups)
+        ]
+    return [_build_stage_order(schedule, group, groups, micro_batches) for group in range(groups)]
 
 
-@lru_cache(maxsize=_KEPT_ORDERS)
-def _stage_turns(schedule: str, stage: int, stages: int, micro_batches: int) -> Sequence[Turn]:
+_build_kept_orders = lru_cache(maxsize=64)(_build_orders)
+
+
+def _build_stage_order(
+    schedule: str, stage: int, stages: int, micro_batches: int
+) -> Sequence[RowTask]:
     forward, backward, weights = (
         zip(repeat(kind * stages + stage), range(micro_batches)) for kind in range(3)
     )
     if schedule == ZERO_BUBBLE:
-        turns = {"forward": forward, "data": backward, "weights": weights}
-        return [next(turns[kind]) for kind in zero_bubble_kinds(stage, stages, micro_batches)]
+        tasks = {"forward": forward, "data": backward, "weights": weights}
+        return [next(tasks[kind]) for kind in zero_bubble_kinds(stage, stages, micro_batches)]
     return order_passes(schedule, stage, stages, list(forward), list(backward))
 
 
-@lru_cache(maxsize=_KEPT_ORDERS)
-def _interleaved_turns(
+def _build_interleaved_order(
     group: int, groups: int, rounds: int, micro_batches: int
-) -> tuple[Turn, ...]:
+) -> Sequence[RowTask]:
     stages = groups * rounds
-    return tuple(
+    return [
         ((task.kind == "backward") * stages + task.stage, task.micro_batch)
         for task in interleaved_order(group, groups, rounds, range(micro_batches))
-    )
+    ]

@@ -21,9 +21,9 @@ from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.seeds import shape_of
 from spbench.planner.search.stage_times import passes, recomputing_passes
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 from spbench_core.schedule.orders import StageSchedule
-from spbench_core.schedule.timetable import step_end
+from spbench_core.schedule.timetable import compute_step_end
 
 _NO_P3 = "spbench cannot run it: it sums gradients during the next step"
 _NO_FIT = "it does not fit the memory of the devices"
@@ -95,7 +95,7 @@ def _step_s(cost_model: CostModel, way: Alternative, shape: Shape, micro_batch: 
         reduce = cost_model.stage(group, start, end, micro_batch).all_reduce_s
         times = [times[0]._replace(all_reduce_s=reduce, overlapped_s=0.0)]
     count = cost_model.training.global_batch_size // micro_batch
-    return step_end(times, way.schedule, count)
+    return compute_step_end(times, way.schedule, count)
 
 
 def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:

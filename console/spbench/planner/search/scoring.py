@@ -11,7 +11,7 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.search.stage_times import Pass, passes_by_schedule
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
-from spbench_core.schedule.timetable import step_end
+from spbench_core.schedule.timetable import compute_step_end
 
 _GAIN = 1.0 - 1e-12
 """The factor by which a step must be shorter to be better: more than rounding."""
@@ -123,7 +123,7 @@ class Scores:
         shape, micro_batch, schedule = candidate
         count = self.micro_batches(micro_batch)
         limit = self.step_s if schedule == INTERLEAVED else math.inf
-        step = step_end(times, schedule, count, shape.rounds, limit=limit)
+        step = compute_step_end(times, schedule, count, shape.rounds, limit=limit)
         known = max(bound, self.step_s) if step == math.inf else step
         self._steps[shape, micro_batch][schedule] = known
         if step >= self.step_s * _GAIN:

@@ -24,7 +24,7 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
     stage_order,
 )
-from spbench_core.schedule.timetable import step_end, timetable
+from spbench_core.schedule.timetable import compute_step_end, timetable
 from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
 from unit.events import TIME, described, judged, metric, rank_event, started, state_of
 
@@ -279,14 +279,22 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
 def test_an_interleaved_step_is_cut_off_where_it_ends_after_the_limit(drawn_rounds, share):
     _, rounds, count, stages = drawn_rounds
     end = timetable(stages, "interleaved", count, rounds).end_s
-    found = step_end(stages, "interleaved", count, rounds, limit=share * end)
+    found = compute_step_end(stages, "interleaved", count, rounds, limit=share * end)
     assert found == end if share >= 1.0 else found in (end, math.inf)
+
+
+def test_several_rounds_are_of_interleaved_steps_only():
+    with pytest.raises(ValueError, match="1f1b has one round"):
+        timetable([stage(at, 1.0, 2.0) for at in range(4)], "1f1b", 8, rounds=2)
 
 
 def test_an_interleaved_step_is_cut_off_where_its_passes_alone_take_longer():
     stages = [stage(at, 1.0, 2.0) for at in range(4)]
-    assert step_end(stages, "interleaved", 8, 2) == timetable(stages, "interleaved", 8, 2).end_s
-    assert step_end(stages, "interleaved", 8, 2, limit=2 * 8 * 3.0 - 1.0) == math.inf
+    assert (
+        compute_step_end(stages, "interleaved", 8, 2)
+        == timetable(stages, "interleaved", 8, 2).end_s
+    )
+    assert compute_step_end(stages, "interleaved", 8, 2, limit=2 * 8 * 3.0 - 1.0) == math.inf
 
 
 @st.composite

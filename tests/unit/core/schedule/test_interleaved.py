@@ -194,7 +194,7 @@ def test_a_smaller_last_group_is_refused_since_it_would_hang():
         ahead = 2 * (3 - rank) + 8
         steady = [one for both in zip(forward[ahead:], backward, strict=False) for one in both]
         orders.append((*forward[:ahead], *steady, *backward[len(forward) - ahead :]))
-    with pytest.raises(DeadlockError, match="waits for ever"):
+    with pytest.raises(DeadlockError, match="waits forever"):
         simulate_orders(layout, orders)
 
 

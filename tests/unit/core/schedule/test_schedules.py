@@ -19,8 +19,8 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.step import step_orders
 from spbench_core.schedule.timeline import (
     DeadlockError,
-    input_of,
-    receiver_of,
+    find_input,
+    find_receiver,
     simulate_orders,
 )
 
@@ -73,7 +73,7 @@ def check_dependencies(layout, orders):
     stages = len(layout.stages)
     line = simulate_orders(layout, orders)
     for task, (start, _) in line.spans.items():
-        earlier = input_of(task, stages)
+        earlier = find_input(task, stages)
         if earlier is not None:
             assert line.spans[earlier][1] <= start
         if task.kind in ("backward", "data"):
@@ -93,7 +93,7 @@ def check_first_in_first_out(layout, orders):
         for direction in layout.directions:
             for kind in ("forward", "backward", "data"):
                 sent = [t for t in order if (t.kind, t.direction) == (kind, direction)]
-                if not sent or (receiver := receiver_of(sent[0], stages)) is None:
+                if not sent or (receiver := find_receiver(sent[0], stages)) is None:
                     continue
                 (rank, *_) = layout.ranks_of(receiver.stage, 0, direction)
                 received = [
@@ -256,7 +256,7 @@ def test_mirrored_halves_are_quicker_than_one_pipeline_half_after_half():
 def test_a_send_that_is_waited_for_at_once_hangs_1f1b(stages):
     layout = model_layout(stages)
     _, orders = step(layout, 4, "1f1b")
-    with pytest.raises(DeadlockError, match="waits for ever at Task"):
+    with pytest.raises(DeadlockError, match="waits forever at Task"):
         simulate_orders(layout, orders, pending=0)
     _, orders = step(layout, 4, "gpipe")
     assert simulate_orders(layout, orders, pending=0).length > 0
