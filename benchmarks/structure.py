@@ -11,7 +11,7 @@ Each TREE is a checkout; without one, this checkout is counted. Columns are tree
 - functions of the training library that time rounds of something
 - modules of the training library that import a benchmark's `Context`
 - reads of a parameter by its name in modules that run a benchmark
-- definitions of each of `IDEAS`, which were written several times
+- known definitions of each of `IDEAS`, which were written several times
 
 With --list the places are printed, too.
 """
@@ -201,7 +201,8 @@ def _named_reads(path: Path, module: ast.Module) -> Iterator[int]:
 
     Modules that complete the parameters of an entry are left out: their values are incomplete.
     """
-    if "spbench_workers" not in path.parts or path.name in COMPLETING:
+    place = "/".join(path.parts[-2:])
+    if "spbench_workers" not in path.parts or {path.name, place} & COMPLETING:
         return
     for node in ast.walk(module):
         match node:
@@ -211,7 +212,7 @@ def _named_reads(path: Path, module: ast.Module) -> Iterator[int]:
                 pass
             case _:
                 continue
-        if isinstance(owner, ast.Name | ast.Attribute) and _last_name(owner) == "params":
+        if isinstance(owner, ast.Name | ast.Attribute) and _last_name(owner).strip("_") == "params":
             yield node.lineno
 
 
@@ -221,13 +222,14 @@ def _last_name(node: ast.Name | ast.Attribute) -> str:
 
 COMPLETING = frozenset(
     {
-        *("entry.py", "resolving.py", "layout.py", "rounds.py", "params.py"),
+        *("entry.py", "entries.py", "scripts.py"),
+        *("model/resolving.py", "model/layout.py", "model/rounds.py", "model/params.py"),
         # these read any benchmark's parameters, which have no dataclass of their own
-        *("scripts.py", "session.py", "timing.py", "context.py", "device_choice.py"),
-        # of the catalog, before it was split into families
-        *("entries.py", "noise.py", "tiles.py"),
+        *("spbench_workers/session.py", "spbench_workers/timing.py", "spbench_workers/context.py"),
+        "spbench_workers/device_choice.py",
     }
 )
+"""Modules that complete parameters or read those of any benchmark, with or without a folder."""
 
 
 def _definitions_of(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterator[int]]:
@@ -238,6 +240,8 @@ def _definitions_of(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterat
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     pass
                 case ast.Assign(targets=[ast.Name(id=name)]):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name)):
                     pass
                 case _:
                     continue
@@ -250,23 +254,19 @@ def _definitions_of(idea: frozenset[str]) -> Callable[[Path, ast.Module], Iterat
 IDEAS = {
     "the type of an event": frozenset({"Event"}),
     "the type of rows and columns": frozenset(
-        {"networks/graph.Pair", "models/parts.Pair", "spatial/conv.Pair"} | {"layout/window.Pair"}
+        {"networks/graph.Pair", "models/parts.Pair", "spatial/conv.Pair", "layout/window.Pair"}
     ),
     "one number for rows and columns": frozenset(
-        {
-            "networks/graph._pair",
-            "models/parts._pair",
-            "spatial/conv._pair",
-            "full_size/windows._two",
-        }
-        | {"imported/counterparts._pair", "imported/over_tiles._pair", "window.both_axes"}
-        | {"layout/window.both_axes", "pipeline/later_weights._pair"}
+        {"networks/graph._pair", "models/parts._pair", "spatial/conv._pair", "both_axes"}
+        | {"full_size/windows._two", "pipeline/later_weights._pair", "precision/int8._both"}
+        | {"imported/counterparts._pair", "imported/over_tiles._pair", "device/convolution._across"}
+        | {"parallel/network._sides", "spbench_parallel/network._sides"}
     ),
-    "the shape of a map": frozenset({"networks/graph.Map", "models/parts.Map"}),
+    "the shape of a map": frozenset({"Map"}),
     "the error of a network": frozenset({"ModelError", "NetworkError"}),
     "the simulation of a step": frozenset(
         {"schedule/simulation._Player", "schedule/timetable._Row"}
-        | {"schedule/rounds_timetable._Step", "schedule/simulation.Simulation"}
+        | {"schedule/rounds_timetable._Step", "StepSimulation"}
     ),
     "a tuple of tensors": frozenset(
         {"parallel/layer_times.Tensors", "spbench_parallel/layer_times.Tensors"}
@@ -274,20 +274,21 @@ IDEAS = {
         | {"full_size/joints.Tensors", "fused/graph_blocks.Tensors", "TensorTuple"}
     ),
     "a count with its noun": frozenset(
-        {"record/number_formatting.counted", "launch/gpu_needs._counted"}
+        {"record/number_formatting.counted", "launch/gpu_needs._counted", "report/scaling._ranks"}
         | {"launch/devices._counted", "format_quantity"}
     ),
     "a number with three digits": frozenset(
         {"results/cells.figure", "run/cells.figure", "report/tables._figure"}
         | {"formats/words.figure", "record/number_formatting.format_value"}
     ),
-    "a share in percent": frozenset(
+    "a share in percent with three digits": frozenset(
         {"results/cells.percent", "gate/words.percent", "record/number_formatting.format_percent"}
     ),
 }
-"""What the review of the code found in several places, and the definitions of each that are known.
+"""Definitions of ideas that were written several times, by title.
 
-A definition is its name, or where others share it, the last folder, the module and the name."""
+A definition is a name that only this idea has, or the last folder, the module and the name. A new
+definition under another name is not found."""
 
 
 COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
@@ -300,7 +301,7 @@ COUNTED: dict[str, Callable[[Path, ast.Module], Iterator[int]]] = {
     "functions of the library that time rounds": _timed_rounds,
     "modules of the library that import Context": _imports_context,
     "reads of a parameter by its name": _named_reads,
-    **{f"definitions of {title}": _definitions_of(idea) for title, idea in IDEAS.items()},
+    **{f"known definitions of {title}": _definitions_of(idea) for title, idea in IDEAS.items()},
 }
 
 
