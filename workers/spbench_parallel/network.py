@@ -16,6 +16,7 @@ from spbench_core.layout import micro_batches as batches
 from spbench_core.layout.balance import balanced, check_stages, read_balance
 from spbench_core.layout.stages import ModelLayout, model_layout
 from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
+from spbench_core.layout.window import both_axes
 from spbench_core.models.parts import Map
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_parallel.autotune.balance import check_balance, in_maps
@@ -124,7 +125,9 @@ class ParallelNetwork:
         comm: MPI.Intracomm = MPI.COMM_WORLD,
     ) -> None:
         _check_weights(module, comm)
-        model = as_model(traced(type(module).__name__, module, Map(_CHANNELS, *_sides(image_size))))
+        model = as_model(
+            traced(type(module).__name__, module, Map(_CHANNELS, *both_axes(image_size)))
+        )
         check_same_operators(comm, model.network)
         self.layout = _layout(stages, grids, members, replicas, comm)
         costs = [float(count.multiply_adds) for count in model.counts]
@@ -275,10 +278,6 @@ def _check_schedule(schedule: str, recompute: str | None, *, tiled: bool) -> Non
     if schedule == ZERO_BUBBLE and (tiled or recompute is not None):
         what = "with grids" if tiled else "with recompute"
         raise ValueError(f"schedule {ZERO_BUBBLE} cannot be had {what}; take 1f1b")
-
-
-def _sides(image_size: int | tuple[int, int]) -> tuple[int, int]:
-    return (image_size, image_size) if isinstance(image_size, int) else image_size
 
 
 def _layout(

@@ -25,7 +25,7 @@ from spbench.cli.request import (
     request_from,
 )
 from spbench.launch.choice import LaunchChoice
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.batch.folder import BatchJob

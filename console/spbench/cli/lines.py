@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
 from spbench.cli.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH, indent_text
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.judge import not_judged
 from spbench.record.live_stragglers import LiveStragglers
@@ -29,6 +28,7 @@ from spbench.record.state import RunState
 from spbench.report.case_ids import cut_middle
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate

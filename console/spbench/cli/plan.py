@@ -24,7 +24,7 @@ from spbench.cli.request import (
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request

@@ -24,6 +24,7 @@ from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import format_factor
 from spbench.report.case_ids import ELLIPSIS, cut_middle
 from spbench.report.text_tables import TextColumn, align_and_wrap, render_table, wrap_text
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.machines import Cluster
@@ -115,8 +116,8 @@ def step_lines(step: Simulation, width: int) -> Iterator[str]:
     """Yield what a step's timeline means, and its memory."""
     yield from _wrapped(step_words(step), width)
     for at, (kept, peak) in enumerate(zip(step.in_flight, step.peak_bytes, strict=True)):
-        flight = f"{kept} micro-batch{'es' if kept > 1 else ''} in flight at most"
-        yield f"stage {at}: {flight}, {memory_text(peak)}"
+        flight = format_quantity(kept, "micro-batch", "micro-batches")
+        yield f"stage {at}: {flight} in flight at most, {memory_text(peak)}"
 
 
 def verified_lines(plan: Plan, verified: Verified, width: int) -> Iterator[str]:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from spbench.errors import ExitCode, SuiteError, UsageError
-from spbench.quantities import format_quantity
 from spbench.suites.case import Suite
 from spbench.suites.loader import load
 from spbench.suites.systems import choose_references
+from spbench_core.quantities import format_quantity
 
 
 def validate(

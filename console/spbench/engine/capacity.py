@@ -13,10 +13,10 @@ from spbench.errors import MissingError
 from spbench.launch.gpu_needs import may_use_gpu
 from spbench.launch.jobs import Job
 from spbench.launch.placement import cores
-from spbench.quantities import format_quantity
 from spbench.record.machine.machine_files import available_memory
 from spbench.record.number_formatting import format_size
 from spbench.suites.case import Case
+from spbench_core.quantities import format_quantity
 
 MOST_PER_CORE = 4
 """Whole ranks per core that are allowed: suites/resnet_sp.yaml has 9 ranks, for two cores."""

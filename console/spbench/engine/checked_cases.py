@@ -13,10 +13,10 @@ from spbench.errors import Diagnostic, SuiteError
 from spbench.launch.program import interpreter, wrapped
 from spbench.launch.reaping import killed
 from spbench.launch.survey.progress import Say, nobody
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Suite
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import Mark, Node, compose
+from spbench_core.quantities import format_quantity
 
 CHECKER = ("-m", "spbench_workers.checking")
 _MARK = "spbench-check "

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from spbench.engine.plan import RunPlan, added_environment, launch_of, launches, standalone
 from spbench.launch.jobs import Job, Launch
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 from spbench_core.credentials import (
     name_secrets,
@@ -15,6 +14,7 @@ from spbench_core.credentials import (
     quote_words,
     select_secrets,
 )
+from spbench_core.quantities import format_quantity
 
 
 @dataclass(frozen=True, slots=True)

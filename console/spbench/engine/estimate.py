@@ -27,12 +27,12 @@ from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job
 from spbench.launch.load import load_here
 from spbench.launch.placement import cores
-from spbench.quantities import format_quantity
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench_core.catalog.work import Work
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.index import PastDuration

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
-from spbench.quantities import format_quantity
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus, RankStatus
+from spbench_core.quantities import format_quantity
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""

@@ -12,7 +12,7 @@ from spbench.launch.gpu_needs import needs_gpu
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, chosen_elsewhere
 from spbench.launch.placement import available_slots, cores
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 _MOST_NODES = 16 << 20
 """Letters of a scheduler's list of nodes, with a name for each core."""

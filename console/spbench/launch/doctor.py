@@ -16,10 +16,10 @@ from spbench.launch.load import other_work
 from spbench.launch.mpi_probe import INSTALL, LackingError, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
-from spbench.quantities import format_quantity
 from spbench.suites.launcher_names import launcher_names
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
+from spbench_core.quantities import format_quantity
 
 
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:

@@ -16,11 +16,11 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.host_facts import VISIBLE, cards
 from spbench_core.layout.transports import TRANSPORT_DEVICES
+from spbench_core.quantities import format_quantity
 
 _HERE = "this machine"
 _CASES = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.placement import cores
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 BUSY = 0.5
 """The load of a core above which a host is called busy."""

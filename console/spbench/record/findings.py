@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import defect_of
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
@@ -38,6 +37,7 @@ from spbench.record.stragglers import (
 )
 from spbench.stats.generalised_esd import FEWEST
 from spbench.stats.summary import typical
+from spbench_core.quantities import format_quantity
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.number_formatting import format_percent
 from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
+from spbench_core.quantities import format_quantity
 
 WAITED_ALONE = 0.2
 """The share of its time that a rank with a core of its own may wait for it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spbench.quantities import format_quantity
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
 from spbench_core.events.statuses import Activity, RankPhase
+from spbench_core.quantities import format_quantity
 
 
 def start_words(state: RunState, now: float) -> str:

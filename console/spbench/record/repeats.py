@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState, RepeatsEnd
 from spbench.record.number_formatting import format_percent
 from spbench.stats.summary import median, median_interval
+from spbench_core.quantities import format_quantity
 
 
 def width(case: CaseState) -> float | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.quantities import format_quantity
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.report.compare import compare, rules_out_slowdown
@@ -29,6 +28,7 @@ from spbench.report.run_comparison import (
 )
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from spbench_core.events.statuses import CaseStatus, RunStatus
+from spbench_core.quantities import format_quantity
 
 
 def comparison_of(

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from spbench.quantities import format_quantity
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import format_factor, format_percent
 from spbench.report.compare import (
@@ -33,6 +32,7 @@ from spbench.report.run_comparison import (
 )
 from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
+from spbench_core.quantities import format_quantity
 
 MOST_NAMED = 6
 """The number of cases that a note names."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary
 from spbench.report.deciding_factor import DecidingFactor
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 HEADLINE = "time_ms"
 """The primary metric, which every case has."""

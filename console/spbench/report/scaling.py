@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from spbench.quantities import format_quantity
 from spbench.record.number_formatting import DISTURBED, format_percent, format_time
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -21,6 +20,7 @@ from spbench.report.run_comparison import HEADLINE
 from spbench.stats.difference import Difference, difference, least_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 WORTH = 0.5
 """The share of a rank that one more is to bring, unless told otherwise."""

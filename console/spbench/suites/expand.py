@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Expectation, Scaled, Until
 from spbench.suites.findings import Findings
 from spbench.suites.scaling import Counts, over_ranks
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.quantities import format_quantity
 
 MAX_CASES = 10_000
 """The most cases that one entry may expand into."""

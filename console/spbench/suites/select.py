@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from spbench.errors import NothingSelected, UsageError, did_you_mean
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case
+from spbench_core.quantities import format_quantity
 
 MAX_DEPTH = 100
 _TOKEN = re.compile(r"[()]|[^\s()]+")

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from math import inf
 
 from spbench_core.layout.tiles import Interval
+from spbench_core.quantities import format_quantity
 from spbench_core.whole_numbers import TooManyDigitsError, parse_whole
 
 Balance = tuple[int, ...]
@@ -28,7 +29,7 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
         raise ValueError(f"{text!r} is no list of numbers of layers, such as 3,2") from None
     if len(balance) != stages:
         raise ValueError(
-            f"{text} has {len(balance)} number{'s' if len(balance) > 1 else ''}, "
+            f"{text} has {format_quantity(len(balance), 'number')}, "
             f"one for each of {stages} stages is needed"
         )
     if min(balance) < 1:

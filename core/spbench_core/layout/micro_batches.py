@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from spbench_core.layout.tiles import Interval
+from spbench_core.quantities import format_quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def check_images(batch_size: int, parts: int, *, mirrored: bool = False, members
     """
     least = parts * members * (2 if mirrored else 1)
     if batch_size < least:
-        of = [f"{parts} micro-batch{'es' if parts > 1 else ''}"]
+        of = [format_quantity(parts, "micro-batch", "micro-batches")]
         of += ["in each of two directions"] if mirrored else []
         of += [f"shared by {members} ranks"] if members > 1 else []
         raise ValueError(

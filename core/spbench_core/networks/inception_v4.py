@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from spbench_core.layout.window import Pair
+from spbench_core.layout.window import Pair, both_axes
 from spbench_core.models.compose import concat_maps
 from spbench_core.models.parts import Map
 from spbench_core.networks.graph import NetworkGraph, same
@@ -134,5 +134,5 @@ def _c(block: _Block, data: Map) -> Map:
 
 
 def _text(kernel: Pair, label: str = "") -> str:
-    height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
+    height, width = both_axes(kernel)
     return label or f"{height}*{width}"

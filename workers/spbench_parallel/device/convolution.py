@@ -10,6 +10,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from spbench_core.layout.window import both_axes
+
 Sizes = int | Sequence[int]
 """One number for each axis, or one for all."""
 
@@ -64,13 +66,11 @@ def widened(
     """
     if pixels.dtype not in _DEFECTIVE or pixels.device.type != "cpu":
         return pixels, False
-    step = _across(stride)
-    span = _across(dilation) * (weight.shape[-1] - 1) + 1
-    reach = pixels.shape[-1] + 2 * _across(padding) - span
+    _, step = both_axes(stride)
+    _, spacing = both_axes(dilation)
+    _, zeros = both_axes(padding)
+    span = spacing * (weight.shape[-1] - 1) + 1
+    reach = pixels.shape[-1] + 2 * zeros - span
     if step > 1 and 0 <= reach < step:
         return functional.pad(pixels, (0, step)), True
     return pixels, False
-
-
-def _across(value: Sizes) -> int:
-    return value if isinstance(value, int) else value[1]

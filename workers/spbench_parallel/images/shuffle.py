@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from spbench_core.quantities import format_quantity
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.seeds import generator
 
@@ -34,7 +35,7 @@ class Shuffle:
     def __post_init__(self) -> None:
         if self.count < self.batch * self.replicas:
             raise CannotRunError(
-                f"the data set has {self.count} image{'' if self.count == 1 else 's'}, and a step "
+                f"the data set has {format_quantity(self.count, 'image')}, and a step "
                 f"takes {self.batch * self.replicas} (batch_size x replicas): take a smaller "
                 "batch_size or add images"
             )

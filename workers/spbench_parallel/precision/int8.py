@@ -22,7 +22,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.window import Pair
+from spbench_core.layout.window import both_axes
 from spbench_parallel.device.convolution import widened
 from spbench_parallel.precision.formats import ConvForm, Products
 from spbench_parallel.spatial.conv import window_of
@@ -133,7 +133,7 @@ class Int8Products(Products):
     ) -> torch.Tensor:
         """Round the pixels, convolve whole numbers, and return fp32."""
         own = self._quantised[weight.data_ptr()]
-        how = (*map(_both, form[:3]), form.groups)
+        how = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
         scale, zero = own.scale, own.zero
         rounded, alone = widened(own.rounded(pixels), weight, *form[:3])
         made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
@@ -202,7 +202,3 @@ def _read(
         last = axis.need((0, outputs))[1]
         parts.append(slice(0, last, axis.stride if axis.kernel == 1 else 1))
     return pixels[:, :, parts[0], parts[1]]
-
-
-def _both(pair: Pair) -> list[int]:
-    return [pair, pair] if isinstance(pair, int) else list(pair)

@@ -20,6 +20,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.quantities import format_quantity
 from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import agreed
 from spbench_parallel.checkpoints.users_weights import each_entry
@@ -137,7 +138,7 @@ def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
 def _compared(plan: ModelPlan, entries: int) -> str:
     images, image = sum(batch.size for batch in plan.batches), plan.model.image
     return (
-        f"{STEPS} training steps of {images} image{'s' if images > 1 else ''} of "
+        f"{STEPS} training steps of {format_quantity(images, 'image')} of "
         f"{image.height}x{image.width} in float64, on these ranks and on one process: losses and "
         f"{entries} entries of the state_dict"
     )

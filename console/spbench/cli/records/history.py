@@ -12,7 +12,7 @@ import typer
 
 from spbench.cli.request import HomeOption
 from spbench.errors import UsageError
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.report.past_figures import History

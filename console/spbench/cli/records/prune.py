@@ -13,7 +13,7 @@ import typer
 
 from spbench.cli.request import HomeOption
 from spbench.errors import UsageError
-from spbench.quantities import format_quantity
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.record.runs.prune import OldRun

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.engine.faults.lost_hosts import ranks_on
 from spbench.launch.launcher import PASSED_ON, RankEnd, Said, signal_name
-from spbench.quantities import format_quantity
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 SHOWN = 2
 """Consequences that are told; of more, the number."""

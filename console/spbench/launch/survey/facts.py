@@ -23,8 +23,8 @@ from spbench.launch.mpi_probe import (
 )
 from spbench.launch.survey.question import PROBE_PATIENCE
 from spbench.launch.survey.reach import UNKNOWN_NAME
-from spbench.quantities import format_quantity
 from spbench_core import host_facts
+from spbench_core.quantities import format_quantity
 
 CLOCK_TOLERANCE = 1.0
 """Seconds that a host's clock may differ from this machine's."""

@@ -8,7 +8,6 @@ from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan, devices_text, span_text
 from spbench.planner.simulation.step import Simulation
-from spbench.quantities import format_quantity
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import (
     format_factor,
@@ -17,6 +16,7 @@ from spbench.record.number_formatting import (
     format_time,
     format_value,
 )
+from spbench_core.quantities import format_quantity
 from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"

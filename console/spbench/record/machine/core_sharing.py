@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.run_parts import JobState
 from spbench.record.sentences.enumeration import count_cases, enumerate_names
 from spbench.record.state import RunState
+from spbench_core.quantities import format_quantity
 
 _EFFECT = "times and efficiencies are not those of the hardware"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank
 from spbench.record.run_parts import RankState
+from spbench_core.quantities import format_quantity
 
 
 def crowded(ranks: Iterable[RankState]) -> str | None:

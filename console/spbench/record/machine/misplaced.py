@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseRank, CaseState
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.run_parts import JobState
 from spbench_core.events.rank_facts import RankFacts
+from spbench_core.quantities import format_quantity
 
 _Ranks = Mapping[int, CaseRank]
 

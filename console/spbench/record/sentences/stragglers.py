@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
 from spbench.record.sentences.enumeration import MOST_NAMED, enumerate_names, name_cases
 from spbench.record.stragglers import Straggler, is_planted, waiting_ranks
+from spbench_core.quantities import format_quantity
 
 MOST_SENTENCES = 12
 """Stragglers with a sentence of their own; the others are counted."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import metric_name
 from spbench.record.number_formatting import NOISY, format_value, printable
@@ -14,6 +13,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import HEADLINE
 from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
+from spbench_core.quantities import format_quantity
 
 LEGEND = (
     "time: the slowest rank's time of each iteration, then the median over iterations. Values of "

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from spbench.quantities import format_quantity
 from spbench.record.number_formatting import format_percent
 from spbench.report.comparison_notes import name_cases
 from spbench.report.gate.check import (
@@ -18,6 +17,7 @@ from spbench.report.gate.check import (
 )
 from spbench.report.text_tables import TextColumn, render_table, wrap_text
 from spbench.stats.difference import LEAST_PAST
+from spbench_core.quantities import format_quantity
 
 _COLUMNS = (
     TextColumn("smallest found"),

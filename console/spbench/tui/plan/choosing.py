@@ -7,9 +7,9 @@ from pathlib import Path
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import near_files
-from spbench.quantities import format_quantity
 from spbench.report.links import last_link_matrix
 from spbench.tui.chooser import Choice
+from spbench_core.quantities import format_quantity
 
 
 def profiles(folder: Path) -> list[Choice]:

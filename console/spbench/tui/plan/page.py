@@ -17,7 +17,6 @@ from spbench.planner.output.emission import emitted
 from spbench.planner.output.verification import verified
 from spbench.planner.request import Planned, PlanRequest
 from spbench.planner.worker_process import planned_apart
-from spbench.quantities import format_quantity
 from spbench.record.runs.folder import write_whole
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
@@ -28,6 +27,7 @@ from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
 from spbench.tui.plan.mode_switch import ModeSwitch
 from spbench.tui.plan.sheet import NOTHING, Sheet
 from spbench.tui.widgets.keys import key
+from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed

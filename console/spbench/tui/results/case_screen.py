@@ -14,7 +14,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.metric_names import describe_separation, figure_name, folded_name
 from spbench.record.number_formatting import NOISY, format_number, format_value
@@ -24,6 +23,7 @@ from spbench.suites.expand import show
 from spbench.tui.modal import Modal
 from spbench.tui.results.cells import status_span, value_text
 from spbench.tui.signs import signed
+from spbench_core.quantities import format_quantity
 
 
 class CaseScreen(Modal[None]):

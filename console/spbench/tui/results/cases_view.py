@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.quantities import format_quantity
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
@@ -23,6 +22,7 @@ from spbench.tui.signs import status_cell
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 _COLUMNS = (
     Column("status", "status", 11),

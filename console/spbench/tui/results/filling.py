@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
-from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
+from spbench_core.quantities import format_quantity
 
 MOST_RUNS = 200
 """Runs over which a metric is plotted."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spbench.quantities import format_quantity
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
 from spbench.tui.results.cells import moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
+from spbench_core.quantities import format_quantity
 
 _MOST_TOLD = 12
 """Points of a series that are told in words."""

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spbench.errors import SpbenchError
-from spbench.quantities import format_quantity
 from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
@@ -18,6 +17,7 @@ from spbench.report.baselines.making import baseline_of, fault_warnings, launch_
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
+from spbench_core.quantities import format_quantity
 
 
 class RunChanges:

@@ -13,7 +13,6 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.quantities import format_quantity
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.comparison import RankComparison
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
@@ -40,6 +39,7 @@ from spbench.tui.run.selection import RunSelection
 from spbench.tui.signs import signed
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
+from spbench_core.quantities import format_quantity
 
 Line = tuple[str, str]
 """A line of details: its title, and its text."""

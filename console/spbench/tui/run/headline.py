@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
-from spbench.quantities import format_quantity
 from spbench.record.case_counts import case_counts
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
@@ -20,6 +19,7 @@ from spbench.tui.run.words import MUTED, Word, colour
 from spbench.tui.signs import signed
 from spbench.tui.widgets.fitting import cells, fit
 from spbench_core.events import clock
+from spbench_core.quantities import format_quantity
 
 BAR = 16
 

@@ -17,7 +17,6 @@ from textual.widgets import Tree
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
-from spbench.quantities import format_quantity
 from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
@@ -46,6 +45,7 @@ from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import key
 from spbench_core.catalog import COMMON_FAULTS
+from spbench_core.quantities import format_quantity
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
 """From how many columns on the files are shown unasked, and all stands side by side."""

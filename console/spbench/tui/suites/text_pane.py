@@ -17,13 +17,13 @@ from textual.widgets import OptionList, TextArea
 from spbench.engine.estimate import RunEstimate
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
-from spbench.quantities import format_quantity
 from spbench.suites.case import Suite
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.problems import ProblemList
 from spbench.tui.suites.reading import Reading, estimate_suite, read
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
+from spbench_core.quantities import format_quantity
 
 PAUSE = 0.15
 """Seconds without a key until the text is read."""

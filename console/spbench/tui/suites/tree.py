@@ -16,12 +16,12 @@ from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from spbench.quantities import format_quantity
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.shipped import is_foreign
 from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
 from spbench.tui.widgets.keys import key
+from spbench_core.quantities import format_quantity
 
 FIRST = "smoke"
 """The shipped suite that is chosen first: each benchmark once, small, on two ranks."""

@@ -11,7 +11,6 @@ from textual.events import MouseMove
 from textual.geometry import Offset
 from textual.message import Message
 
-from spbench.quantities import format_quantity
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
@@ -19,6 +18,7 @@ from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import phrases
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.steps import mark, usual
+from spbench_core.quantities import format_quantity
 
 _WIDEST = 3
 """Cells of the terminal that one rank takes at most, where there are few."""

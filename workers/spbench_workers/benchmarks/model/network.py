@@ -25,7 +25,8 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             stages, none in whose maps a stage of tiles can end, an operator that cannot be in such
             a layout, or with ``strict`` one that is not there over tiles.
     """
-    common, own = read_params(ModelParams, params), read_params(OwnNetworkParams, params)
+    common = read_params(ModelParams, params)
+    own = read_params(OwnNetworkParams, params)
     image = Map(CHANNELS, *common.image_size)
     arguments = own.network_args or {}
     model = imported(filled(own.network), arguments, image, seed, own.weights)

@@ -75,7 +75,8 @@ def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
 
 def checks_made(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return those of the checks that a case with complete parameters makes, in their order."""
-    model, layout = read_params(ModelParams, params), layout_of(params)
+    model = read_params(ModelParams, params)
+    layout = layout_of(params)
     regimes = _regimes_of(model, layout)
     made = {name for regime in regimes for name in _CHECKS[regime]}
     if Regime.FLOAT64 in regimes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.quantities import format_quantity
 from spbench.record.efficiency import format_efficiency, format_metric
 from spbench.record.judge import share_of
 from spbench.record.metric_names import (
@@ -31,6 +30,7 @@ from spbench.report.formats.words import compute_case_seconds, headline, sentenc
 from spbench.report.model import CasePart, ExpectationPart
 from spbench.report.run_comparison import HEADLINE
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
+from spbench_core.quantities import format_quantity
 
 MOST_TRACEBACK = 4000
 FEWEST_SAMPLES = 20

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from spbench.quantities import format_quantity
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.formats.page.case_table import case_rows, case_table
 from spbench.report.formats.page.head import page_head
@@ -23,6 +22,7 @@ from spbench.report.formats.page.parts import (
 from spbench.report.formats.words import by_urgency
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_comparison import RunComparison
+from spbench_core.quantities import format_quantity
 
 MOST_BYTES = 1_900_000
 """A page stays below 2 MiB, which every mail and issue tracker takes."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from spbench.engine.estimate import RunEstimate
 from spbench.errors import SpbenchError
-from spbench.quantities import format_quantity
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.check import examine
 from spbench.suites.edit.compose import Edited, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
+from spbench_core.quantities import format_quantity
 
 Write = Callable[[CaseDraft], Edited]
 """Puts a draft into the text that is edited; UsageError where it cannot."""

@@ -62,7 +62,8 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
         CannotRunError: A model of the user's own cannot be imported, or cut into layers.
     """
     profile = read_params(ProfileParams, params)
-    name, precision = profile.model, PRECISIONS[profile.precision]
+    name = profile.model
+    precision = PRECISIONS[profile.precision]
     if name in KNOWN:
         return _of_layers(model_of(name, params), precision, device, seed)
     torch.manual_seed(seed)

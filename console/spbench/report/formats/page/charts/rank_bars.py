@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from spbench.quantities import format_quantity
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_time, scale_of
 from spbench.report.formats.page.charts.frame import Frame, label
@@ -13,6 +12,7 @@ from spbench.report.formats.page.markup import Markup, joined, tag
 from spbench.report.model import RankPart
 from spbench.report.scale import Scale
 from spbench.stats.summary import typical
+from spbench_core.quantities import format_quantity
 
 MOST_BARS = 128
 """With more ranks than this each bar is a host, by its slowest rank."""

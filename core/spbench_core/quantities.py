@@ -1,4 +1,4 @@
-"""Counts with their nouns, for messages of all packages of the console."""
+"""Counts with their nouns, for messages."""
 
 
 def format_quantity(count: int, noun: str, plural: str | None = None) -> str:
