@@ -4,6 +4,8 @@ import pytest
 
 from spbench_core.layout.balance import balanced
 from spbench_core.layout.tiles import Grid
+from spbench_core.models import proxy
+from spbench_core.models.parts import Conv
 from spbench_core.models.proxy import multiply_adds, proxy_of
 from spbench_core.models.reach import kept_values
 from spbench_core.models.registry import model
@@ -94,3 +96,15 @@ def test_fused_layers_stay_together():
     assert found.balance[0] >= 4
     alone, _ = proxied(resnet(128), 0, SQUARE, ONE)
     assert len(found.model.layers) > len(alone.model.layers)
+
+
+@pytest.mark.parametrize(
+    ("conv", "by", "thinned"),
+    [
+        (Conv(48, 3), 16, Conv(3, 3)),
+        (Conv(64, 3, groups=64), 4, Conv(16, 3, groups=16)),
+        (Conv(48, 3, groups=8), 4, Conv(12, 3, groups=2)),
+    ],
+)
+def test_a_thinned_convolution_has_whole_groups(conv, by, thinned):
+    assert proxy._thin(conv, by) == thinned
