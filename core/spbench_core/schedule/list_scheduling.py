@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Kind, Order, Task
+from spbench_core.schedule.orders import Kind, Line, Order, Task
 from spbench_core.schedule.timeline import UNIT_COSTS, find_input, find_receiver
 
 PENDING = 2
@@ -18,9 +18,6 @@ then wait for each other so often that they are slower than one pipeline."""
 Urgency = Callable[[bool, int, int], tuple[int, ...]]
 """The priority of a task, from whether it is forward, its turn in its direction, and its stage; the
 least goes first."""
-
-Line = tuple[Kind, int, int]
-"""A stage's tasks of one kind and direction, which it does in their order."""
 
 
 def _by_stage(forward: bool, turn: int, stage: int) -> tuple[int, ...]:
@@ -93,11 +90,11 @@ class _Lister:
             for stage in range(stages)
             for direction in numbers
         ]
-        self.lines = [_line(task) for task in lines]
-        self.sender = {_line(task): _line_of(find_input(task, stages)) for task in lines}
-        self.receiver = {_line(task): _line_of(find_receiver(task, stages)) for task in lines}
-        self.ranks = {_line(task): layout.ranks_of(task.stage, 0, task.direction) for task in lines}
-        self.numbers = {_line(task): numbers[task.direction] for task in lines}
+        self.lines = [task.line for task in lines]
+        self.sender = {task.line: _line_of(find_input(task, stages)) for task in lines}
+        self.receiver = {task.line: _line_of(find_receiver(task, stages)) for task in lines}
+        self.ranks = {task.line: layout.ranks_of(task.stage, 0, task.direction) for task in lines}
+        self.numbers = {task.line: numbers[task.direction] for task in lines}
         self.ends: dict[Line, list[float]] = {line: [] for line in self.lines}
         self.free_at = [0.0] * layout.ranks_a_replica
 
@@ -150,9 +147,5 @@ class _Lister:
         return (*self.urgency(kind == "forward", len(self.ends[line]), stage), direction)
 
 
-def _line(task: Task) -> Line:
-    return task.kind, task.stage, task.direction
-
-
 def _line_of(task: Task | None) -> Line | None:
-    return None if task is None else _line(task)
+    return None if task is None else task.line

@@ -31,6 +31,10 @@ STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep", ZERO
 SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
 
+Line = tuple[Kind, int, int]
+"""A stage's tasks of one kind and direction, which it does in their order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A stage's work on one micro-batch, in one direction of the model.
@@ -46,6 +50,11 @@ class Task:
     micro_batch: int
     stage: int
     direction: int = 0
+
+    @property
+    def line(self) -> Line:
+        """Its kind, stage and direction."""
+        return self.kind, self.stage, self.direction
 
 
 Order = tuple[Task, ...]

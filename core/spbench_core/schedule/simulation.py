@@ -124,7 +124,7 @@ class StepSimulation:
         return True
 
     def _advance(self, device: int) -> int:
-        """Run the tasks of a device whose inputs have arrived; return their number."""
+        """Run a device's tasks until one lacks its input; return the number of them."""
         order = self._orders[device]
         rows = self._rows
         links = self._links

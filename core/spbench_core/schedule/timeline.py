@@ -9,10 +9,10 @@ blocking ``Ssend``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Kind, Order, Task
+from spbench_core.schedule.orders import Kind, Line, Order, Task
 from spbench_core.schedule.simulation import RowTask, StepSimulation, TaskRow
 
 UNIT_COSTS: Mapping[Kind, float] = {"forward": 1.0, "backward": 2.0, "data": 1.0, "weights": 1.0}
@@ -48,7 +48,7 @@ class Timeline:
 
 
 def find_input(task: Task, stages: int) -> Task | None:
-    """Return the task whose result this one takes; None for the first stage's forward."""
+    """Return the task that computes the input; None for the first stage's forward."""
     step: tuple[Kind, int] | None
     if task.kind == "forward":
         step = (task.kind, task.stage - 1) if task.stage else None
@@ -89,49 +89,59 @@ def simulate_orders(
     Raises:
         DeadlockError: The step never ends; the text names a rank that waits.
     """
-    rows = _Rows(layout, orders, costs)
-    turns = [rows.turns_of(order, pending) for order in orders]
-    simulation = StepSimulation(
-        [[turn for turn, _ in order] for order in turns], rows.rows, links=0
-    )
+    rows = _Rows(layout, orders, costs, pending)
+    parts = [rows.list_parts(order) for order in orders]
+    simulation = StepSimulation([[part for part, _ in order] for order in parts], rows.rows, 0)
     simulation.run()
-    for rank, order in enumerate(turns):
+    for rank, order in enumerate(parts):
         following = simulation.following[rank]
         if following < len(order):
             raise DeadlockError(f"rank {rank} waits forever at {order[following][1]}")
     busy = tuple(sum(costs[task.kind] for task in order) for order in orders)
-    return Timeline({task: rows.span_of(task) for order in orders for task in order}, busy)
+    return Timeline({task: rows.find_span(task) for order in orders for task in order}, busy)
 
 
 class _Rows:
     """The tasks of all ranks as rows of a simulation.
 
-    A rendezvous is two rows without work: the receiver's arrivals at the tasks that take a result,
-    which are the input of the sender's waits.
+    A rendezvous is two rows without work. The receiver's arrivals at its tasks are the input of the
+    sender's waits.
     """
 
     def __init__(
-        self, layout: ModelLayout, orders: Sequence[Order], costs: Mapping[Kind, float]
+        self,
+        layout: ModelLayout,
+        orders: Sequence[Order],
+        costs: Mapping[Kind, float],
+        pending: int | None,
     ) -> None:
         self.rows: list[TaskRow] = []
         self._layout = layout
-        self._stages = len(layout.stages)
-        tasks = {task for order in orders for task in order}
-        self._micro_batches = 1 + max((task.micro_batch for task in tasks), default=-1)
-        firsts = {replace(task, micro_batch=0) for task in tasks}
-        inputs = {task: find_input(task, self._stages) for task in firsts}
-        self._tasks = {
-            task: self._add_row(task, costs[task.kind], needs_input=inputs[task] is not None)
-            for task in firsts
-        }
-        self._arrivals = {task: self._add_row(task, 0.0, needs_input=False) for task in firsts}
-        self._waits = {task: self._add_row(task, 0.0) for task in firsts}
-        for task, source in inputs.items():
-            if source in self._tasks:
-                self.rows[self._tasks[source]].feed(self.rows[self._tasks[task]])
-            receiver = find_receiver(task, self._stages)
-            if receiver in self._arrivals:
-                self.rows[self._arrivals[receiver]].feed(self.rows[self._waits[task]])
+        self._pending = pending
+        self._tasks: dict[Line, int] = {}
+        self._arrivals: dict[Line, int] = {}
+        self._waits: dict[Line, int] = {}
+        stages = len(layout.stages)
+        tasks = {task.line: task for order in orders for task in order}
+        numbers = (task.micro_batch for order in orders for task in order)
+        self._micro_batches = 1 + max(numbers, default=-1)
+        inputs = {line: find_input(task, stages) for line, task in tasks.items()}
+        for line, task in tasks.items():
+            needs_input = inputs[line] is not None
+            self._tasks[line] = self._add_row(task, costs[task.kind], needs_input=needs_input)
+        for line, source in inputs.items():
+            if source is not None and source.line in tasks:
+                self.rows[self._tasks[source.line]].feed(self.rows[self._tasks[line]])
+        if pending is None:
+            return
+        for line, task in tasks.items():
+            self._arrivals[line] = self._add_row(task, 0.0, needs_input=False)
+        for line, task in tasks.items():
+            receiver = find_receiver(task, stages)
+            if receiver is not None:
+                self._waits[line] = self._add_row(task, 0.0)
+            if receiver is not None and receiver.line in tasks:
+                self.rows[self._arrivals[receiver.line]].feed(self.rows[self._waits[line]])
 
     def _add_row(self, task: Task, seconds: float, *, needs_input: bool = True) -> int:
         ranks = self._layout.ranks_of(task.stage, 0, task.direction)
@@ -141,25 +151,26 @@ class _Rows:
         )
         return len(self.rows) - 1
 
-    def turns_of(self, order: Order, pending: int | None) -> list[tuple[RowTask, Task]]:
-        """Return a rank's turns in the simulation, each with the task that it is a part of."""
-        turns = []
-        sent: dict[Task, list[int]] = {}
+    def list_parts(self, order: Order) -> list[tuple[RowTask, Task]]:
+        """Return a rank's tasks with its arrivals and waits, each with the task it belongs to."""
+        if self._pending is None:
+            return [((self._tasks[task.line], task.micro_batch), task) for task in order]
+        parts = []
+        sent: dict[Line, list[int]] = {}
         for task in order:
-            first = replace(task, micro_batch=0)
-            if pending is not None:
-                turns.append(((self._arrivals[first], task.micro_batch), task))
-            turns.append(((self._tasks[first], task.micro_batch), task))
-            if pending is None or find_receiver(task, self._stages) is None:
+            line = task.line
+            parts.append(((self._arrivals[line], task.micro_batch), task))
+            parts.append(((self._tasks[line], task.micro_batch), task))
+            if line not in self._waits:
                 continue
-            micro_batches = sent.setdefault(first, [])
+            micro_batches = sent.setdefault(line, [])
             micro_batches.append(task.micro_batch)
-            if len(micro_batches) > pending:
-                turns.append(((self._waits[first], micro_batches[-1 - pending]), task))
-        return turns
+            if len(micro_batches) > self._pending:
+                parts.append(((self._waits[line], micro_batches[-1 - self._pending]), task))
+        return parts
 
-    def span_of(self, task: Task) -> tuple[float, float]:
+    def find_span(self, task: Task) -> tuple[float, float]:
         """Return the start and end of a task."""
-        row = self.rows[self._tasks[replace(task, micro_batch=0)]]
+        row = self.rows[self._tasks[task.line]]
         start = row.starts[task.micro_batch]
         return start, start + row.seconds
