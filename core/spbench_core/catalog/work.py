@@ -54,7 +54,7 @@ class TimedLoop(Protocol):
     def iterations(self) -> int: ...
 
 
-class Images(Protocol):
+class ImageParams(Protocol):
     """Parameters of images."""
 
     @property
@@ -89,7 +89,7 @@ def loops(params: TimedLoop) -> int:
     return params.iterations + params.warmup
 
 
-def image_values(params: Images, channels: int) -> float:
+def image_values(params: ImageParams, channels: int) -> float:
     """Return the numbers of all images of a case, with so many channels."""
     height, width = params.image_size
     return float(height * width * channels * params.batch_size)

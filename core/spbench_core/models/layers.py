@@ -89,8 +89,8 @@ class Cell(Layer):
 
     def output(self, flow: Flow) -> Flow:
         states = self._states(flow)
-        made = concat_maps(*(states[index] for index in self.places.concat))
-        return (made, flow[0]) if self.places.keeps else (made,)
+        output = concat_maps(*(states[index] for index in self.places.concat))
+        return (output, flow[0]) if self.places.keeps else (output,)
 
     def build(self, builder: Builder[M], flow: Flow) -> M:
         states = self._states(flow)

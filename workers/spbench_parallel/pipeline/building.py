@@ -48,12 +48,14 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         plan: The model and its layout.
         place: This rank's place.
     """
-    beside = create_group(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
-    comms = [beside]
+    stage_comm = create_group(
+        world, plan.layout.ranks_of(place.stage, place.replica, place.direction)
+    )
+    comms = [stage_comm]
     if plan.statistics == "replicas":
         comms.append(create_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
-    builder = _builder_of(plan, place, beside, comms[-1])
+    builder = _builder_of(plan, place, stage_comm, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
             plan.model_of(place.stage),
@@ -71,14 +73,14 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
 
 
 def _builder_of(
-    plan: ModelPlan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm
+    plan: ModelPlan, place: Place, stage_comm: MPI.Intracomm, normed: MPI.Intracomm
 ) -> ModuleBuilder:
     """Return the builder of a stage's operators; ``normed`` are the ranks of its batch norm."""
     own, image = plan.layout.stages[place.stage], plan.model.image
     by_tile = plan.statistics == "tile"
     if own.spatial:
         tiling = Tiling.of_grid(
-            beside, own.grid, image.height, image.width, transport=plan.transport
+            stage_comm, own.grid, image.height, image.width, transport=plan.transport
         )
         if by_tile:
             return _TileNormBuilder(tiling)

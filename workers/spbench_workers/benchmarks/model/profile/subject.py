@@ -67,10 +67,10 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
     if name in KNOWN:
         return _of_layers(model_of(name, params), precision, device, seed)
     torch.manual_seed(seed)
-    made = _made(name, profile.network_args or {})
-    if isinstance(made, nn.Module):
-        return _of_layers(_imported(name, made, profile.image_size), precision, device, seed)
-    return _given(name, made, precision, device)
+    model = _made(name, profile.network_args or {})
+    if isinstance(model, nn.Module):
+        return _of_layers(_imported(name, model, profile.image_size), precision, device, seed)
+    return _given(name, model, precision, device)
 
 
 def _imported(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
