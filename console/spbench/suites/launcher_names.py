@@ -47,7 +47,7 @@ def launcher_names() -> tuple[str, ...]:
 def _find_problem(offer: Offer) -> str | None:
     missing = [part for part in PARTS if not hasattr(offer.value, part)]
     if missing:
-        return f"launcher {offer.name} does not define {', '.join(missing)}"
+        return f"launcher {offer.name} lacks {', '.join(missing)}"
     if offer.value.name != offer.name:
         return f"invalid launcher name (expected {offer.name!r}, got {offer.value.name!r})"
     return None
