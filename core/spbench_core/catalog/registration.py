@@ -124,7 +124,7 @@ def load_plugin_entries(built_in: Mapping[str, Benchmark]) -> Table:
             table |= register(offer.value, {**built_in, **table}, offer.plugin)
         else:
             kind = type(offer.value).__name__
-            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple or list, got {kind})")
+            leave_out(offer.plugin, f"invalid {ATTRIBUTE} (expected a tuple, got {kind})")
     return table
 
 
