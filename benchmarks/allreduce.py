@@ -95,7 +95,8 @@ def against_c(rounds: list[dict[str, Times]]) -> list[Figure]:
 
 def against_native(folder: Path, iterations: int) -> str:
     """Run all algorithms on some numbers of ranks; return how each stands beside the MPI's own."""
-    suite, report = folder / "algorithms.json", folder / "report.json"
+    suite = folder / "algorithms.json"
+    report = folder / "report.json"
     suite.write_text(json.dumps(suite_of(iterations)))
     command = [sys.executable, "-m", "spbench", "run", str(suite), "--headless", "-q"]
     command += ["--home", str(folder / "home"), "--json", str(report)]

@@ -222,7 +222,8 @@ class Bench:
         await asyncio.to_thread(self._sender.recv)
         if listener.wrong:
             sys.exit(f"collector: {listener.wrong}")
-        seconds, cpu = listener.last - listener.first, listener.last_cpu - listener.first_cpu
+        seconds = listener.last - listener.first
+        cpu = listener.last_cpu - listener.first_cpu
         return Taken(listener.count, seconds, cpu, growth)
 
     async def _collect_slowly(self, listener: CountingListener) -> tuple[float, float]:
@@ -278,7 +279,8 @@ class CountingListener:
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Pass a batch on."""
         if not self.count:
-            self.first, self.first_cpu = time.monotonic(), time.process_time()
+            self.first = time.monotonic()
+            self.first_cpu = time.process_time()
         try:
             self.record(source, lines, events)
         except Exception as error:
@@ -286,7 +288,8 @@ class CountingListener:
             self.on_violation(source, repr(error))
         self.count += len(events)
         if self.count == self._expected:
-            self.last, self.last_cpu = time.monotonic(), time.process_time()
+            self.last = time.monotonic()
+            self.last_cpu = time.process_time()
             self.done.set()
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:

@@ -91,7 +91,8 @@ def main() -> None:
 
 def first_paint(rounds: int) -> tuple[float, float]:
     """Return the median seconds from the command's start to its tabs, and to a whole page."""
-    paints, pages = [], []
+    paints = []
+    pages = []
     with tempfile.TemporaryDirectory() as home:
         for _ in range(rounds):
             with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
@@ -131,7 +132,8 @@ def under_load(ranks: int, rate: int, seconds: float) -> Watching:
                 terminal.press("y")
                 terminal.wait_for("timing|setup|node003")
                 terminal.rest(WARM_UP)
-                spent, started = terminal.processor_seconds(), time.monotonic()
+                spent = terminal.processor_seconds()
+                started = time.monotonic()
                 answers = _press(terminal, TABLE_KEYS, seconds)
                 passed = time.monotonic() - started
                 load = 100 * (terminal.processor_seconds() - spent) / passed
@@ -156,7 +158,8 @@ def _press(terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: float) 
 def on_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
     """Return the p95 of a key's answer on each page, with so many cases and runs."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as place:
-        home, suite = Path(place, "home"), Path(place, "many.yaml")
+        home = Path(place, "home")
+        suite = Path(place, "many.yaml")
         write_runs(home, runs - 1)
         write_cases(home / "runs" / "20300101-000000-many-0000", cases, 4, 5)
         values = ", ".join(map(str, range(1, cases + 1)))

@@ -123,7 +123,8 @@ def measure_cases(folder: RunFolder) -> tuple[dict[str, float], float]:
     assert run is not None
     times = []
     for case in state.cases.values():
-        started, finished = case.verdict.started, case.verdict.finished
+        started = case.verdict.started
+        finished = case.verdict.finished
         if started is not None and finished is not None:
             launches = tuple(sorted(set(case.measured.jobs.values())))
             times.append(CaseTimes(case.id, case.status, started, finished, launches))

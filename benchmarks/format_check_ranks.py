@@ -37,7 +37,8 @@ from spbench_workers.benchmarks.model.fault_injection import (
     scale_gradient_of_weight,
 )
 
-CLASSES, BATCH = 10, 2
+CLASSES = 10
+BATCH = 2
 MODELS: dict[str, dict[str, Any]] = {
     "resnet": {"image_size": (32, 32), "version": 1, "depth": 8},
     # Rounding to bf16 alone may be off by 1 % in kernels of 16 weights, the least of 16 filters.
@@ -91,11 +92,13 @@ def plant(engine: Engine, seed: int) -> list[tuple[str, str]]:
     Of two seeds one has the zeros in the last tile and the factors on the rank with whole images,
     and the other has it the other way.
     """
-    rank, last = engine.world.rank, engine.world.size - 1
+    rank = engine.world.rank
+    last = engine.world.size - 1
     if rank < last - 1:
         return []
     drawn = random.Random(seed)
-    ((place,), (stage,)) = engine.places, engine.stages
+    (place,) = engine.places
+    (stage,) = engine.stages
     kind = SpatialConv2d if rank < last else nn.Conv2d
     convs = [pair for pair in stage.named_modules() if isinstance(pair[1], kind)]
     zeros = (rank == last) == bool(seed % 2)
@@ -147,7 +150,8 @@ def outcome(world: MPI.Intracomm, name: str, precision: str, seed: int, spoilt: 
 def main() -> None:
     """Take the steps that the log has not."""
     log, models, formats, seeds, seconds = sys.argv[1:]
-    world, begun = MPI.COMM_WORLD, monotonic()
+    world = MPI.COMM_WORLD
+    begun = monotonic()
     lines = Path(log).read_text().splitlines() if Path(log).exists() else []
     done = world.bcast({tuple(json.loads(line)["step"]) for line in lines})
     both = [seed for one in range(int(seeds)) for seed in (one, one + int(seeds))]

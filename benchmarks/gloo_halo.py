@@ -67,7 +67,8 @@ def run_rank(rank: int, size: int, folder: str, words: dict[str, Any]) -> None:
     )
     owned = Partition.of_grid(Grid(*parse_pair(words["grid"])), *parse_pair(words["image_size"]))
     table = halo_transfers(owned, words["halo_len"])
-    tile, held = owned.tile(rank), table.needed[rank]
+    tile = owned.tile(rank)
+    held = table.needed[rank]
     padded = torch.zeros(1, words["in_channels"], held.height, held.width)
     own = view(padded, held, tile)
     times = []

@@ -99,7 +99,8 @@ def run_suite(cases: list[dict[str, Any]]) -> Cases:
     """Run cases through spbench, and return the report's."""
     suite = {"schema": "spbench.suite/1", "name": "halo-figures", "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
-        path, report = Path(folder) / "suite.yaml", Path(folder) / "report.json"
+        path = Path(folder) / "suite.yaml"
+        report = Path(folder) / "report.json"
         path.write_text(json.dumps(suite))
         spbench = [sys.executable, "-m", "spbench", "run", str(path), "--headless"]
         run([*spbench, "--home", folder, "--no-samples", "--json", str(report)])

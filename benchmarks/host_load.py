@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="runs of each kind")
     parser.add_argument("--suite", type=Path, default=Path("suites/smoke.yaml"))
     words = parser.parse_args()
-    with_load, without = [], []
+    with_load = []
+    without = []
     for _ in range(words.rounds):
         without.append(_run(words.suite, OFF))
         with_load.append(_run(words.suite, {}))
@@ -67,7 +68,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def reading() -> float:
     """Return the median time of a reading in microseconds."""
-    load, times = HostLoad(), []
+    load = HostLoad()
+    times = []
     for _ in range(READINGS):
         started = time.perf_counter()
         load()

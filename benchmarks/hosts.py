@@ -22,7 +22,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from quick_hosts import QuickHosts  # noqa: E402 - the folder is found above
 
-LOGIN, MOST_SECONDS, MOST_SILENCE = 0.3, 30.0, 2.0
+LOGIN = 0.3
+MOST_SECONDS = 30.0
+MOST_SILENCE = 2.0
 
 
 def made(hosts: QuickHosts, count: int) -> list[str]:
@@ -53,7 +55,8 @@ def main() -> int:
         words = [sys.executable, "-m", "spbench", "doctor", "--hostfile", str(hostfile)]
         found = Path(folder) / "found"
         started = heard = time.monotonic()
-        silence, most = 0.0, 0
+        silence = 0.0
+        most = 0
         with found.open("w") as output:
             process = subprocess.Popen(
                 words, env=hosts.env, stdout=output, stderr=subprocess.PIPE, bufsize=0

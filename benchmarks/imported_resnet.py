@@ -65,7 +65,8 @@ def measured(size: int, *, reverse: bool) -> dict[str, float]:
             cases.append(case | {"name": name, "params": case["params"] | shared | params})
     suite = {"schema": "spbench.suite/1", "name": "suite", "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
-        path, report = Path(folder) / "suite.json", Path(folder) / "report.json"
+        path = Path(folder) / "suite.json"
+        report = Path(folder) / "report.json"
         path.write_text(json.dumps(suite))
         command = [sys.executable, "-m", "spbench", "run", str(path), "--headless"]
         command += ["--home", folder, "--json", str(report), "--no-samples"]

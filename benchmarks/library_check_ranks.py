@@ -22,7 +22,9 @@ from torch import nn
 from spbench_parallel.api import Box, ParallelNetwork
 from spbench_parallel.models.imported.example import UNet
 
-CLASSES, TOKEN, WIDTH = 5, 16, 768
+CLASSES = 5
+TOKEN = 16
+WIDTH = 768
 
 
 class Tokens(nn.Module):
@@ -84,7 +86,8 @@ def main() -> None:
     output, name, *options = sys.argv[1:]
     make, size, layout = NETWORKS[name]
     torch.manual_seed(0)
-    module, comm = make(), MPI.COMM_WORLD
+    module = make()
+    comm = MPI.COMM_WORLD
     comm.Barrier()
     start = perf_counter()
     verify = options == ["verify"]

@@ -32,7 +32,8 @@ from spbench_core.events.rank_facts import RankFacts
 
 CASES = ("memory", "gemm", "conv")
 SIZES = (8, 64 << 10, 1 << 20)
-SLOW_HOSTS, SLOW_LINKS = 3, 2
+SLOW_HOSTS = 3
+SLOW_LINKS = 2
 WAYS = ("one-case", "all-cases", "links")
 MOST_RIGHT = 0.99
 """The share of seeds in which exactly what is slow must be named."""
@@ -104,7 +105,8 @@ def _with_link(cluster: MadeUp, by: float) -> MadeUp:
 
 def _least(cluster: Callable[[float], MadeUp], seeds: int) -> float:
     """Return the smallest factor in steps of 1 %, by bisection between 1 and 2."""
-    low, high = 100, 200
+    low = 100
+    high = 200
     while high - low > 1:
         middle = (low + high) // 2
         if _holds(cluster(middle / 100), seeds):

@@ -87,7 +87,8 @@ def write_cases(folder: Path, cases: int, ranks: int, values: int, launches: int
 
 
 def _swept_case(number: int, ranks: int) -> Event:
-    size, way = 1 << (number % 12 + 4), f"way-{number // 12 % 5}"
+    size = 1 << (number % 12 + 4)
+    way = f"way-{number // 12 % 5}"
     name = f"exchange-{number // 60}"
     about = described(f"{name}[size={size},way={way}]", name, ranks)
     return about | {"params": {"size": size, "way": way, "warmup": 3}}
@@ -112,7 +113,8 @@ def described(id: str, name: str, ranks: int) -> Event:
 
 def _launch(about: Event, launch: int, ranks: int, values: int, now: float) -> Iterator[Event]:
     """Yield the ranks' events of a case in a launch: times grow with its size, rank 5 is slower."""
-    size, way = about["params"].get("size", 64), about["params"].get("way")
+    size = about["params"].get("size", 64)
+    way = about["params"].get("way")
     usual = size / 500 * (2 if way == "way-3" else 1)
     for rank in range(ranks):
         of = {"rank": rank, "seq": 0, "time": now, "job": launch + 1}

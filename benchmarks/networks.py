@@ -124,7 +124,8 @@ def row_of(name: str, size: int, layouts: Sequence[str]) -> dict[str, Any]:
     ]
     suite = {"schema": "spbench.suite/1", "name": name, "cases": cases}
     with tempfile.TemporaryDirectory() as folder:
-        path, report = Path(folder) / "suite.json", Path(folder) / "report.json"
+        path = Path(folder) / "suite.json"
+        report = Path(folder) / "report.json"
         path.write_text(json.dumps(suite))
         command = [sys.executable, "-m", "spbench", "run", str(path), "--headless", "-q"]
         command += ["--home", folder, "--json", str(report)]

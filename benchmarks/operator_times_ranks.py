@@ -70,7 +70,8 @@ class OperatorTimes(TorchDispatchMode):
     @contextmanager
     def exchange(self) -> Iterator[None]:
         """Count the time inside as exchange among tiles."""
-        start, self._exchanging = perf_counter(), True
+        start = perf_counter()
+        self._exchanging = True
         yield
         self._exchanging = False
         self.seconds["exchange"] += perf_counter() - start
@@ -117,7 +118,8 @@ def kind_of(name: str) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Take the steps, and print what they took."""
-    steps, given = int(words[0]), dict(word.split("=", 1) for word in words[1:])
+    steps = int(words[0])
+    given = dict(word.split("=", 1) for word in words[1:])
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     world = open_world()
     entry = BENCHMARKS["model.resnet"]

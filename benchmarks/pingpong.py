@@ -32,7 +32,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program (default: 5)")
     parser.add_argument("--iterations", type=int, default=50, help="samples a size (default: 50)")
     words = parser.parse_args()
-    mpicc, mpirun = find("mpicc"), find("mpirun")
+    mpicc = find("mpicc")
+    mpirun = find("mpirun")
     with tempfile.TemporaryDirectory() as folder:
         program = build(mpicc, Path(folder) / "pingpong")
         launch = [mpirun, *binding(mpirun), "-n", "2"]
@@ -97,7 +98,8 @@ def table(rounds: list[dict[str, Times]]) -> str:
     lines = [" ".join(f"{head:>14}" for head in heads)]
     for size in SIZES:
         times = [median(one[name][size] for one in rounds) for name in names]
-        ratio, difference = times[-1] / times[0], times[-1] - times[0]
+        ratio = times[-1] / times[0]
+        difference = times[-1] - times[0]
         cells = [f"{time:14.3f}" for time in times]
         lines.append(f"{size:14d} {' '.join(cells)} {ratio:14.3f} {difference:+14.3f}")
     return "\n".join([f"one way in us, median of {len(rounds)} rounds", *lines])

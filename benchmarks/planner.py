@@ -71,7 +71,8 @@ def known(folder: Path) -> Iterator[Figure]:
     each = [seconds(profile, machines([8, 8]), batch, "best") for batch in BATCHES]
     name = f"best mode, vgg-19 on 2x8, {len(BATCHES)} batch sizes"
     yield Figure(name, sum(each), "s")
-    start, jobs = perf_counter(), usual_jobs(os.environ)
+    start = perf_counter()
+    jobs = usual_jobs(os.environ)
     plan_many(profile, machines([8, 8]), BATCHES, jobs=jobs)
     yield Figure(f"{name}, {jobs} processes", perf_counter() - start, "s", most=5.0)
     profile = load_profile(_file(folder, "gnmt-16"), 64)

@@ -81,7 +81,8 @@ def outcome(world: World, combination: Combination) -> Row:
     model, layout, precision, fault = combination
     params = params_of(model, layout, precision)
     assert params is not None, "it is one that the catalog allows"
-    channel, planting = _Channel(), _Planting()
+    channel = _Channel()
+    planting = _Planting()
     context = Context(
         world,
         channel,
@@ -120,7 +121,8 @@ def outcome(world: World, combination: Combination) -> Row:
 def main() -> None:
     """Run the combinations that the log has not."""
     path, models, layouts, formats, seconds = sys.argv[1:]
-    world, begun = open_world(), monotonic()
+    world = open_world()
+    begun = monotonic()
     log = TrialLog(Path(path)) if world.rank == 0 else None
     known = {tuple(line["combination"]) for line in log.lines} if log is not None else None
     done = world.comm.bcast(known)

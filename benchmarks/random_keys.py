@@ -89,7 +89,8 @@ async def tried(
         told: Whether progress is printed.
     """
     furnish(folder)
-    draw, last = random.Random(seed), deque[Drawn](maxlen=REMEMBERED)
+    draw = random.Random(seed)
+    last = deque[Drawn](maxlen=REMEMBERED)
     asking = HostsPage._start
     setattr(HostsPage, "_start", _ask_nobody)  # noqa: B010 mypy allows no other way
     done = 0
@@ -137,7 +138,8 @@ async def _one_console(
         suite=folder / "suites" / draw.choice(("halo.yaml", "links.yaml")),
         page=draw.choice(PAGES).name,
     )
-    app, given = DrivenApp(opening), 0
+    app = DrivenApp(opening)
+    given = 0
     async with app.run_test(size=draw.choice(SIZES[:3])) as pilot:
         while given < events and app.is_running and app._exit is False:
             drawn = _draw(draw, app)
@@ -165,7 +167,8 @@ def _draw(draw: random.Random, app: ConsoleApp) -> Drawn:
 
 
 async def _give(pilot: Pilot[Any], drawn: Drawn) -> None:
-    app, (kind, what) = pilot.app, drawn
+    app = pilot.app
+    (kind, what) = drawn
     match kind:
         case "page":
             if not app.screen.is_modal:

@@ -17,7 +17,8 @@ def upper_bound(count: int, trials: int) -> float:
     """
     if count >= trials:
         return 1.0
-    low, high = count / trials, 1.0
+    low = count / trials
+    high = 1.0
     for _ in range(HALVINGS):
         rate = (low + high) / 2
         chance = sum(

@@ -26,7 +26,8 @@ REPOSITORY = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests")]
 
 DEMO = REPOSITORY / "console" / "spbench" / "demo"
-HOSTS, SLOW_LINK = 4, 2
+HOSTS = 4
+SLOW_LINK = 2
 KEPT = ("suite.yaml", "run.json", "events.jsonl")
 FAULTS = ("slow=2.5@stencil", "corrupt-halo@damaged")
 SUITE = """\

@@ -42,7 +42,8 @@ cases:
     launch: {env: {ALONE: "1"}}
 """
 REPEATS = {"twice": 2, "once": 1, "alone": 1}
-BEFORE, AFTER = "before the run had a folder", "after its end"
+BEFORE = "before the run had a folder"
+AFTER = "after its end"
 PATIENCE = 60.0
 
 
@@ -155,7 +156,8 @@ def _wrong(folder: RunFolder, before: RunState) -> list[str]:
 
 
 def _wrong_of(case: Mapping[str, Any]) -> str | None:
-    repeats, samples = REPEATS[case["id"]], case["samples"].get("time_ms", [])
+    repeats = REPEATS[case["id"]]
+    samples = case["samples"].get("time_ms", [])
     if case["status"] != "passed" or len(samples) != repeats or len(case["launches"]) != repeats:
         return f"{case['id']} is {case['status']} with {len(samples)} repeats"
     lengths = {len(values) for values in samples}

@@ -155,7 +155,8 @@ async def _run(asked: Namespace) -> Cost:
     folder = create(asked.console, "scale")
     _write_run_json(folder)
     state = RunState()
-    before, spent = memory("VmRSS"), time.process_time()
+    before = memory("VmRSS")
+    spent = time.process_time()
     with lines(state) as view, logging(folder) as log:
         arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
@@ -171,7 +172,8 @@ async def _run(asked: Namespace) -> Cost:
         began = time.monotonic()
         plan = JobPlan(job, None, made_up_launch(asked, described), os.environ)
         fault = await JobRun(plan, folder, recorder).run()
-        seconds, cpu = time.monotonic() - began, time.process_time() - spent
+        seconds = time.monotonic() - began
+        cpu = time.process_time() - spent
         (judged,) = state.cases.values()
         if fault is not None:
             said = (folder.job(1) / "stderr.log").read_text()[-2000:]
@@ -257,7 +259,8 @@ def watch(home: Path, seconds: float) -> list[Figure]:
         terminal.wait_for("Watch it")
         terminal.press("y")
         drawn = terminal.wait_for("node0|made up")
-        began, spent = time.monotonic(), terminal.processor_seconds()
+        began = time.monotonic()
+        spent = terminal.processor_seconds()
         terminal.rest(seconds)
         load = 100 * (terminal.processor_seconds() - spent) / (time.monotonic() - began)
         terminal.press("j")

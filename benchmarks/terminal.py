@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-ROWS, COLUMNS = 60, 200
+ROWS = 60
+COLUMNS = 200
 DEADLINE = 60.0
 _CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 

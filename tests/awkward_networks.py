@@ -19,7 +19,8 @@ from torch import fx, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-WIDTH, CLASSES = 4, 5
+WIDTH = 4
+CLASSES = 5
 RIGHT: dict[str, Any] = {}
 """Networks that are right in every layout."""
 REFUSED: dict[str, tuple[Any, str]] = {}
@@ -1149,5 +1150,6 @@ def folded_sum_of_tuples(net, maps):
 
 @right()
 def folded_sum_of_lists(net, maps):
-    images, channels = maps.shape[0], maps.shape[1]
+    images = maps.shape[0]
+    channels = maps.shape[1]
     return maps * maps.mean((2, 3)).view([images, channels] + [1] * (maps.ndim - 2))

@@ -208,7 +208,8 @@ def no_run_outlives_its_test() -> Iterator[None]:
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Any]:
     """Chromium without a window; it keeps what it asks for, and what pages say in its console."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    chromium = shutil.which("chromium")
+    driver = shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("chromium is not installed")
     from selenium import webdriver

@@ -54,7 +54,10 @@ def read_moves(path: Path) -> list[Move]:
 
 def compare(before: list[str], after: list[str], moves: list[Move]) -> tuple[list[str], int]:
     """Return a line for each id that is not what and where it was, and how many have no reason."""
-    there, lines, lost, kept = set(after), [], 0, set()
+    there = set(after)
+    lines = []
+    lost = 0
+    kept = set()
     for test in before:
         found = [(new, move) for move in moves if (new := move.applied(test)) is not None]
         new, reason = (found[0][0], found[0][1].reason) if found else (test, "")
@@ -74,7 +77,8 @@ def main(words: list[str]) -> int:
     """Print what `compare` finds."""
     if len(words) != 3:
         raise SystemExit("usage: python tests/ids.py BEFORE AFTER MOVED")
-    before, after = read_ids(Path(words[0])), read_ids(Path(words[1]))
+    before = read_ids(Path(words[0]))
+    after = read_ids(Path(words[1]))
     lines, lost = compare(before, after, read_moves(Path(words[2])))
     print(*lines, sep="\n")
     print(f"{len(before)} before, {len(after)} after, {lost} without a reason")

@@ -35,9 +35,11 @@ class UNet(nn.Module):
 
     def __init__(self, width: int = 4, classes: int = 5) -> None:
         super().__init__()
-        self.down1, self.down2 = Block(3, width), Block(width, 2 * width)
+        self.down1 = Block(3, width)
+        self.down2 = Block(width, 2 * width)
         self.middle = Block(2 * width, 4 * width)
-        self.up2, self.up1 = Block(6 * width, 2 * width), Block(3 * width, width)
+        self.up2 = Block(6 * width, 2 * width)
+        self.up1 = Block(3 * width, width)
         self.scale = nn.Parameter(torch.full((1,), 1.5))
         self.head = nn.Linear(width, classes)
 
@@ -63,8 +65,10 @@ class Segmenter(nn.Module):
 
     def __init__(self, width: int = 4, classes: int = 5) -> None:
         super().__init__()
-        self.down, self.middle = Block(3, width), Block(width, 2 * width)
-        self.up, self.head = Block(3 * width, width), nn.Conv2d(width, classes, 1)
+        self.down = Block(3, width)
+        self.middle = Block(width, 2 * width)
+        self.up = Block(3 * width, width)
+        self.head = nn.Conv2d(width, classes, 1)
 
     def forward(self, image: Any) -> Any:
         first = self.down(image)
@@ -78,7 +82,8 @@ class DropPath(nn.Module):
 
     def __init__(self, drop_prob: float) -> None:
         super().__init__()
-        self.drop_prob, self.mode = drop_prob, "row"
+        self.drop_prob = drop_prob
+        self.mode = "row"
 
     def forward(self, maps: Any) -> Any:
         if not self.training:
@@ -94,11 +99,14 @@ class Chance(nn.Module):
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
-        self.stem, self.drop = nn.Conv2d(3, width, 3, padding=1), nn.Dropout(0.3)
+        self.stem = nn.Conv2d(3, width, 3, padding=1)
+        self.drop = nn.Dropout(0.3)
         self.drop_in_place = nn.Dropout(0.3, inplace=True)
-        self.norm, self.path = nn.BatchNorm2d(width), DropPath(0.4)
+        self.norm = nn.BatchNorm2d(width)
+        self.path = DropPath(0.4)
         self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
-        self.inner, self.head = nn.Linear(width, 7), nn.Linear(7, classes)
+        self.inner = nn.Linear(width, 7)
+        self.head = nn.Linear(7, classes)
 
     def forward(self, image: Any) -> Any:
         made = self.drop(torch.relu(self.stem(image)))
@@ -142,7 +150,8 @@ class Norms(nn.Module):
         self.norms = nn.ModuleList(
             nn.BatchNorm2d(width, momentum=momentum) for momentum in (0.5, 0.1, 0.03)
         )
-        self.head, self.last = nn.Linear(width, 8), nn.BatchNorm1d(8, momentum=0.3)
+        self.head = nn.Linear(width, 8)
+        self.last = nn.BatchNorm1d(8, momentum=0.3)
         self.classify = nn.Linear(8, classes)
 
     def forward(self, image: Any) -> Any:
@@ -157,7 +166,8 @@ class Written(nn.Module):
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
-        self.first, self.second = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, width, 1)
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 1)
         self.table = nn.Parameter(torch.linspace(0.5, 1.5, width))
         self.order = list(range(width))[::-1]
         self.head = nn.Linear(width, classes)
@@ -177,12 +187,15 @@ class Many(nn.Module):
         self.stem = nn.Conv2d(3, 8, 5, stride=2, padding=2)
         self.grouped = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=4, bias=False)
         self.norm = nn.BatchNorm2d(8, eps=1e-3, momentum=0.2)
-        self.groups, self.each = nn.GroupNorm(2, 8), nn.InstanceNorm2d(8, affine=True)
+        self.groups = nn.GroupNorm(2, 8)
+        self.each = nn.InstanceNorm2d(8, affine=True)
         self.layer = nn.LayerNorm(8)
         self.mirrored = nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect")
         self.larger = nn.ConvTranspose2d(8, 16, 2, stride=2)
-        self.shuffle, self.narrow = nn.PixelShuffle(2), nn.Conv2d(4, 8, (1, 3), padding=(0, 1))
-        self.squeeze, self.excite = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1)
+        self.shuffle = nn.PixelShuffle(2)
+        self.narrow = nn.Conv2d(4, 8, (1, 3), padding=(0, 1))
+        self.squeeze = nn.Conv2d(8, 4, 1)
+        self.excite = nn.Conv2d(4, 8, 1)
         self.share = nn.Parameter(torch.full((8, 1, 1), 0.5))
         self.columns = nn.Parameter(torch.ones(1))
         self.head = nn.Linear(8, classes)
@@ -255,7 +268,8 @@ class Padding(nn.Module):
         self.even = nn.Conv2d(width, width, (4, 2), bias=False)
         self.around = nn.ReflectionPad2d((1, 2, 3, 0))
         self.valid = nn.Conv2d(width, width, 3)
-        self.norm, self.head = nn.BatchNorm2d(width), nn.Linear(2 * width, classes)
+        self.norm = nn.BatchNorm2d(width)
+        self.head = nn.Linear(2 * width, classes)
 
     def forward(self, image: Any) -> Any:
         made = self.reflect(torch.relu(self.stem(image)))
@@ -281,10 +295,13 @@ class ChannelsLast(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(blocks))
         self.wide = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(blocks))
         self.narrow = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(blocks))
-        self.scale, self.path = nn.Parameter(torch.full((width, 1, 1), 0.3)), DropPath(0.2)
-        self.last, self.slope = nn.Parameter(torch.full((width,), 1.1)), nn.PReLU(width)
+        self.scale = nn.Parameter(torch.full((width, 1, 1), 0.3))
+        self.path = DropPath(0.2)
+        self.last = nn.Parameter(torch.full((width,), 1.1))
+        self.slope = nn.PReLU(width)
         self.weight = nn.Parameter(torch.ones(width))
-        self.soft, self.drop = nn.Softmax(dim=1), nn.Dropout(0.1)
+        self.soft = nn.Softmax(dim=1)
+        self.drop = nn.Dropout(0.1)
         self.head = nn.Linear(width, classes)
 
     def forward(self, image: Any) -> Any:
@@ -337,7 +354,8 @@ class Windows(nn.Module):
 
     def __init__(self, width: int = 6, classes: int = 5) -> None:
         super().__init__()
-        self.stem, self.value = nn.Conv2d(3, width, 3, padding=1), nn.Linear(width, width)
+        self.stem = nn.Conv2d(3, width, 3, padding=1)
+        self.value = nn.Linear(width, width)
         self.head = nn.Conv2d(width, classes, 3, padding=1)
 
     def forward(self, image: Any) -> Any:
@@ -365,7 +383,9 @@ class Dropping(nn.Module):
 
     def __init__(self, by: str) -> None:
         super().__init__()
-        self.by, self.drop, self.head = by, nn.AlphaDropout(0.5), nn.Linear(3, 5)
+        self.by = by
+        self.drop = nn.AlphaDropout(0.5)
+        self.head = nn.Linear(3, 5)
         self.layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.1, batch_first=True)
         self.path = DropPath(0.5)
         self.path.mode = "batch"
@@ -399,7 +419,9 @@ class Asking(nn.Module):
 
     def __init__(self, what: str = "mode") -> None:
         super().__init__()
-        self.what, self.conv, self.head = what, nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
+        self.what = what
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
         self.register_buffer("mean", torch.zeros(4))
         self.register_buffer("var", torch.ones(4))
 
@@ -441,8 +463,10 @@ class Tied(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.both = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
-        self.middle, self.head = nn.Conv2d(4, 4, 3, padding=1), nn.Linear(4, 5)
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.both = nn.Conv2d(4, 4, 3, padding=1)
+        self.middle = nn.Conv2d(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
 
     def forward(self, image: Any) -> Any:
         made = self.both(torch.relu(self.middle(torch.relu(self.both(self.stem(image))))))

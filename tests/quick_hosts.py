@@ -24,7 +24,8 @@ class QuickHosts:
     """
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        self._hosts, self.now = folder / "hosts", folder / "now"
+        self._hosts = folder / "hosts"
+        self.now = folder / "now"
         for path in (self._hosts, self.now, folder / "bin"):
             path.mkdir(parents=True)
         (folder / "bin/ssh").symlink_to(STANDINS / "quick_ssh")

@@ -307,7 +307,8 @@ def answers_of(
     ranks: int, program: str | Path, folder: Path, cases: Any = None, *, seconds: float = 280
 ) -> Any:
     """Run a program, one of `PROGRAMS` or any path, on ranks; return its answers to the cases."""
-    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted = folder / "cases.json"
+    said = folder / "results.json"
     files = [str(said)]
     if cases is not None:
         wanted.write_text(json.dumps(cases))

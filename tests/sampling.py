@@ -27,7 +27,8 @@ class Sample:
     ) -> None:
         kinds = [kind(case) for case in cases]
         firsts = {kinds.index(one) for one in kinds}
-        self._cases, self._named = cases, list(named)
+        self._cases = cases
+        self._named = list(named)
         chosen = [case for at, case in enumerate(cases) if at in firsts or at % every == 0]
         self._always = chosen + self._named
 

@@ -54,8 +54,11 @@ class TwoNamesFirst(nn.Module):
         super().__init__()
         block = nn.Sequential(nn.Conv2d(3, WIDTH, 3, padding=1), nn.BatchNorm2d(WIDTH), nn.ReLU())
         self.blocks = nn.ModuleList([block])
-        self.norm, self.conv, self.block = block[1], block[0], block
-        self.d, self.head = nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.Linear(WIDTH, CLASSES)
+        self.norm = block[1]
+        self.conv = block[0]
+        self.block = block
+        self.d = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
+        self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
         made = self.d(torch.relu(self.norm(self.conv(image))))
@@ -140,10 +143,12 @@ class TiedNorms(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.c = nn.Conv2d(3, WIDTH, 3, padding=1)
-        self.a, self.b = nn.BatchNorm2d(WIDTH), nn.BatchNorm2d(WIDTH)
+        self.a = nn.BatchNorm2d(WIDTH)
+        self.b = nn.BatchNorm2d(WIDTH)
         self.groups = nn.GroupNorm(2, WIDTH)
         self.b.weight = self.groups.weight = self.a.weight
-        self.d, self.head = nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.Linear(WIDTH, CLASSES)
+        self.d = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
+        self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:
         made = self.b(torch.relu(self.d(self.a(self.c(image)))))
@@ -188,7 +193,8 @@ class TiedHeads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.c = nn.Conv2d(3, WIDTH, 3, padding=1)
-        self.a, self.b = nn.Conv2d(WIDTH, WIDTH, 1), nn.Conv2d(WIDTH, WIDTH, 1)
+        self.a = nn.Conv2d(WIDTH, WIDTH, 1)
+        self.b = nn.Conv2d(WIDTH, WIDTH, 1)
         self.b.weight = self.a.weight
         self.head = nn.Linear(WIDTH, CLASSES)
 
@@ -203,7 +209,8 @@ class TiedChannelsLast(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.c = nn.Conv2d(3, WIDTH, 3, padding=1)
-        self.a, self.b = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.a = nn.Linear(WIDTH, WIDTH)
+        self.b = nn.Linear(WIDTH, WIDTH)
         self.b.weight = self.a.weight
         self.head = nn.Linear(WIDTH, CLASSES)
 
@@ -608,7 +615,8 @@ class Lists(Plain):
     def __init__(self) -> None:
         super().__init__()
         scale = nn.Parameter(torch.full((WIDTH, 1, 1), 1.2))
-        self.list, self.dict = nn.ParameterList([scale, scale]), nn.ParameterDict({"a": scale})
+        self.list = nn.ParameterList([scale, scale])
+        self.dict = nn.ParameterDict({"a": scale})
 
     def forward(self, image: Any) -> Any:
         return self.head((self.features(image) * self.list[0] + self.dict["a"]).mean((2, 3)))
@@ -645,7 +653,8 @@ class TiedGathered(Plain):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pixels, self.rows = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.pixels = nn.Linear(WIDTH, WIDTH)
+        self.rows = nn.Linear(WIDTH, WIDTH)
         self.rows.weight = self.pixels.weight
 
     def forward(self, image: Any) -> Any:
@@ -670,7 +679,8 @@ class SharedBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         block = nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.BatchNorm2d(WIDTH))
-        self.stem, self.blocks = nn.Conv2d(3, WIDTH, 3, padding=1), nn.Sequential(block, block)
+        self.stem = nn.Conv2d(3, WIDTH, 3, padding=1)
+        self.blocks = nn.Sequential(block, block)
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Any) -> Any:

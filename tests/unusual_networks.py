@@ -15,7 +15,8 @@ class Rows(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.head = nn.Conv1d(3, 4, 3, padding=1), nn.Linear(4, 5)
+        self.conv = nn.Conv1d(3, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
 
     def forward(self, rows: Any) -> Any:
         return self.head(self.conv(rows).mean(-1))
@@ -38,7 +39,8 @@ class Channels(nn.Module):
 
     def __init__(self, channels: int, in_function: bool = False) -> None:
         super().__init__()
-        self.conv, self.head = nn.Conv2d(channels, 4, 3, padding=1), nn.Linear(4, 5)
+        self.conv = nn.Conv2d(channels, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
         self.in_function = in_function
 
     def forward(self, image: Any) -> Any:
@@ -54,7 +56,8 @@ class Sized(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.head = nn.Conv2d(3, 4, 8, 8), nn.Linear(4 * 64, 5)
+        self.conv = nn.Conv2d(3, 4, 8, 8)
+        self.head = nn.Linear(4 * 64, 5)
 
     def forward(self, image: Any) -> Any:
         return self.head(self.conv(image).flatten(1))
@@ -65,7 +68,8 @@ class Unlike(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(7, 5)
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(7, 5)
 
     def forward(self, image: Any) -> Any:
         return self.head(self.conv(image).mean((2, 3)))
@@ -76,7 +80,8 @@ class Optional(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
 
     def forward(
         self, image: Any, mask: Any = None, scale: float = 2.0, deep: bool = False, **words: Any
@@ -101,9 +106,12 @@ class Cached(nn.Module):
 
     def __init__(self, by: str = "cache") -> None:
         super().__init__()
-        self.by, self.bias = by, nn.Parameter(torch.ones(4))
-        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
-        self.other, self.kept = nn.Linear(4, 5), dict[str, Any]()
+        self.by = by
+        self.bias = nn.Parameter(torch.ones(4))
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(4, 5)
+        self.other = nn.Linear(4, 5)
+        self.kept = dict[str, Any]()
 
     def _bias(self) -> Any:
         if self.training:
@@ -126,10 +134,8 @@ class Strips(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.across = (
-            nn.Conv2d(3, 4, 3, padding=1),
-            nn.Conv2d(4, 4, (3, 1), padding=(1, 0)),
-        )
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.across = nn.Conv2d(4, 4, (3, 1), padding=(1, 0))
         self.head = nn.Linear(4, 5)
 
     def forward(self, image: Any) -> Any:

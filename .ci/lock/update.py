@@ -144,7 +144,8 @@ def read_list(name: str) -> str:
 
 def follow(texts: Iterable[str], packages: Packages, without: set[str]) -> Iterator[str]:
     """Yield the names of requirements and of all that these need."""
-    waiting, seen = [Requirement(text) for text in texts], set()
+    waiting = [Requirement(text) for text in texts]
+    seen = set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)

@@ -182,7 +182,8 @@ def _repeat(draw: random.Random, text: bytes) -> bytes:
 
 def _swap_lines(draw: random.Random, text: bytes) -> bytes:
     lines = text.split(b"\n")
-    a, b = draw.randrange(len(lines)), draw.randrange(len(lines))
+    a = draw.randrange(len(lines))
+    b = draw.randrange(len(lines))
     lines[a], lines[b] = lines[b], lines[a]
     return b"\n".join(lines)
 

@@ -87,7 +87,9 @@ def protocol(draw: random.Random, folder: Path) -> str:
     cases = [
         Case(name, name, "link.pingpong", params, 2, 1, (), settings, 1) for name in inputs.CASES
     ]
-    state, shown, run = RunState(), list[str](), _run_folder(folder)
+    state = RunState()
+    shown = list[str]()
+    run = _run_folder(folder)
     log = EventLog(run.events)
     recorder = Recorder(log, state, Lines(state, shown.append, 1))
     for event in (inputs.run_start(), inputs.job_start()):
@@ -119,7 +121,8 @@ def _compare_reports(live: Mapping[str, Any], replayed: Mapping[str, Any]) -> No
         UnsafeError: They differ.
     """
     for name in sorted(live.keys() | replayed.keys()):
-        one, other = json.dumps(live.get(name)), json.dumps(replayed.get(name))
+        one = json.dumps(live.get(name))
+        other = json.dumps(replayed.get(name))
         if one != other:
             pairs = enumerate(zip(one, other, strict=False))
             at = max(0, next((at for at, (a, b) in pairs if a != b), 0) - 80)
@@ -154,7 +157,8 @@ def _by_themselves(draw: random.Random, collector: Collector, streams: list[byte
         if event is not None:
             wire = _Wire()
             rank = RankConnection(collector, wire, "127.0.0.1:9", event)
-            ranks[rank], wires[rank] = rest, wire
+            ranks[rank] = rest
+            wires[rank] = wire
             rank.begin(event, b"")
     while ranks:
         rank = draw.choice(list(ranks))
@@ -213,7 +217,8 @@ def baseline(draw: random.Random, folder: Path) -> str:
     run = _run_folder(folder)
     run.events.write_bytes(b"".join(map(_line, inputs.recorded_run())))
     (run.path / "run.json").write_text(json.dumps(LONG_AGO | {"verdict": "passed"}))
-    recorded, path = load_run(run), folder / "fuzz.json"
+    recorded = load_run(run)
+    path = folder / "fuzz.json"
     right = baseline_of("fuzz", recorded)[0].model_dump(by_alias=True)
     if draw.random() < 0.7:
         path.write_text(json.dumps(mutated_value(draw, right)))

@@ -123,7 +123,8 @@ def check_norm_sums() -> object:
             on_device = [
                 tensor.to(DEVICE).contiguous(memory_format=layout) for tensor in (gradient, pixels)
             ]
-            device_mean, device_scale = mean.float().to(DEVICE), scale.float().to(DEVICE)
+            device_mean = mean.float().to(DEVICE)
+            device_scale = scale.float().to(DEVICE)
             ones = torch.ones_like(device_mean)
             _, weight_sum, bias_sum = torch.ops.aten.native_batch_norm_backward(
                 *on_device,

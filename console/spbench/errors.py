@@ -93,7 +93,8 @@ class SuiteError(UsageError):
         super().__init__(listed(list(map(str, self.diagnostics))))
 
 
-MOST_ERRORS, MOST_LETTERS = 50, 1000
+MOST_ERRORS = 50
+MOST_LETTERS = 1000
 """Of the errors of one file so many are told, and of each so many letters."""
 
 

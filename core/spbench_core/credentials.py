@@ -114,7 +114,8 @@ def _split_words(words: Sequence[str], secrets: Mapping[str, str]) -> Iterator[l
 
 
 def _split(word: str, secrets: Mapping[str, str]) -> list[_Part]:
-    parts, end = [], 0
+    parts = []
+    end = 0
     for start, stop, name in sorted(_find_secrets(word, secrets), key=lambda s: (s[0], -s[1])):
         if start < end or start == stop:
             continue

@@ -21,7 +21,8 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 DRIVER_LIBRARY = "libcuda.so.1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-_NVIDIA, _DISPLAY = "0x10de", "0x03"
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
 _OTHER_FILES = ("dxg", "nvgpu", "nvhost-gpu")
 
 UNNAMED = "GPU"

@@ -67,7 +67,9 @@ class SubmittedJob:
     """A batch job in Slurm's queue."""
 
     def __init__(self, on: OnSlurm, number: str, folder: Path) -> None:
-        self.on, self.number, self.folder = on, number, folder
+        self.on = on
+        self.number = number
+        self.folder = folder
 
     def until(self, what: Any, limit: float = 60) -> Any:
         deadline = time.monotonic() + limit

@@ -25,7 +25,8 @@ class BatchRun:
     """A batch job's folder, made by `spbench script` for a scheduler that is not there."""
 
     def __init__(self, tmp_path: Path, suite: str, *words: str) -> None:
-        self.folder, self.home = tmp_path / "job", tmp_path / "home"
+        self.folder = tmp_path / "job"
+        self.home = tmp_path / "home"
         where = ("--output", str(self.folder), "--home", str(self.home))
         self.spbench("script", suite, "--scheduler", "pbs", *where, *words)
 

@@ -211,7 +211,8 @@ SAMPLE = Sample(
 @pytest.fixture(scope="module")
 def results(request, tmp_path_factory):
     """Starts MPI and torch once, and returns what the ranks said, case by case."""
-    folder, cases = tmp_path_factory.mktemp("cases"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("cases")
+    cases = SAMPLE.asked(request)
     said = answers_of(RANKS, "run_cases.py", folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 
@@ -467,7 +468,8 @@ def test_rank_0_gives_the_slowest_pair_and_the_limit(results, case):
     result = results[str(case)]
     labelled = [event for events in result for event in of_kind(events, "metric")]
     labelled = [event for event in labelled if "labels" in event]
-    smallest, largest = case.params["sizes"][0], case.params["sizes"][-1]
+    smallest = case.params["sizes"][0]
+    largest = case.params["sizes"][-1]
     slowest = max(
         event["value"]
         for event in labelled

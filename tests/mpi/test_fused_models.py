@@ -89,7 +89,8 @@ def name_of(words):
 @pytest.fixture(scope="module")
 def answers(request, tmp_path_factory):
     """What the ranks said of a case."""
-    folder, cases = tmp_path_factory.mktemp("fused"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("fused")
+    cases = SAMPLE.asked(request)
     said = answers_of(max(map(ranks_of, cases)), "fuse_models.py", folder, cases)
     return lambda words: said[cases.index(words)]
 

@@ -81,7 +81,8 @@ UNEVEN = [
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Start MPI once; return by case what each rank said."""
-    folder, cases = tmp_path_factory.mktemp("late"), [*RIGHT, *FAULTY, *UNEVEN]
+    folder = tmp_path_factory.mktemp("late")
+    cases = [*RIGHT, *FAULTY, *UNEVEN]
     said = answers_of(2, "late_cases.py", folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 

@@ -40,7 +40,8 @@ def said(request, tmp_path_factory):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_process_has_no_room_for_it(tmp_path, name):
-    case, results = tmp_path / "case.json", tmp_path / "results.json"
+    case = tmp_path / "case.json"
+    results = tmp_path / "results.json"
     case.write_text(json.dumps(limited(name, ALONE)))
     ended = on_ranks(1, str(PROGRAMS / "limit_memory.py"), str(case), str(results), seconds=280)
     assert not results.exists()

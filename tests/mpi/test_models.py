@@ -60,7 +60,8 @@ def name_of(case):
 @pytest.fixture(scope="module")
 def answers(request, tmp_path_factory):
     """Starts MPI and torch once; returns what the ranks said of a case."""
-    folder, cases = tmp_path_factory.mktemp("models"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("models")
+    cases = SAMPLE.asked(request)
     said = answers_of(6, "run_models.py", folder, cases)
     return lambda case: said[cases.index(case)]
 

@@ -493,7 +493,8 @@ def test_weights_go_out_as_the_users_own_whatever_the_layout_and_come_in_again(t
         for name in ("one", "stages", "again")
     }
     states["tiles"] = load_file(files["tiles"])
-    user, drawn = UNet(), UNet().state_dict()
+    user = UNet()
+    drawn = UNet().state_dict()
     user.load_state_dict(states["stages"])
     for key, one in states["one"].items():
         for name in ("stages", "tiles"):

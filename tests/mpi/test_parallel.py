@@ -137,7 +137,8 @@ def name_of(words):
 @pytest.fixture(scope="module")
 def answers(request, tmp_path_factory):
     """What the ranks said of a case."""
-    folder, cases = tmp_path_factory.mktemp("parallel"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("parallel")
+    cases = SAMPLE.asked(request)
     said = answers_of(max(map(ranks_of, cases)), "train_all.py", folder, cases)
     return lambda words: said[cases.index(words)]
 

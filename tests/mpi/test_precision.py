@@ -19,7 +19,8 @@ EPSILON = {"fp32": 2.0**-20, "fp16": 2.0**-10, "bf16": 2.0**-7}
 """The distance from 1 to the next number; of fp32 eight times that, since its sums round too."""
 KINDS = {"loss", "input", "gradients", "statistics", "weights", "logits"}
 THROUGH_RELU = {"input", "gradients"}
-INT8_AGREES, INT8_ERROR = 1e-4, 0.01
+INT8_AGREES = 1e-4
+INT8_ERROR = 0.01
 
 CASE = {
     "model": "resnet",
@@ -32,7 +33,9 @@ CASE = {
     "overflows": False,
     "fault": None,
 }
-ONE, PIPELINE, TILES = {}, {"stages": 2}, {"stages": 2, "grids": ["2x2"]}
+ONE = {}
+PIPELINE = {"stages": 2}
+TILES = {"stages": 2, "grids": ["2x2"]}
 MIRRORED = {"stages": 2, "mirrored": True}
 
 

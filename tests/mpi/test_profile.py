@@ -87,7 +87,8 @@ def set_times(measured: dict[str, Any]) -> None:
     """Replace measured times: those of a busy machine may give any plan, such as four stages."""
     for layer, milliseconds in zip(measured["layers"], LAYER_MS, strict=True):
         of_batch = milliseconds * measured["batch_size"]
-        layer["forward_ms"], layer["backward_ms"] = of_batch, 2 * of_batch
+        layer["forward_ms"] = of_batch
+        layer["backward_ms"] = 2 * of_batch
         layer["data_ms"] = layer["weights_ms"] = of_batch
 
 
@@ -125,7 +126,8 @@ def test_the_layers_of_a_model(folder: Path) -> None:
 def test_a_plan_is_run_and_compared(
     folder: Path, cluster: str, micro: str, shares: dict[str, int], rows: int
 ) -> None:
-    suite, home = folder / "plan.yaml", ("--home", str(folder))
+    suite = folder / "plan.yaml"
+    home = ("--home", str(folder))
     on = ("--cluster", str(folder / f"{cluster}.yaml"), "--global-batch-size", "8")
     words = ("--micro-batch-size", micro)
     profile = str(folder / "planned.json")
@@ -180,7 +182,8 @@ def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_p
     done = spbench("profile", *words, *home, cwd=TESTS)
     assert done.returncode == 0, done.stderr
     profile = json.loads(done.stdout)
-    layers, edges = profile["layers"], profile["edges"]
+    layers = profile["layers"]
+    edges = profile["edges"]
     names = [layer["name"] for layer in layers]
     assert names[:2] == ["000_down1_conv1", "001_down2_conv1"]
     # A layer's output is what it makes, and the outer skip of 6 channels of 32x32 goes further up.

@@ -63,7 +63,8 @@ def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_resumed_run_writes_nothing_through_planted_links(tmp_path: Path) -> None:
-    home, outside = tmp_path / "home", tmp_path / "outside"
+    home = tmp_path / "home"
+    outside = tmp_path / "outside"
     running = Running(str(DATA / "long.yaml"), home=home).timing()
     running.interrupt()
     running.cancelled()
@@ -107,7 +108,8 @@ def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -
     assert ended.code == 1, ended.stdout + ended.stderr
     assert ended.statuses == {"good": "passed", "flake": "passed"}
     jsonschema.validate(ended.report, report_schema())
-    flake, good = ended.case("flake"), ended.case("good")
+    flake = ended.case("flake")
+    good = ended.case("good")
     assert (flake["attempts"], good["attempts"]) == (2, 1)
     [before] = flake["earlier"]
     assert before["status"] == "error"

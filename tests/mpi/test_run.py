@@ -168,7 +168,8 @@ def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known
     suite.write_text(REPEATED)
     ended = run(str(suite), "--inject", "raise@broken", home=tmp_path / "home")
     assert ended.statuses == {"whole": "passed", "broken": "error", "on": "passed"}
-    whole, on = ended.case("whole"), ended.case("on")
+    whole = ended.case("whole")
+    on = ended.case("on")
     assert [len(samples) for samples in whole["samples"]["time_ms"]] == [5, 5]
     assert whole["launches"][0] == 1
     assert on["until"]["why"] == "interval"
@@ -181,7 +182,9 @@ def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known
 
 @pytest.mark.long
 def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
-    home, suite, path = tmp_path / "home", tmp_path / "gate.yaml", tmp_path / "main.json"
+    home = tmp_path / "home"
+    suite = tmp_path / "gate.yaml"
+    path = tmp_path / "main.json"
     suite.write_text(GATED)
     base = ["--home", str(home)]
     assert run(str(suite), home=home).code == 0
@@ -204,7 +207,8 @@ def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_run_of_which_nothing_is_judged_is_no_silent_pass(tmp_path: Path) -> None:
-    home, suite = tmp_path / "home", tmp_path / "gate.yaml"
+    home = tmp_path / "home"
+    suite = tmp_path / "gate.yaml"
     suite.write_text(GATED.replace("repeat: 4", "repeat: 1"))
     assert run(str(suite), home=home).code == 0
     subprocess.run([SPBENCH, "baseline", "set", "main", "--home", str(home)], check=True)

@@ -25,7 +25,8 @@ cases:
 
 
 def test_the_durations_of_a_run_are_those_of_the_next_estimate(tmp_path: Path) -> None:
-    suite, home = tmp_path / "suite.yaml", tmp_path / "home"
+    suite = tmp_path / "suite.yaml"
+    home = tmp_path / "home"
     suite.write_text(SUITE)
     planned = plan(Request(suite, home, dict(os.environ)))
     before = estimate_plan(planned, home)
@@ -39,7 +40,8 @@ def test_the_durations_of_a_run_are_those_of_the_next_estimate(tmp_path: Path) -
 
 
 def test_a_run_of_too_many_ranks_starts_none(tmp_path: Path) -> None:
-    suite, home = str(ROOT / "suites" / "links.yaml"), tmp_path / "home"
+    suite = str(ROOT / "suites" / "links.yaml")
+    home = tmp_path / "home"
     ended = run(suite, "-k", "pair", "--set", f"np={5 * cores()}", home=home)
     assert ended.code == 3
     assert "ranks per core, more than 4" in ended.stderr
@@ -47,7 +49,8 @@ def test_a_run_of_too_many_ranks_starts_none(tmp_path: Path) -> None:
 
 
 def test_a_run_of_many_ranks_is_warned_of_once(tmp_path: Path) -> None:
-    suite, np = str(ROOT / "suites" / "links.yaml"), 2 * cores()
+    suite = str(ROOT / "suites" / "links.yaml")
+    np = 2 * cores()
     words = (suite, "-k", "neighbours", "--set", f"np={np}", "--set", "iterations=5")
     ended = run(*words, home=tmp_path / "home")
     assert ended.code == 0, ended.stderr

@@ -199,8 +199,10 @@ def least_sides(kernel, padding, dilation=(1, 1)):
 
 @st.composite
 def convolutions(draw):
-    kernel, dilation = draw(two(st.integers(1, 5))), draw(two(st.sampled_from([1, 1, 2, 3])))
-    padding, groups = draw(two(st.integers(0, 4))), draw(st.sampled_from([1, 1, 2, 3]))
+    kernel = draw(two(st.integers(1, 5)))
+    dilation = draw(two(st.sampled_from([1, 1, 2, 3])))
+    padding = draw(two(st.integers(0, 4)))
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
     arguments = {
         "out_channels": groups * draw(st.integers(1, 2)),
         "kernel_size": kernel,
@@ -211,7 +213,8 @@ def convolutions(draw):
         "bias": draw(st.booleans()),
     }
     case = draw(images("conv", arguments, least_sides(kernel, padding, dilation)))
-    channels, wanted = groups * draw(st.integers(1, 2)), draw(st.integers(0, 5)) > 0
+    channels = groups * draw(st.integers(1, 2))
+    wanted = draw(st.integers(0, 5)) > 0
     return case | {"channels": channels, "input_gradient": wanted}
 
 
@@ -269,7 +272,10 @@ def redistributions(draw):
 @st.composite
 def chains(draw):
     """Layers in a row, whose sizes fit on any image of the least size."""
-    dtype, layers, windows, least = draw(st.sampled_from(["fp64", "fp64", "fp32"])), [], 0, [1, 1]
+    dtype = draw(st.sampled_from(["fp64", "fp64", "fp32"]))
+    layers = []
+    windows = 0
+    least = [1, 1]
     kinds = ["conv", "conv", "relu", "max_pool"]
     kinds += ["batch_norm", "avg_pool", "tanh"] if dtype == "fp64" else []
     for kind in [*draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5)), "conv"]:

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 
 def test_a_planted_slow_rank_is_noticed_and_named_for_good(tmp_path: Path) -> None:
     """A sample of what `python -m benchmarks.stragglers` tries, on ranks that wait for it."""
-    setting, home = Setting(4, 10), tmp_path / "home"
+    setting = Setting(4, 10)
+    home = tmp_path / "home"
     suite = write_suite(setting, SAMPLE_ITERATIONS[setting.ranks], tmp_path)
     ended = run(str(suite), "--inject", "slow=10", home=home, limit=170)
     assert ended.code == 1, ended.stdout + ended.stderr

@@ -108,7 +108,8 @@ ON_USED_MEMORY = [
     case("on_used_memory", transport="shm"),
     case("on_used_memory", transport="cuda-ipc", device=LATE),
 ]
-PINNED, POINTERS = ("pinned", "SPBENCH_CUDA_AWARE=0"), ("device pointers", "SPBENCH_CUDA_AWARE=1")
+PINNED = ("pinned", "SPBENCH_CUDA_AWARE=0")
+POINTERS = ("device pointers", "SPBENCH_CUDA_AWARE=1")
 PATHS = [
     case("path", words=words, taken=taken, why=why)
     for words, (taken, why) in (

@@ -92,7 +92,8 @@ def planted(*words: str, suite: str = FAULTS) -> Callable[[Trial], Ended]:
     """Run a suite with words that break it."""
 
     def act(trial: Trial) -> Ended:
-        trial.victim, trial.host = 1, ""
+        trial.victim = 1
+        trial.host = ""
         trial.start(suite, *words)
         ended = trial.end()
         for event in ended.events if ended.code not in (2, 3) else ():
@@ -118,7 +119,8 @@ def two_consoles(trial: Trial) -> Ended:
     trial.start(FAULTS)
     first = trial.run
     trial.start(FAULTS)
-    one, other = first.end(), trial.end()
+    one = first.end()
+    other = trial.end()
     return one if one.code else other
 
 

@@ -136,7 +136,8 @@ def setup_fails_on_one_host(trial: Trial) -> Ended:
     """Let a line of the set-up fail on the second host."""
     assert trial.place.hosts is not None
     second = trial.place.hosts.hosts[1]
-    trial.victim, trial.host = 1, second.address
+    trial.victim = 1
+    trial.host = second.address
     trial.start(LONG, "--set", f"launch.setup=['test $(hostname) != {second.name}']")
     return trial.end()
 
@@ -145,7 +146,8 @@ def ends_early_on_one_host(trial: Trial) -> Ended:
     """Let the rank of the second host end before it connects."""
     assert trial.place.hosts is not None
     second = trial.place.hosts.hosts[1]
-    trial.victim, trial.host = 1, second.address
+    trial.victim = 1
+    trial.host = second.address
     line = f'[ -z "$SPBENCH_TOKEN" ] || [ $(hostname) != {second.name} ] || exit 7'
     trial.start(LONG, "--set", f"launch.setup=['{line}']")
     return trial.end()

@@ -200,7 +200,8 @@ def patched(program: str) -> Callable[[Trial], Ended]:
     """Run a suite whose ranks run a program of Python first."""
 
     def act(trial: Trial) -> Ended:
-        trial.victim, trial.host = 1, socket.gethostname()
+        trial.victim = 1
+        trial.host = socket.gethostname()
         (trial.folder / "patch").mkdir()
         (trial.folder / "patch/sitecustomize.py").write_text(program)
         line = f"launch.setup=['export PYTHONPATH={trial.folder}/patch:$PYTHONPATH']"

@@ -50,10 +50,12 @@ class Stream:
     """
 
     def __init__(self):
-        self.queue, self.freed = deque(), deque()
+        self.queue = deque()
+        self.freed = deque()
         self.asked = self.done = 0
         self.busy_until = 0.0
-        self._under_way, self._turn = False, threading.Condition()
+        self._under_way = False
+        self._turn = threading.Condition()
 
     def ask(self, work):
         self._overwrite_freed()
@@ -82,7 +84,8 @@ class Stream:
                     self._do_next()
 
     def _do_next(self):
-        work, self._under_way = self.queue.popleft(), True
+        work = self.queue.popleft()
+        self._under_way = True
         self._turn.release()
         try:
             work()
@@ -100,7 +103,10 @@ class LateEvent:
     """A point in the work of a stream; one that was never set has passed."""
 
     def __init__(self, device):
-        self._device, self._stream, self._position, self.time = device, None, 0, 0.0
+        self._device = device
+        self._stream = None
+        self._position = 0
+        self.time = 0.0
 
     def record(self):
         self._stream = self._device.current
@@ -227,8 +233,11 @@ class LateDevice:
         self.reset()
 
     def reset(self):
-        self.main, self.copies = Stream(), Stream()
-        self.now, self.device_wide, self.waits = 0.0, 0, 0
+        self.main = Stream()
+        self.copies = Stream()
+        self.now = 0.0
+        self.device_wide = 0
+        self.waits = 0
         self._here.current = self.main
 
     @property
@@ -399,7 +408,8 @@ def _copied(one):
 
 
 def _copy(device, wrappers, target, source, non_blocking=False):
-    to_device, from_device = id(target) in wrappers, id(source) in wrappers
+    to_device = id(target) in wrappers
+    from_device = id(source) in wrappers
     if not to_device and not non_blocking:
         device.streams.finish()
         return target.copy_(source)

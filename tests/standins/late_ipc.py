@@ -37,7 +37,8 @@ _RECORDED, _DONE, _WANTED = range(3)
 """The numbers of an event: records asked for, records done, and the one that is waited for."""
 LIMIT = 1000
 """The most events, and the most mappings, that a process can have open; a driver has more."""
-_SEGMENT, _SMALL = 2 << 20, 1 << 20
+_SEGMENT = 2 << 20
+_SMALL = 1 << 20
 """Bytes of a segment of small pieces, and of the largest small piece, as torch's allocator has."""
 _BLOCK = 512
 """Bytes at whose multiples pieces start, as in torch's allocator."""
@@ -77,7 +78,8 @@ class Segment:
         self.path = _new_file()
         os.truncate(self.path, nbytes)
         self.memory = _map_segment(self.path)
-        self._nbytes, self._taken = nbytes, 0
+        self._nbytes = nbytes
+        self._taken = 0
 
     def has_room(self, nbytes):
         return self._taken + nbytes <= self._nbytes
@@ -127,7 +129,8 @@ class OwnEvent:
         self._lock = threading.Lock()
 
     def record(self):
-        count, stream = int(self.numbers[_RECORDED]) + 1, install().current
+        count = int(self.numbers[_RECORDED]) + 1
+        stream = install().current
         stream.ask(lambda: self._reach(count))
         self._places[count] = stream, stream.asked
         self.numbers[_RECORDED] = count
@@ -174,7 +177,8 @@ class LateIpc:
     opened = ipc.CudaIpc.opened
 
     def __init__(self):
-        self.packed, self.read = OwnEvent(), OwnEvent()
+        self.packed = OwnEvent()
+        self.read = OwnEvent()
         self.open_events = 0
         self.mappings = WeakValueDictionary()
         self._opened = {}

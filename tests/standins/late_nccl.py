@@ -10,7 +10,8 @@ from mpi4py import MPI
 from spbench_parallel.p2p import torch_group
 from standins.late_device import install
 
-_acquire, _release = torch_group.acquire, torch_group.release
+_acquire = torch_group.acquire
+_release = torch_group.release
 _OPS = {
     dist.ReduceOp.SUM: MPI.SUM,
     dist.ReduceOp.PRODUCT: MPI.PROD,

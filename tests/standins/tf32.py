@@ -12,7 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-TF32_BITS, BF16_BITS = 10, 7
+TF32_BITS = 10
+BF16_BITS = 7
 """Of the mantissa, as they are written down."""
 _CONVOLUTIONS = {"convolution", "convolution_backward"}
 _MATRICES = {"addmm", "mm"}
@@ -30,11 +31,13 @@ class Tf32Products(TorchDispatchMode):
 
     def __init__(self, bits=TF32_BITS):
         super().__init__()
-        self.products, self._lost = 0, 23 - bits
+        self.products = 0
+        self._lost = 23 - bits
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function._schema.name.partition("::")[2]
-        convolves, multiplies = name in _CONVOLUTIONS, name in _MATRICES
+        convolves = name in _CONVOLUTIONS
+        multiplies = name in _MATRICES
         if (convolves or multiplies) and args[0].dtype == torch.float32:
             self.products += 1
             allowed = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
@@ -47,5 +50,6 @@ class Tf32Products(TorchDispatchMode):
         if not isinstance(one, torch.Tensor):
             return one
         bits = one.view(torch.int32)
-        half, last = (1 << (self._lost - 1)) - 1, (bits >> self._lost) & 1
+        half = (1 << (self._lost - 1)) - 1
+        last = (bits >> self._lost) & 1
         return ((bits + half + last) & ~((1 << self._lost) - 1)).view(torch.float32)

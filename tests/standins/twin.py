@@ -20,7 +20,8 @@ class Twin:
     size = 2
 
     def __init__(self, rank=0, sends=lambda: None):
-        self.rank, self._sends = rank, sends
+        self.rank = rank
+        self._sends = sends
 
     def Allgather(self, sent, received):  # noqa: N802
         self._sends()

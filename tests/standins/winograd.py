@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-TILE, BLOCK = 6, 4
+TILE = 6
+BLOCK = 4
 INPUT = [
     [4, 0, -5, 0, 1, 0],
     [0, -4, -4, 1, 1, 0],

@@ -36,7 +36,8 @@ cases:
     matrix:
       iterations: [5, 10]
 """
-AT_FIRST, AT_SECOND = 6, 11
+AT_FIRST = 6
+AT_SECOND = 11
 """The lines of the cases."""
 
 

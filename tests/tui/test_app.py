@@ -160,7 +160,9 @@ class Starting:
     """A run that is being started: it has a folder, or ends without one, when a test says so."""
 
     def __init__(self, monkeypatch, home):
-        self.begun, self.found, self.status = [], None, None
+        self.begun = []
+        self.found = None
+        self.status = None
         self.home = home
         monkeypatch.setattr(background, "start", self.start)
 

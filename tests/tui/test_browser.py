@@ -14,7 +14,8 @@ import pytest
 from places import SUITES
 
 SPBENCH = Path(sys.executable).parent / "spbench"
-PICTURE, KEY_BAR = "spbench-serve.png", "spbench-serve-keys.png"
+PICTURE = "spbench-serve.png"
+KEY_BAR = "spbench-serve-keys.png"
 PREVENTED = "left.defaultPrevented"
 
 

@@ -85,7 +85,9 @@ async def test_keys_and_clicks_choose_ranks():
 async def test_a_cell_of_many_ranks_stands_for_the_worst_of_them():
     strip = RankStrip()
     ratios = [1.0] * 4096
-    ratios[1000], ratios[2000], ratios[2001] = 1.5, 2.0, 3.0
+    ratios[1000] = 1.5
+    ratios[2000] = 2.0
+    ratios[2001] = 3.0
     strip.update(ratios, {3000}, None)
     app = Shown(strip)
     async with app.run_test(size=(80, 3)) as pilot:
@@ -458,7 +460,8 @@ def test_every_widget_says_what_it_is_for_and_every_key_can_be_remapped(kind):
 
 figures = st.floats(allow_nan=False, allow_infinity=False)
 maybe = st.none() | figures
-width, height = st.integers(1, 90), st.integers(1, 12)
+width = st.integers(1, 90)
+height = st.integers(1, 12)
 SLOW = settings(max_examples=60)
 
 
@@ -509,7 +512,8 @@ def test_a_plot_draws_any_points(columns, rows, series, log, cursor):
 @given(width, height, st.data())
 @SLOW
 def test_a_heat_map_draws_any_matrix(columns, rows, data):
-    many, across = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
+    many = data.draw(st.integers(0, 9))
+    across = data.draw(st.integers(0, 9))
     row = st.lists(maybe, min_size=across, max_size=across)
     values = data.draw(st.lists(row, min_size=many, max_size=many))
     labels = data.draw(st.lists(st.text(max_size=6), min_size=many, max_size=many))
@@ -528,7 +532,8 @@ def test_a_rank_strip_draws_any_ratios(columns, rows, ratios, selected):
 
 @given(figures, figures, figures, st.integers(1, 200))
 def test_a_scale_keeps_the_order_and_its_ends(a, b, value, count):
-    low, high = min(a, b), max(a, b)
+    low = min(a, b)
+    high = max(a, b)
     scale = Scale(low, high)
     assert scale.place(value, count) in range(count)
     if low < high:

@@ -16,7 +16,8 @@ class FewRows:
     """Rows with the given cells behind the case."""
 
     def __init__(self, *cells, cases=CASES):
-        self._cells, self._cases = cells, cases
+        self._cells = cells
+        self._cases = cases
 
     def keys(self):
         return self._cases

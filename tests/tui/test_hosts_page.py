@@ -154,7 +154,8 @@ async def test_keys_that_come_right_behind_the_filters_reach_it(folder, survey):
 
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(folder, survey, monkeypatch):
     monkeypatch.setattr(page_module, "LOOK", 0.01)
-    begun, go_on = [], threading.Event()
+    begun = []
+    go_on = threading.Event()
 
     def slowly(home, before):
         begun.append(home)

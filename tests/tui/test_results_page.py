@@ -143,7 +143,8 @@ async def ready(pilot):
 
 
 def settled(page):
-    run, cases = page.query_one(RunsPane).highlighted(), page._views.cases
+    run = page.query_one(RunsPane).highlighted()
+    cases = page._views.cases
     return run is not None and cases.run is not None and cases.run.summary.id == run.id
 
 
@@ -292,7 +293,8 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
 
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path, home, monkeypatch):
     monkeypatch.setattr(page_module, "LOOK", 0.01)
-    begun, go_on = [], threading.Event()
+    begun = []
+    go_on = threading.Event()
     read = known_runs
 
     def slowly(home, known, **keep):
@@ -505,7 +507,8 @@ async def test_a_run_opens_on_the_run_page(tmp_path, home):
 async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
     tmp_path, home, going, monkeypatch
 ):
-    watched, played = [], []
+    watched = []
+    played = []
     for day in (4, 5):
         a_run(home, day, 1.0, suite="going", ends=False)
     app = opened(tmp_path)
@@ -592,7 +595,8 @@ async def test_readonly_exports_nothing(tmp_path, home):
 
 async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypatch):
     monkeypatch.setattr(page_module, "_SETTLED", 0.0)
-    held, loads = threading.Event(), []
+    held = threading.Event()
+    loads = []
     load = Library.load
 
     def slowly(library, folder):

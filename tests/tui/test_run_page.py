@@ -29,7 +29,9 @@ from spbench.tui.widgets.timeline import TimeLine
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit import events as make
 
-NARROW, MIDDLE, WIDE = (80, 24), (120, 40), (200, 60)
+NARROW = (80, 24)
+MIDDLE = (120, 40)
+WIDE = (200, 60)
 WARPS = make.metric("warps", "1/s", "higher", "min")
 SLOWEST = "time of the slowest rank, each iteration"
 SMALLEST = "warps, smallest of all ranks, each iteration"
@@ -122,7 +124,9 @@ class Watching:
     """The console that watches a run; its page and what is on it."""
 
     def __init__(self, app, pilot, source):
-        self.app, self.pilot, self.source = app, pilot, source
+        self.app = app
+        self.pilot = pilot
+        self.source = source
 
     @property
     def page(self):
@@ -496,7 +500,8 @@ async def test_a_running_case_has_the_time_that_it_will_have_when_it_is_judged(o
 async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypatch):
     async with opened(WIDE, going_on()) as run:
         await run.sees("6.10", "0/2 cases", "… running")
-        presenter, seen = run.page.presenter, run.page.presenter._version
+        presenter = run.page.presenter
+        seen = run.page.presenter._version
         histogram = run.page.query_one(HistogramChart)
         drawn = histogram._counts
         clock = []
@@ -645,7 +650,8 @@ async def test_wide_letters_of_logs_are_all_shown(opened):
 async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not_drawn(
     opened, monkeypatch
 ):
-    drawn, panels = [], []
+    drawn = []
+    panels = []
     for widget in (HistogramChart, TimeLine):
         monkeypatch.setattr(widget, "update", lambda self, *_: drawn.append(type(self)))
     async with opened(NARROW, [*going_on(), *sums(), *said(3)]) as run:
@@ -937,7 +943,8 @@ async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeyp
 async def test_again_asks_and_starts_the_same_run_where_it_was_started(
     opened, monkeypatch, tmp_path
 ):
-    asked, begun = [], []
+    asked = []
+    begun = []
 
     def again(folder):
         asked.append(folder)
@@ -962,7 +969,8 @@ async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_p
         run.app.context.watch_run(
             run.app.context.feed.folder, Script(run.app.context.feed.folder, make.whole_run())
         )
-        page, feed = run.page, run.app.context.feed
+        page = run.page
+        feed = run.app.context.feed
         await run.until(lambda: page.opened is feed and not page.startable)
         await run.until(lambda: "Rerun" not in shown(run.app))
         await run.press("r")

@@ -69,7 +69,8 @@ async def test_of_marked_cases_only_theirs_counts(suite):
 
 
 async def test_an_estimate_that_takes_long_does_not_keep_from_typing(suite, monkeypatch):
-    begun, go = Event(), Event()
+    begun = Event()
+    go = Event()
 
     def wait(plan, home):
         begun.set()

@@ -84,7 +84,8 @@ NARROW = SIZES[0]
 
 
 async def test_a_row_has_its_texts_before_its_boxes_are_mounted(suite):
-    expected, reference = ("time_ms.p50", "5", ""), ("time_ms.p50", "big", "0.35", "-0.1", "0.05")
+    expected = ("time_ms.p50", "5", "")
+    reference = ("time_ms.p50", "big", "0.35", "-0.1", "0.05")
     async with opened(suite).run_test() as pilot:
         await ready(pilot)
         rows = ExpectRow(["time_ms"], expected), ReferenceRow(["time_ms"], reference)
@@ -227,7 +228,8 @@ async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
-        begun, parts_go = threading.Event(), threading.Event()
+        begun = threading.Event()
+        parts_go = threading.Event()
 
         def late(*given):
             begun.set()

@@ -419,7 +419,8 @@ async def test_without_a_suite_the_files_are_shown_and_one_opens_by_enter_or_a_c
 
 
 async def test_one_types_on_while_the_loader_reads(suite, monkeypatch):
-    reading, go_on = Event(), Event()
+    reading = Event()
+    go_on = Event()
 
     def slow(text, request):
         reading.set()

@@ -7,7 +7,8 @@ from textual.color import Color
 
 from spbench.tui.themes import THEMES
 
-BORDER, TEXT = 1.4, 3.0
+BORDER = 1.4
+TEXT = 3.0
 """The least contrast of a pane's border, and of text, with what they stand on (WCAG 2.1)."""
 
 
@@ -32,7 +33,8 @@ def contrast(one, other):
 @pytest.mark.parametrize("ground", ["background", "surface", "panel"])
 def test_borders_and_hints_are_seen(theme, ground):
     variables = theme.to_color_system().generate()
-    on, text = Color.parse(variables[ground]), Color.parse(variables["foreground"])
+    on = Color.parse(variables[ground])
+    text = Color.parse(variables["foreground"])
     assert contrast(on.blend(text, 0.3), on) >= BORDER
     assert contrast(on.blend(on.get_contrast_text(1.0), 0.6), on) >= TEXT
     assert contrast(Color.parse(variables["primary"]), on) >= TEXT

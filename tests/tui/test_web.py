@@ -46,7 +46,8 @@ async def status_of(address, **options):
 
 
 def test_the_console_in_the_browser_is_opened_as_the_command_line_says(tmp_path):
-    app, served = typer.Typer(), []
+    app = typer.Typer()
+    served = []
     console.register(app, Mock(), lambda words, **asked: served.append((words, asked)))
     hosts = ["--hostfile", "a.hosts", "--exclude-hosts", "node03", "--launcher", "hydra"]
     options = ["--readonly", "--home", str(tmp_path), *hosts]
@@ -118,7 +119,8 @@ async def test_a_page_of_another_site_does_not_get_in():
 async def test_the_page_asks_no_other_host_for_anything():
     async with serving() as address, aiohttp.ClientSession() as session:
         async with session.get(address) as got:
-            page, policy = await got.text(), got.headers["Content-Security-Policy"]
+            page = await got.text()
+            policy = got.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
         own = re.match(r"http://([^/]+)/", address)[1]
         assert f"connect-src 'self' ws://{own} wss://{own};" in policy
@@ -176,7 +178,8 @@ async def test_a_browser_shows_the_token_to_no_other_server_of_the_host():
 
 
 async def test_the_name_of_a_cookie_and_its_path_cannot_be_guessed():
-    names, paths = set(), set()
+    names = set()
+    paths = set()
     for _ in range(2):
         async with (
             serving() as address,

@@ -11,7 +11,8 @@ class Said(TypedParams):
 
     def __init__(self, first=True, last=True):
         self.lines = []
-        self.first, self.last = first, last
+        self.first = first
+        self.last = last
         self.params = {"collective": "allreduce", "mode": "blocking", "in_place": True}
         self.world = SimpleNamespace(size=2)
 

@@ -20,7 +20,8 @@ class LoneCase:
         self.entry = BENCHMARKS["model.resnet"]
         given = {"validate": "full", "scheme": "sequential", "num_classes": 5, "precision": "fp32"}
         self.params = self.entry.complete(given)
-        self.checks, self.choices = {}, {}
+        self.checks = {}
+        self.choices = {}
 
     def seed_for(self, *words):
         return len(words)

@@ -66,7 +66,8 @@ class Engine:
         if world.size != plan.layout.ranks:
             raise ValueError(f"the layout has {plan.layout.ranks} ranks, the job {world.size}")
         check_fused(plan)
-        self.plan, self._world = plan, world
+        self.plan = plan
+        self._world = world
         self.phases = phases_of(plan.device)
         self.places = plan.layout.places(world.rank)
         self._stage_comm = world.Dup()
@@ -262,7 +263,8 @@ class Engine:
     ) -> StageRunner:
         """Return the runner of a stage; a silent one sends no messages, and counts no time."""
         plan = self.plan
-        own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
+        own = plan.layout.stages[place.stage]
+        (data,) = plan.model.flows[0]
         p2p = SilentP2P(self._p2p.on_device) if silent else self._p2p
         return StageRunner(
             stage,

@@ -64,7 +64,8 @@ def layer_times(
     """
     random = torch.Generator().manual_seed(seed)
     mixed = precision.mixed and is_gpu(device)
-    dtype, products = precision.weights, MixedProducts(precision.work, device) if mixed else None
+    dtype = precision.weights
+    products = MixedProducts(precision.work, device) if mixed else None
     found: dict[object, LayerTime] = {}
     progress.begin(len(model.layers))
     for index, layer in enumerate(model.layers):
@@ -112,7 +113,9 @@ class Laps:
 
     def __init__(self, device: torch.device) -> None:
         finish(device)
-        self._device, self._streams, self._joined = device, streams_of(device), is_gpu(device)
+        self._device = device
+        self._streams = streams_of(device)
+        self._joined = is_gpu(device)
         self._last: DeviceEvent | None = None
         self._laps: list[tuple[DeviceEvent, DeviceEvent] | None] = []
 
@@ -175,5 +178,6 @@ def backward(outputs: TensorTuple, gradients: Sequence[torch.Tensor], laps: Laps
     if not learnt:
         laps.skip()
         return
-    ends, starts = [output for output, _ in learnt], [gradient for _, gradient in learnt]
+    ends = [output for output, _ in learnt]
+    starts = [gradient for _, gradient in learnt]
     laps.take(lambda: torch.autograd.backward(ends, starts))

@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from spbench_parallel.spatial.gradients import summed
 
-CROSS_ENTROPY, DICE = "cross_entropy", "dice"
+CROSS_ENTROPY = "cross_entropy"
+DICE = "dice"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,10 @@ class _Kept:
     def __init__(
         self, activations: Activations, tensor: torch.Tensor, place: int, count: int
     ) -> None:
-        self.tensor, self._activations = tensor, activations
-        self._place, self._count = place, count
+        self.tensor = tensor
+        self._activations = activations
+        self._place = place
+        self._count = count
         activations.begin(place, count)
 
     def __del__(self) -> None:

@@ -211,8 +211,11 @@ class _Source:
 
     def __init__(self, plan: ModelPlan, batch: int, pixels: Load, targets: Load, rank: int) -> None:
         self.step = 0
-        self._plan, self._batch, self._rank = plan, batch, rank
-        self._pixels, self._targets = pixels, targets
+        self._plan = plan
+        self._batch = batch
+        self._rank = rank
+        self._pixels = pixels
+        self._targets = targets
 
     def turn_to(self, step: int) -> None:
         """Give the images of a step from now on."""

@@ -30,7 +30,8 @@ class PeakMemory:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self.since_start = device, False
+        self._device = device
+        self.since_start = False
         if device.type == "cuda":
             give_back()
             torch.cuda.reset_peak_memory_stats(device)

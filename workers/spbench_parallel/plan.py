@@ -17,7 +17,8 @@ from spbench_parallel.precision.formats import FP32, Precision
 
 MOMENTUM = 0.9
 """The momentum of SGD."""
-MIRROR, OWNER = 0, 1
+MIRROR = 0
+OWNER = 1
 """The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
 communication (``master_comm``)."""
 

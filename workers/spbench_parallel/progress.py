@@ -51,7 +51,8 @@ class PhaseProgress:
 
     def begin(self, total: int) -> None:
         """Report that the phase begins, with so many steps."""
-        self._total, self._done = total, 0.0
+        self._total = total
+        self._done = 0.0
         self._report_now()
 
     def lengthen(self, steps: int) -> None:

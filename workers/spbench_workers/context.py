@@ -52,7 +52,8 @@ class Context:
         self.world = world
         self.params = params
         self.verbose = verbose
-        self.first, self.last = first, last
+        self.first = first
+        self.last = last
         self.entry = BENCHMARKS[benchmark]
         self._channel = channel
         self._inject = inject

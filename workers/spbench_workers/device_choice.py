@@ -47,9 +47,11 @@ def device_of(
         near, _ = place_of(gpu.address, context.world.cpus)
         reason = _described(context, gpu, sharing, "asked for" if asked == "cuda" else "auto")
     elif preference is not None:
-        value, reason = "cpu", "this rank needs no GPU"
+        value = "cpu"
+        reason = "this rank needs no GPU"
     else:
-        value, reason = "cpu", "asked for" if asked == "cpu" else f"auto: {refusal()}"
+        value = "cpu"
+        reason = "asked for" if asked == "cpu" else f"auto: {refusal()}"
     context.device(value, reason, speaks=context.world.rank == speaker, near=near)
     return device
 

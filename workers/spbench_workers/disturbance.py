@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-PROC, SYS = Path("/proc"), Path("/sys")
-_NANO, _MICRO = 1e-9, 1e-6
+PROC = Path("/proc")
+SYS = Path("/sys")
+_NANO = 1e-9
+_MICRO = 1e-6
 _STEAL = 8
 """The word of a CPU's line in /proc/stat that counts what the hypervisor gave to others."""
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -77,7 +79,8 @@ def slowed(cpus: Iterable[int], sys: Path = SYS) -> float:
     shares = [0.0]
     for cpu in cpus:
         folder = sys / f"devices/system/cpu/cpu{cpu}/cpufreq"
-        base, now = _number(folder / "base_frequency"), _number(folder / "scaling_cur_freq")
+        base = _number(folder / "base_frequency")
+        now = _number(folder / "scaling_cur_freq")
         if base > 0 and now > 0:
             shares.append(1.0 - now / base)
     return round(max(shares), _DIGITS)

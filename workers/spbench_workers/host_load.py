@@ -12,9 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PROC, ADAPTERS = Path("/proc"), Path("/sys/class/infiniband")
+PROC = Path("/proc")
+ADAPTERS = Path("/sys/class/infiniband")
 NVML = "libnvidia-ml.so.1"
-_IDLE, _TIMES = (3, 4), 8
+_IDLE = (3, 4)
+_TIMES = 8
 """Of the words of a CPU's line in /proc/stat: idle and waiting for a disk; those that are times."""
 _WORD = 4
 """Bytes of the words that an InfiniBand port counts."""
@@ -30,7 +32,8 @@ class HostLoad:
     """
 
     def __init__(self, proc: Path = PROC, adapters: Path = ADAPTERS) -> None:
-        self._proc, self._adapters = proc, adapters
+        self._proc = proc
+        self._adapters = adapters
         self._gpus = _gpu_meter()
         self._cpu = self._cpu_times()
         self._bytes = self._network()

@@ -70,7 +70,8 @@ def progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
 
 def main(words: list[str]) -> int:
     """Write the cases of the next launch; return the exit status."""
-    job, launch = Path(words[0]), words[1]
+    job = Path(words[0])
+    launch = words[1]
     left = remaining(job)
     if left:
         (job / launch / CASES).write_text(json.dumps(left))

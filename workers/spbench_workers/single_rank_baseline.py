@@ -15,7 +15,8 @@ from spbench_workers.timing import time_batch
 MEASURED_BY = "rank 0 alone, the other ranks asleep"
 WARM_SECONDS = 0.01
 """Seconds of warm-up, or one iteration: after its sleep a core is slow at first."""
-FEWEST_ITERATIONS, MOST_SECONDS = 10, 0.1
+FEWEST_ITERATIONS = 10
+MOST_SECONDS = 0.1
 """The case's iterations are timed, or those of so many seconds if they are at least so many."""
 PARTS = 3
 """The fastest of so many parts counts, so that a moment of other work does not."""

@@ -223,7 +223,8 @@ class _Collection:
     # Launches
 
     def _attempt(self, count: int, attempt: Attempt) -> None:
-        planned, started = attempt.planned, attempt.folder.started
+        planned = attempt.planned
+        started = attempt.folder.started
         self._clock.now = started or self._clock.now
         self._copy_logs(count, attempt)
         self._recorder.say(
@@ -253,7 +254,9 @@ class _Collection:
             self._settle(attempt, replayed)
 
     def _copy_logs(self, count: int, attempt: Attempt) -> None:
-        planned, name, folder = attempt.planned, f"jobs/{count}", self._folder.job(count)
+        planned = attempt.planned
+        name = f"jobs/{count}"
+        folder = self._folder.job(count)
         argv = {"argv": planned.argv, "cwd": self._plan.cwd}
         self._folder.write_json(f"{name}/argv.json", argv)
         self._folder.write_json(f"{name}/env.json", planned.env)

@@ -138,7 +138,8 @@ class LaunchReplay:
             self._faulty_before = stopped is None or item.time < stopped
 
     def _fault(self) -> Fault | None:
-        end, watch = self._folder.end, self.watch
+        end = self._folder.end
+        watch = self.watch
         if watch.done and watch.fault is None:
             return None
         if end is not None and end.signal is not None and not self._faulty_before:
@@ -177,7 +178,9 @@ class LaunchReplay:
         return found
 
     def _evidence(self) -> Evidence:
-        watch, now, end = self.watch, self._clock.now, self._folder.end
+        watch = self.watch
+        now = self._clock.now
+        end = self._folder.end
         output = output_in(self._folder.path)
         return Evidence(
             seen=watch.seen,

@@ -129,7 +129,8 @@ class BatchScript:
         return "\n".join([*self._directives(), *self._set_up(), self._functions(), *self._runs()])
 
     def _directives(self) -> Iterator[str]:
-        settings, prefix = self.allocation.settings, self.scheduler.prefix
+        settings = self.allocation.settings
+        prefix = self.scheduler.prefix
         # modules are a function of login shells
         yield "#!/bin/bash -l" if settings.modules else "#!/bin/bash"
         yield from (prefix + line for line in self.scheduler.directives(self.allocation))

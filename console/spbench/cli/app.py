@@ -133,7 +133,8 @@ def _narrowed(words: Sequence[str]) -> typer.Typer:
     if ENV_COMPLETE in os.environ or not named:
         return app
     narrowed = copy(app)
-    narrowed.registered_commands, narrowed.registered_groups = named, []
+    narrowed.registered_commands = named
+    narrowed.registered_groups = []
     return narrowed
 
 

@@ -37,7 +37,8 @@ def case_details(
         in_row: The metrics that the row of the case shows already.
     """
     sign = DISTURBED if is_disturbed(case, jobs) else ""
-    separate, known = separate_metrics(case.identity.benchmark), shares(case)
+    separate = separate_metrics(case.identity.benchmark)
+    known = shares(case)
     # Such as bubble, the mean over ranks, next to its share of all ranks together.
     of_shares = {part for share in known for part in share.parts}
     shown = [name for name in case.identity.metrics if name.replace("_", " ") not in of_shares]
@@ -75,7 +76,8 @@ def detail_legend(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> I
 
 def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]) -> str:
     info = case.identity.metrics.get(name)
-    unit, value = info.unit if info else "", reference["value"]
+    unit = info.unit if info else ""
+    value = reference["value"]
     number = "unknown" if value is None else format_value(value, unit, name)
     text = f"reference of {metric_name(name, unit)}: {number}, {reference['measured_by']}"
     known = [part["value"] for part in case.measured.references.get(name, {}).values()]
@@ -89,7 +91,8 @@ def _describe_reference(case: CaseState, name: str, reference: Mapping[str, Any]
 def _metrics(case: CaseState, names: Iterable[str], sign: str) -> Iterator[str]:
     """Yield further metrics; efficiencies and speed-ups of disturbed cases have a sign."""
     for name in names:
-        info, summary = case.identity.metrics[name], case.summary(name)
+        info = case.identity.metrics[name]
+        summary = case.summary(name)
         if summary is None or info.part_of or info.better == "none":
             continue
         if time_of_efficiency(name, case.measured.limits) == "time_ms":

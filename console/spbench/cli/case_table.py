@@ -42,7 +42,9 @@ _SWEEP_LEGEND = (
 )
 _GAP = "  "
 _SHORTEST_ID = 18
-_OPTIONAL, _COUNTER, _ALWAYS = 1, 2, 9
+_OPTIONAL = 1
+_COUNTER = 2
+_ALWAYS = 9
 """The importance of columns that are shown if ids still fit, of ``[ 1/12]``, and of the time."""
 _RATE_UNITS = ("GB/s", "GFLOP/s", "1/s")
 _SIZE_KEY = re.compile(r"(?<=[\[,])size=[^,\]]*,?")
@@ -204,7 +206,8 @@ class CaseTable:
 
     def _explain(self, case: CaseState) -> str:
         """Describe an iteration of a case's benchmark, and its rate if that is a column."""
-        benchmark, rate = case.identity.benchmark, _rate_metric(case)
+        benchmark = case.identity.benchmark
+        rate = _rate_metric(case)
         parts = [f"an iteration is {iteration}"] if (iteration := iteration_name(benchmark)) else []
         title = next((column.title for column in self._others.columns if column.cell is _rate), "")
         if rate is not None and title:
@@ -266,7 +269,8 @@ class CaseTable:
 
     def _layouts(self, columns: list[_Column]) -> Iterator[_Layout]:
         """Yield layouts with fewer and fewer columns, each with the room that ids have in it."""
-        counter, kept = self._counter, list(columns)
+        counter = self._counter
+        kept = list(columns)
         while True:
             complete = not {column.title for column in columns if column.importance > _OPTIONAL} - {
                 column.title for column in kept

@@ -24,7 +24,8 @@ def init(
     from spbench_core.quantities import format_quantity
 
     copied = copy_shipped(folder, force=force)
-    suites, hostfiles = folder / "suites", folder / "hostfiles"
+    suites = folder / "suites"
+    hostfiles = folder / "hostfiles"
     print(f"wrote {format_quantity(len(copied.written), 'file')} into {suites} and {hostfiles}")
     if copied.kept:
         names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)

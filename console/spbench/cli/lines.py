@@ -33,9 +33,11 @@ from spbench_core.quantities import format_quantity
 if TYPE_CHECKING:
     from spbench.engine.estimate import RunEstimate
 
-LAGGED, LOOK = 5.0, 1.0
+LAGGED = 5.0
+LOOK = 1.0
 """Seconds of the run for which a reported straggler has lagged, and between two looks."""
-FIRST, AGAIN = 2.0, 10.0
+FIRST = 2.0
+AGAIN = 10.0
 """Seconds of silence before the phase of a case is printed, and before it is printed again."""
 MOST_FAILURES = 12
 """Cases that did not pass and that a quiet run gives the reason of."""
@@ -161,7 +163,8 @@ class Lines:
                 self._write_wrapped(f"note: {sentence}", "  ")
 
     def _report_phase(self, now: float) -> None:
-        case, phase = self.rows.case, phase_words(self._state, now)
+        case = self.rows.case
+        phase = phase_words(self._state, now)
         if case is not None and phase:
             rest = f"; suite: {left}" if (left := self.remaining(now)) else ""
             for line in self._table.begin(case) if self._table is not None else ():
@@ -190,7 +193,8 @@ class Lines:
 
     def _on_run_resumed(self, event: Event) -> None:
         self._start_table()
-        cases, run = self._state.cases, self._state.run
+        cases = self._state.cases
+        run = self._state.run
         self._done = cases.keys() - set(event["cases"])
         left = f"{len(event['cases'])} of its {len(cases)} cases are left"
         self._write(f"run {run.id if run else '?'} resumes: {left}")
@@ -203,7 +207,8 @@ class Lines:
         self._write_wrapped(f"retrying cases that did not pass: {', '.join(event['cases'])}")
 
     def _on_job_start(self, event: Event) -> None:
-        self._ready[event["job"]], self._look_at = 0, 0.0
+        self._ready[event["job"]] = 0
+        self._look_at = 0.0
         launcher = (event["launcher"], event["version"])
         if self._verbosity > 0:
             repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""

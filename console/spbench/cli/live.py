@@ -130,7 +130,8 @@ class LiveView:
                 clean(name), justify="right" if name in _FIGURES else "left", no_wrap=True
             )
         for row in shown:
-            cells, place = _cells(row), (Text(clean(row.place.get(name, ""))) for name in places)
+            cells = _cells(row)
+            place = (Text(clean(row.place.get(name, ""))) for name in places)
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         captions = [f"the slowest {MOST_ROWS} of {crowd} ranks"] if crowd > MOST_ROWS else []
         if "own" in columns:

@@ -146,7 +146,8 @@ def run(
     """Run a suite on MPI ranks."""
     from spbench.record.state import RunState
 
-    verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit, html)
+    verbosity = -1 if quiet else int(verbose)
+    files = ReportFiles(junit, html)
     exit_code = ExitCode.PASSED
     try:
         files.check()

@@ -113,9 +113,11 @@ async def _answers(
             say(f"importing the networks of {format_quantity(len(cases), 'case')}")
         stdout, last = await asyncio.wait_for(work, _PATIENCE)
     except TimeoutError:
-        stdout, last = "", f"{_python(settings)} gave no answer within {_PATIENCE:g} s"
+        stdout = ""
+        last = f"{_python(settings)} gave no answer within {_PATIENCE:g} s"
     except OSError as error:
-        stdout, last = "", f"cannot start {argv[0]}: {error.strerror}"
+        stdout = ""
+        last = f"cannot start {argv[0]}: {error.strerror}"
     finally:
         await _ended(work)
     for line in stdout.splitlines():

@@ -51,7 +51,8 @@ class JobCommand:
         """The job in one line: its ranks, its cases, its launcher."""
         job = self.job
         often = f"{self.launches} launches by turns, " if self.launches > 1 else ""
-        ranks, cases = format_quantity(job.np, "rank"), format_quantity(len(job.cases), "case")
+        ranks = format_quantity(job.np, "rank")
+        cases = format_quantity(len(job.cases), "case")
         return f"job {job.number}: {ranks}, {often}{cases}, {self.version}"
 
 

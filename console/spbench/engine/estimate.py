@@ -135,7 +135,8 @@ class RunEstimate:
 
     @property
     def _source_text(self) -> str:
-        computed, recorded = (self.counts[EstimateSource.WORK], self.counts[EstimateSource.HISTORY])
+        computed = self.counts[EstimateSource.WORK]
+        recorded = self.counts[EstimateSource.HISTORY]
         if not computed:
             return EstimateSource.HISTORY.value
         if not recorded:

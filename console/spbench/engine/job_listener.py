@@ -106,7 +106,8 @@ class JobListener:
 
     def _wrong(self, event: Event, rank: int | None) -> str | None:
         """Return what is wrong with an event of a rank; ``rank`` is None until it is ready."""
-        kind, number = event["event"], event["rank"]
+        kind = event["event"]
+        number = event["rank"]
         if "job" in event:
             return "sent a field 'job', which only the console adds"
         if kind == "hello" and (spoken := event.get("schema", SCHEMA)) != SCHEMA:

@@ -147,7 +147,8 @@ class JobRun:
 
     async def _start(self, variables: Mapping[str, str]) -> asyncio.subprocess.Process | None:
         """Start the launcher with these variables too; None where the job was cancelled before."""
-        plan, launch = self._plan, self._plan.launch
+        plan = self._plan
+        launch = self._plan.launch
         names = plan.hosts.names if plan.hosts else ()
         unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
         way = way_to_console(names, plan.chosen, plan.job.settings.tunnel, unknown=unknown)
@@ -164,7 +165,8 @@ class JobRun:
         folder = self._folder.job(self._job.number)
         env = notable(command.env, launch.spec.hidden_env)
         argv = hide_words(command.argv, select_secrets(launch.spec.rank_env))
-        launcher, library = launch.launcher.name, launch.library.version_text
+        launcher = launch.launcher.name
+        library = launch.library.version_text
         name = f"jobs/{self._job.number}"
         self._folder.write_json(f"{name}/argv.json", {"argv": argv, "cwd": working_folder()})
         self._folder.write_json(f"{name}/env.json", env)
@@ -275,7 +277,8 @@ class JobRun:
                 return
 
     def _evidence(self, process: asyncio.subprocess.Process) -> Evidence:
-        watch, launcher = self._watch, self._plan.launch.launcher
+        watch = self._watch
+        launcher = self._plan.launch.launcher
         output = output_in(self._folder.path / "jobs" / str(self._job.number))
         now = time.monotonic()
         return Evidence(
@@ -305,7 +308,8 @@ class JobRun:
         for connection in self._listener.ranks.values():
             connection.reply(reply="where")
         deadline = time.monotonic() + ANSWER
-        where, ranks = self._listener.where, self._listener.ranks
+        where = self._listener.where
+        ranks = self._listener.ranks
         while len(where) < len(ranks) and time.monotonic() < deadline:
             await asyncio.sleep(TICK / 2)
         self._watch.explain(self._watch.located(fault, where))

@@ -216,7 +216,8 @@ def launch_of(run: RunPlan, job: Job) -> Launch:
         SpbenchError: As for `launches`.
     """
     request = run.request
-    hosts, assume = run.hosts(job), request.chosen.assume
+    hosts = run.hosts(job)
+    assume = request.chosen.assume
     return prepare(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
 
 

@@ -10,7 +10,8 @@ from spbench.record.phase_words import seconds_of_phase
 from spbench.record.state import RunState
 from spbench_core.events.statuses import CaseStatus
 
-_LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0
+_LEAST_FACTOR = 0.1
+_MOST_FACTOR = 10.0
 """Bounds of the correction by what a run has measured so far."""
 _PRIOR = 0.1
 """The share of the estimate that the first measured durations are weighed against."""

@@ -75,7 +75,8 @@ class Run:
         working_folder()
         with self._stop:
             prepared = await self._stop.unless(self._look_before())
-            request, suite = self._plan.request, self._plan.suite
+            request = self._plan.request
+            suite = self._plan.suite
             environment = facts(request.environ, file_of(suite.path), suite.text)
             environment |= {"other_work": other_work_now()}
             folder = self._plan.resumed or self._created(environment)
@@ -92,7 +93,8 @@ class Run:
                 log.close()
 
     def _created(self, environment: dict[str, Any]) -> RunFolder:
-        request, suite = self._plan.request, self._plan.suite
+        request = self._plan.request
+        suite = self._plan.suite
         folder = create(request.home, suite.name, shared=request.shared)
         folder.write_text("suite.yaml", hide_suite(suite.text))
         folder.write_json("run.json", run_json(self._plan, folder.id, environment))
@@ -124,7 +126,8 @@ class Run:
         """Return the launch of each job; refuse what can be refused before one starts."""
         try:
             looked = await look(self._plan, self._say)
-            self._plan, self._left_out = looked.plan, looked.left_out
+            self._plan = looked.plan
+            self._left_out = looked.left_out
             await asyncio.to_thread(reject_over_capacity, self._plan)
             prepared = await asyncio.to_thread(launches, self._plan)
         except asyncio.CancelledError:
@@ -212,7 +215,8 @@ class Run:
 
     def _run_end(self) -> dict[str, Any]:
         verdict, code = self._verdict()
-        flaky, fails = self._flaky(), self._plan.request.fail_on_flaky
+        flaky = self._flaky()
+        fails = self._plan.request.fail_on_flaky
         return {
             "verdict": verdict,
             "exit_code": int(code),

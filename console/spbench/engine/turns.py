@@ -47,7 +47,9 @@ class Turns:
     """
 
     def __init__(self, state: RunState, stop: Stop, say: Say = nobody) -> None:
-        self._state, self._stop, self._say = state, stop, say
+        self._state = state
+        self._stop = stop
+        self._say = say
         self._number = 0
         self._running: list[JobRun] = []
         self.errors: list[SpbenchError] = []
@@ -130,7 +132,8 @@ class Turns:
 
     def bad_end(self, job: Job, fault: Fault, current: str | None) -> BadEnd:
         """Return a job's end by a fault, while the state knows its ranks."""
-        ranks, own = self._state.ranks, range(job.first_rank, job.first_rank + job.np)
+        ranks = self._state.ranks
+        own = range(job.first_rank, job.first_rank + job.np)
         started = any(ranks[rank].case is not None for rank in own if rank in ranks)
         return BadEnd(job, fault, current, started)
 
@@ -145,7 +148,9 @@ class Turns:
 
     def _settle(self, recorder: Recorder, end: BadEnd) -> Job | None:
         """Give the fault to the case it hit; return the job of what can still be run."""
-        job, fault, started = end.job, end.fault, end.started
+        job = end.job
+        fault = end.fault
+        started = end.started
         self.missing = self.missing or fault.missing
         if not started and job.deaths:
             why = f"{fault.sentence}; it died twice before any case: it is not started a third time"

@@ -22,7 +22,8 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
     Raises:
         FailedRunError: They cannot be recorded.
     """
-    cases, referring = recorder.state.cases, recorder.state.referring
+    cases = recorder.state.cases
+    referring = recorder.state.referring
     ended = [case_id] if case_id is not None and case_id not in referring else []
     for case in [*ready(cases, [*ended, *referring])]:
         stragglers = stragglers_of(case)

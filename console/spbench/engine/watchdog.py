@@ -166,7 +166,8 @@ class Watchdog:
             library: The MPI library that ranks are to load, as they report theirs.
             now: The time of the launch.
         """
-        self._names, self._library = names, library
+        self._names = names
+        self._library = library
         self._launched = self._waiting_since = now
 
     def on_hello(self, rank: int | None, host: str) -> None:
@@ -200,7 +201,8 @@ class Watchdog:
     def _mismatch(self, event: Event, host: str, launched_as: int | None) -> None:
         who = host if launched_as is None else f"rank {launched_as} on {host}"
         claim = f"rank {event['rank']} of {event['size']}"
-        why, own = f"{self._names} do not match", event["versions"].get("mpi")
+        why = f"{self._names} do not match"
+        own = event["versions"].get("mpi")
         if own and self._library and own != self._library:
             why = (
                 f"it loads {own}, and the others are to load {self._library}: let {host} find the "
@@ -234,7 +236,8 @@ class Watchdog:
 
     def on_progress(self, event: Event, now: float) -> None:
         """Note how far a rank is: the deadline begins anew as `begins_anew` says."""
-        rank, item = self._ranks[event["rank"]], (event["case"], event.get("repeat", 0))
+        rank = self._ranks[event["rank"]]
+        item = (event["case"], event.get("repeat", 0))
         before, rank.standing = rank.standing, (event["phase"], event["done"])
         if item in self._starts and begins_anew(before, rank.standing):
             self._renewed[item] = now, event["phase"]
@@ -311,7 +314,8 @@ class Watchdog:
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
-        known, who = self._ranks.get(rank), self._name_ranks([rank])
+        known = self._ranks.get(rank)
+        who = self._name_ranks([rank])
         if known is None or known.case is None:
             return f"{who}, {now - self._launched:.1f} s after the launch"
         return f"{who}, {now - known.since:.1f} s into {known.case}"
@@ -389,7 +393,8 @@ class Watchdog:
             limit = self._case_timeouts[item[0]]
             started = self._starts[item][1]
             since, phase = self._renewed.get(item, (started, ""))
-            waited, of = now - max(started, since), f" of {phase}" if phase else ""
+            waited = now - max(started, since)
+            of = f" of {phase}" if phase else ""
             late = sorted(set(self._ranks) - self._ended.get(item, set()))
             what = (
                 f"not through with {item[0]} after {waited:.1f} s{of} (its timeout is {limit:g} s)"

@@ -92,7 +92,8 @@ def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Fin
 
 
 def _cores(ranks: int) -> Iterator[Finding]:
-    have, all_cores = cores(), os.cpu_count() or 1
+    have = cores()
+    all_cores = os.cpu_count() or 1
     limited = f" of {all_cores}" if have < all_cores else ""
     yield Finding(FindingStatus.OK, "cores", f"{have}{limited} may be used")
     if ranks > have:

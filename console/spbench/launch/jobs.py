@@ -129,7 +129,8 @@ def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> 
     read: dict[str, Hosts] = {}
 
     def resolve(settings: LaunchSettings) -> Hosts | None:
-        hosts, name = given, settings.hostfile
+        hosts = given
+        name = settings.hostfile
         if hosts is None and name is not None:
             if name not in read:
                 read[name] = read_hostfile(folder / name)

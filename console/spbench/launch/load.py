@@ -60,7 +60,8 @@ def busy_here(host: str) -> str:
 
 def other_runs(proc: Path = PROC) -> list[int]:
     """Return the processes of other runs of spbench on this machine, in order."""
-    found, own = [], {os.getpid(), *_parents(proc)}
+    found = []
+    own = {os.getpid(), *_parents(proc)}
     for place in proc.glob("[0-9]*"):
         with suppress(OSError):
             words = (place / "cmdline").read_bytes().split(b"\0")
@@ -94,7 +95,8 @@ def other_work_now(proc: Path = PROC) -> list[str]:
 
 def other_work(proc: Path = PROC) -> Iterator[Finding]:
     """Yield what else keeps this machine busy; where nothing does, its load."""
-    load, runs = load_here(proc), other_runs(proc)
+    load = load_here(proc)
+    runs = other_runs(proc)
     if load is not None and load.busy:
         yield Finding(FindingStatus.NOTE, "load", f"{load} from other work", _WAIT)
     elif load is not None:

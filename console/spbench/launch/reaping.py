@@ -26,7 +26,8 @@ async def reaped(process: Process) -> None:
     `PATIENCE`.
     """
     clock = asyncio.get_running_loop().time
-    cancelled, deadline = False, clock() + PATIENCE
+    cancelled = False
+    deadline = clock() + PATIENCE
     while process.returncode is None and clock() < deadline:
         try:
             async with asyncio.timeout_at(deadline):

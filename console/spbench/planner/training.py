@@ -30,7 +30,8 @@ class Training:
     peak_activation_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        batch, micro = self.global_batch_size, self.micro_batch_size
+        batch = self.global_batch_size
+        micro = self.micro_batch_size
         if batch < 1 or micro < 1:
             raise PlannerError(f"the batch of {batch} in micro-batches of {micro} must be above 0")
         if batch > MAX_BATCH:
@@ -41,7 +42,8 @@ class Training:
             raise PlannerError(
                 f"micro-batches of {micro} do not divide the global batch of {batch}"
             )
-        scaling, peak = self.optimizer_memory_scaling, self.peak_activation_bytes
+        scaling = self.optimizer_memory_scaling
+        peak = self.peak_activation_bytes
         if not SCALINGS.has(scaling):
             raise PlannerError(f"the optimizer memory scaling {scaling} must be {SCALINGS}")
         if peak is not None and not MEMORIES.has(peak):

@@ -79,7 +79,8 @@ class CheckResult:
         """Take in a further comparison; the worse of the two is kept."""
         worse = not other.passed and self.passed
         if worse or (other.passed == self.passed and other.error > self.error):
-            self.max_abs_error, self.detail = other.max_abs_error, other.detail
+            self.max_abs_error = other.max_abs_error
+            self.detail = other.detail
             self.tolerance = other.tolerance
         self.passed = self.passed and other.passed
 
@@ -340,7 +341,8 @@ class CaseState:
         A rank that ended the repeat without times had nothing to do. Of a case with a job on each
         host those count whose job is whole.
         """
-        of, ended = self.measured.samples.get("time_ms", {}), self.measured.ended
+        of = self.measured.samples.get("time_ms", {})
+        ended = self.measured.ended
         rows: list[array[float]] = []
         first = 0
         for np in self.identity.shares or (self.identity.np,):

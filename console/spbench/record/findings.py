@@ -41,7 +41,8 @@ from spbench_core.quantities import format_quantity
 
 NOTABLE_LINK = 1.5
 """Of a few links, the one this many times slower than the median of its kind is named."""
-SLIGHT_RATIO, SLIGHT_SECONDS = 1.5, 1.0
+SLIGHT_RATIO = 1.5
+SLIGHT_SECONDS = 1.0
 """A rank that is less slow, for a shorter time, is not named if other work disturbed its case."""
 _SLOW = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
 """What a slow rank takes, in words."""
@@ -189,7 +190,8 @@ def _no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
 def _compares_ranks(case: CaseState) -> bool:
     if case.identity.measures == "link" or noise_of(case):
         return False
-    comparison, times = RankComparison(case.identity), case.own_medians()
+    comparison = RankComparison(case.identity)
+    times = case.own_medians()
     return len(comparison.compare(times).ratios) > 1 and comparison.separates(times)
 
 
@@ -197,7 +199,8 @@ def _too_short(cases: Sequence[CaseState]) -> str:
     """Return that cases are too short to show a slow rank, and how they get long enough."""
     longest = max(cases, key=lambda case: case.timed_seconds)
     if len(cases) == 1:
-        which, advice = f"{longest.id} is", advise_iterations(longest)
+        which = f"{longest.id} is"
+        advice = advise_iterations(longest)
     else:
         which = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"

@@ -55,7 +55,8 @@ def hide_override(text: str) -> str:
     match = _ENV_OVERRIDE.fullmatch(text)
     if match is None:
         return text
-    name, value = match["name"], match["value"]
+    name = match["name"]
+    value = match["value"]
     if name is None:
         return f"{match['key']}={_hide_yaml(value, in_env=True)}"
     return f"{match['key']}.{name}='{HIDDEN}'" if holds_secret(name, value) else text

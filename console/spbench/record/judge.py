@@ -24,7 +24,8 @@ from spbench.suites.expression import ExpressionError
 from spbench_core.catalog import fault_of
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
-_FAULT, _UNSEEN = "planted fault", "nothing noticed the planted fault"
+_FAULT = "planted fault"
+_UNSEEN = "nothing noticed the planted fault"
 """How the reasons of cases with a planted fault begin."""
 
 
@@ -121,7 +122,8 @@ def _skew_limit(limit: float) -> str:
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:
     """Return the ranks that left out a check in some repeat."""
-    told, of = case.measured.checks.get(check, {}), case.identity
+    told = case.measured.checks.get(check, {})
+    of = case.identity
     places = ((repeat, rank) for repeat in range(case.repeats) for rank in range(of.np))
     return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
 
@@ -185,7 +187,8 @@ def wanted(item: Mapping[str, Any], unit: str = "") -> str:
     """Return what an expectation asks for: ``time_ms max 5 ms``, or how its limit came about."""
     if item.get("reference"):
         return f"{item['metric']} {item['op']} {describe_limit(item)}"
-    limit, expression = item["limit"], item.get("expression")
+    limit = item["limit"]
+    expression = item.get("expression")
     known = "" if limit is None else format_exact(limit, unit)
     figure = " = ".join(part for part in (known, expression) if part)
     return f"{item['metric']} {item['op']} {figure}"

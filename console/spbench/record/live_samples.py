@@ -35,7 +35,9 @@ class LiveSamples:
         """Take in the iterations that all ranks have finished since."""
         if not self._take_all():
             # A further rank has given samples, which belong to each iteration as well.
-            self._samples, self._taken, self._ranks = OrderedRepeats(), {}, {}
+            self._samples = OrderedRepeats()
+            self._taken = {}
+            self._ranks = {}
             self._complete.clear()
             self._take_all()
 
@@ -61,13 +63,15 @@ class LiveSamples:
         rows = self._rows(repeat)
         if not rows:
             return True
-        start, end = self._taken.get(repeat, 0), min(map(len, rows))
+        start = self._taken.get(repeat, 0)
+        end = min(map(len, rows))
         if start and self._ranks[repeat] != len(rows):
             return False
         if start < end:
             new = zip(*(values[start:end] for values in rows), strict=True)
             self._samples.add(repeat, list(map(self._fold, new)))
-        self._taken[repeat], self._ranks[repeat] = end, len(rows)
+        self._taken[repeat] = end
+        self._ranks[repeat] = len(rows)
         if self._case.ended(repeat):
             self._complete.add(repeat)
         return True

@@ -8,7 +8,8 @@ from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.record.state import RunState
 from spbench.record.stragglers import FEWEST_BLOCKS, Straggler, join_hosts
 
-LEAST_SAMPLES, LEAST_SECONDS = FEWEST_BLOCKS, 2.0
+LEAST_SAMPLES = FEWEST_BLOCKS
+LEAST_SECONDS = 2.0
 """The samples and the seconds of lagging from which on a rank is named. With fewer samples the case
 could not name it once it is judged, and so would contradict what was shown while it ran."""
 
@@ -32,7 +33,8 @@ class LiveStragglers:
         case = self._rows.case
         of = (case.id, case.verdict.job) if case is not None else None
         before = self._since if of == self._of else {}
-        self._of, self._since = of, {}
+        self._of = of
+        self._since = {}
         if case is None or case.identity.measures == "link":
             return
         ranks = self._state.ranks
@@ -46,7 +48,8 @@ class LiveStragglers:
         If all ranks of a host lag, and there are at least two, the host replaces them.
         """
         self.update()
-        skews, cause = self._rows.skews(), self._rows.separates
+        skews = self._rows.skews()
+        cause = self._rows.separates
         lasting = [
             Straggler(rank, self._state.ranks[rank].host, skews[rank], seconds, since, cause)
             for rank, since in self._since.items()

@@ -26,7 +26,9 @@ WAITED_ALONE = 0.2
 """The share of its time that a rank with a core of its own may wait for it."""
 WAITED_SHARED = 0.1
 """The share beyond what is expected that a host's ranks may wait on average, if they share CPUs."""
-STOLEN, THROTTLED, SLOWED = 0.05, 0.05, 0.2
+STOLEN = 0.05
+THROTTLED = 0.05
+SLOWED = 0.2
 """The shares of the time that a hypervisor and a quota may take, and of the base clock rate."""
 
 _Ranks = Mapping[int, CaseRank]

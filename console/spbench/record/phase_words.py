@@ -63,7 +63,8 @@ def phase_words(state: RunState, now: float) -> str:
     rank = _counting_rank(state)
     if rank is None:
         return _endless_words(state, now)
-    percent, left = 100 * rank.done // rank.total, _seconds_left(rank, now)
+    percent = 100 * rank.done // rank.total
+    left = _seconds_left(rank, now)
     return f"{rank.shown_phase} {percent} %" + ("" if left is None else f", {left:.0f} s left")
 
 

@@ -36,7 +36,8 @@ def short_place(place: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(place: Mapping[str, Any], name: str) -> str:
-    first, second = place.get(name, "-"), place.get(MIRRORED + name)
+    first = place.get(name, "-")
+    second = place.get(MIRRORED + name)
     return str(first) if second is None else f"{first}+{second}"
 
 

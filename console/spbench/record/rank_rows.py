@@ -197,7 +197,8 @@ class RankRows:
 
     def take(self, event: Event) -> None:
         """Note what an event has changed; call it once the state has the event."""
-        kind, rank = event["event"], event.get("rank")
+        kind = event["event"]
+        rank = event.get("rank")
         if kind == "job_start":
             self._restart()
         elif kind == "case_start" and event["case"] not in self._begun:
@@ -287,7 +288,8 @@ class RankRows:
 
     def slowest(self, most: int) -> list[RankRow]:
         """Return the rows of the slowest ranks, the slowest first; less than ``most`` if fewer."""
-        medians, skews = self.medians(), self.skews()
+        medians = self.medians()
+        skews = self.skews()
         ranks = nlargest(most, medians, key=lambda rank: (skews.get(rank, 1.0), medians[rank]))
         if len(ranks) < most:
             ranks += [rank for rank in self.ranks() if rank not in medians][: most - len(ranks)]
@@ -295,7 +297,10 @@ class RankRows:
 
     def _restart(self) -> None:
         """Begin with what the state has now: a new job has new ranks."""
-        self._figures, self._rows, self._changes, self._order = {}, {}, {}, []
+        self._figures = {}
+        self._rows = {}
+        self._changes = {}
+        self._order = []
         self._changed = set(self._state.ranks)
         self._begun = {rank.case for rank in self._state.ranks.values() if rank.case}
         cases = [self._state.cases[case] for case in self._begun]
@@ -304,19 +309,24 @@ class RankRows:
     def _compare_in(self, case: CaseState | None) -> None:
         if case is not None:
             self._begun.add(case.id)
-        self._case, self._names = case, None
+        self._case = case
+        self._names = None
         self._comparison = RankComparison(case.identity) if case is not None else None
         timed = case is not None and "time_ms" in case.identity.metrics
         self._folded = LiveSamples(case, "time_ms") if case is not None and timed else None
-        self._medians, self._typical, self._stale = {}, None, False
+        self._medians = {}
+        self._typical = None
+        self._stale = False
         self._times = {}
         self._compared = RankRatios()
         self._moved = next(self._versions)
 
     def _catch_up(self) -> None:
         if self._changed:
-            changed, timed = self._changed, self._timed
-            self._changed, self._timed = set(), set()
+            changed = self._changed
+            timed = self._timed
+            self._changed = set()
+            self._timed = set()
             for number in changed:
                 rank = self._state.ranks.get(number)
                 if rank is not None:

@@ -46,7 +46,8 @@ def format_reference(metric: str, reference: Mapping[str, Any]) -> str:
 
 def describe_allowed(reference: Mapping[str, Any]) -> str:
     """Return the allowed deviations, as ``allowed: -10 % to +5 %``."""
-    lower, upper = reference["lower"], reference["upper"]
+    lower = reference["lower"]
+    upper = reference["upper"]
     if lower is None:
         return f"allowed: up to {_format_share(upper)}"
     if upper is None:

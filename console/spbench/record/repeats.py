@@ -14,13 +14,15 @@ def width(case: CaseState) -> float | None:
     A launch is one value, since its iterations depend on each other.
     """
     launches = case.launch_medians("time_ms")
-    between, middle = median_interval(launches), median(launches) if launches else 0.0
+    between = median_interval(launches)
+    middle = median(launches) if launches else 0.0
     return (between[1] - between[0]) / middle if between and middle > 0 else None
 
 
 def describe_repeats(case: CaseState) -> str | None:
     """Return how the repeats of a case with ``until`` ended, in a sentence; None of others."""
-    asked, end = case.identity.until, case.measured.repeats_end
+    asked = case.identity.until
+    end = case.measured.repeats_end
     if asked is None or end is None:
         return None
     times = f"it ran {format_quantity(end.repeats, 'time')}"
@@ -34,5 +36,6 @@ def _interval(end: RepeatsEnd, asked: float) -> str:
     if end.width is None:
         return "too few for a 95 % interval of its median, which takes six"
     still = "still " * (end.width > asked)
-    wide, goal = format_percent(end.width), format_percent(asked)
+    wide = format_percent(end.width)
+    goal = format_percent(asked)
     return f"the 95 % interval of its median is {still}{wide} wide, and {goal} was asked for"

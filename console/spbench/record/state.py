@@ -132,7 +132,9 @@ class RunState:
         for job in self.jobs.values():
             job.status = JOB["run_resumed"][job.status]
         self._ended = set(self.jobs)
-        self.errors, self._findings, self.ranks = [], [], {}
+        self.errors = []
+        self._findings = []
+        self.ranks = {}
         self._of_hosts = set()
         if self.run is not None:
             self.run.finished = self.run.verdict = self.run.exit_code = None
@@ -169,7 +171,8 @@ class RunState:
         of_hosts = "first_rank" in event
         beside = {case for number in self._of_hosts for case in self.jobs[number].cases}
         if not of_hosts or beside.isdisjoint(event["cases"]):
-            self.ranks, self._of_hosts = {}, set()
+            self.ranks = {}
+            self._of_hosts = set()
         if of_hosts:
             self._of_hosts.add(event["job"])
             for rank in range(event["first_rank"], event["first_rank"] + event["np"]):
@@ -205,7 +208,8 @@ class RunState:
     def _on_case_begin(self, event: Event) -> None:
         case = self.cases[event["case"]]
         if self._advance_case(event, case):
-            case.verdict.started, case.verdict.begun = event["time"], True
+            case.verdict.started = event["time"]
+            case.verdict.begun = True
 
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
@@ -271,7 +275,8 @@ class RunState:
                 self.host_loads.add(rank.host, event["load"])
 
     def _on_case_start(self, event: Event) -> None:
-        case, rank = self.cases[event["case"]], self._rank(event)
+        case = self.cases[event["case"]]
+        rank = self._rank(event)
         statuses = SHARED_CASE_START if case.identity.shares else CASE["case_start"]
         if case.status not in statuses:
             self._ignore(event, f"of case {case.id}, which is {case.status}")
@@ -280,9 +285,14 @@ class RunState:
             self._ignore(event, f"of case {case.id} by {_describe(rank.rank, rank)}")
             return
         case.verdict.status, rank.phase = statuses[case.status], RANK["case_start"][rank.phase]
-        rank.case, rank.repeat = case.id, event["repeat"]
-        rank.activity, rank.done, rank.total, rank.last_ms = "", 0, 0, None
-        verdict, places = case.verdict, case.identity.places
+        rank.case = case.id
+        rank.repeat = event["repeat"]
+        rank.activity = ""
+        rank.done = 0
+        rank.total = 0
+        rank.last_ms = None
+        verdict = case.verdict
+        places = case.identity.places
         if verdict.started is None:
             verdict.started = event["time"]
             verdict.attempts = 1 + len(verdict.earlier)
@@ -308,13 +318,16 @@ class RunState:
         if event["phase"] != rank.activity or event["done"] < rank.done:
             rank.phase_since = event["time"]
         rank.activity = event["phase"]
-        rank.done, rank.total = event["done"], event["total"]
+        rank.done = event["done"]
+        rank.total = event["total"]
         if rank.activity == Activity.TIMING and "repeat" in event and event["case"] in self.cases:
             timing = self.cases[event["case"]].measured.timing
             timing.setdefault(event["repeat"], event["time"])
 
     def _on_samples(self, event: Event) -> None:
-        number, metric, values = event["rank"], event["metric"], event["values"]
+        number = event["rank"]
+        metric = event["metric"]
+        values = event["values"]
         rank = self.ranks.get(number)
         # Most events are samples: a legal one costs no call here.
         if (
@@ -341,7 +354,8 @@ class RunState:
         if self._rank_of_case(event) is None:
             return
         place = (event["repeat"], event["rank"])
-        measured, rank = self.cases[event["case"]].measured, event["rank"]
+        measured = self.cases[event["case"]].measured
+        rank = event["rank"]
         result = _check_result(event)
         measured.checked[rank] = result.passed and measured.checked.get(rank, True)
         outcomes = measured.outcomes.setdefault(event["name"], {})
@@ -356,7 +370,8 @@ class RunState:
         if self._rank_of_case(event) is None:
             return
         measured = self.cases[event["case"]].measured
-        name, value = event["name"], event["value"]
+        name = event["name"]
+        value = event["value"]
         if "measured_by" in event:
             of_metric = measured.references.setdefault(name, {})
             reference = {"value": value, "measured_by": event["measured_by"]}
@@ -373,10 +388,12 @@ class RunState:
 
     def _on_device(self, event: Event) -> None:
         """Note where a rank computes in this case; of the rank, what its host has stays known."""
-        rank, case = self._rank_of_case(event), self.cases[event["case"]]
+        rank = self._rank_of_case(event)
+        case = self.cases[event["case"]]
         if rank is not None and rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
-            part.device, part.near = event["device"], event.get("near")
+            part.device = event["device"]
+            part.near = event.get("near")
 
     def _on_choice(self, event: Event) -> None:
         if self._rank_of_case(event) is None:
@@ -385,7 +402,8 @@ class RunState:
         self.cases[event["case"]].measured.choices[event["name"]] = chosen
 
     def _on_case_end(self, event: Event) -> None:
-        rank, case = self._rank_of_case(event), self.cases[event["case"]]
+        rank = self._rank_of_case(event)
+        case = self.cases[event["case"]]
         if rank is None:
             return
         status = RankStatus(event["status"])
@@ -394,7 +412,8 @@ class RunState:
         rank.done = rank.total = 0
         if rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
-            part.status, part.error = status, event.get("error")
+            part.status = status
+            part.error = event.get("error")
             for name, value in event.get("disturbed", {}).items():
                 worst = max(value, part.disturbed.get(name, 0.0))
                 part.disturbed = {**part.disturbed, name: worst}
@@ -445,8 +464,10 @@ def _median_reference(
 
 def _check_result(event: Event) -> CheckResult:
     """Return a comparison; one with an error above its tolerance failed, whatever it says."""
-    error, tolerance = event.get("max_abs_error", 0.0), event.get("tolerance", 0.0)
-    within, detail = error is not None and error <= tolerance, event.get("detail", "")
+    error = event.get("max_abs_error", 0.0)
+    tolerance = event.get("tolerance", 0.0)
+    within = error is not None and error <= tolerance
+    detail = event.get("detail", "")
     if event["passed"] and not within:
         detail = f"{detail} (though the rank said that it passed)".lstrip()
     return CheckResult(event["passed"] and within, event.get("max_abs_error"), tolerance, detail)

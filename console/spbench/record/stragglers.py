@@ -142,7 +142,8 @@ def can_judge_ranks(case: CaseState) -> bool:
 def advise_iterations(case: CaseState) -> str:
     """Return ``take more iterations (`--set iterations=500`)``: how a case gets long enough."""
     advice = "take more iterations"
-    iterations, seconds = case.identity.params.get("iterations"), case.timed_seconds
+    iterations = case.identity.params.get("iterations")
+    seconds = case.timed_seconds
     if not isinstance(iterations, int) or seconds <= 0:
         return advice
     factor = max(LEAST_LASTED / seconds, FEWEST_BLOCKS / (iterations * case.repeats), 1.0)

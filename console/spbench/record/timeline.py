@@ -59,7 +59,8 @@ class MetricTimeline:
             self._givers[repeat] = len(rows)
             self._folded[repeat] = array("d")
         folded = self._folded[repeat]
-        start, end = len(folded), min(map(len, rows))
+        start = len(folded)
+        end = min(map(len, rows))
         if start < end:
             new = zip(*(values[start:end] for values in rows), strict=True)
             folded.extend(map(self._fold, new))

@@ -182,7 +182,8 @@ class GateResult:
         exit_code = self.policy.exit_code(self.comparison)
         if exit_code == ExitCode.PASSED:
             return replace(self.run, findings=findings)
-        cases, missing = dict(self.run.cases), []
+        cases = dict(self.run.cases)
+        missing = []
         for id_, why in failing.items():
             if id_ in cases:
                 cases[id_] = _failed(cases[id_], why)

@@ -220,7 +220,9 @@ def settled(case: CasePart) -> CasePart:
 
 
 def _case(case: CaseState, state: RunState) -> CasePart:
-    about, measured, verdict = case.identity, case.measured, case.verdict
+    about = case.identity
+    measured = case.measured
+    verdict = case.verdict
     job = state.jobs.get(verdict.job) if verdict.job is not None else None
     return CasePart.model_construct(
         id=about.id,
@@ -288,7 +290,8 @@ def _straggler(slow: Straggler) -> StragglerPart:
 
 
 def _until(case: CaseState) -> RepeatsPart | None:
-    asked, end = case.identity.until, case.measured.repeats_end
+    asked = case.identity.until
+    end = case.measured.repeats_end
     if asked is None:
         return None
     return RepeatsPart.model_construct(

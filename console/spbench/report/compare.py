@@ -171,7 +171,8 @@ def _with_interval_of_time(
         return row
     launches: list[tuple[float, float]] = []
     for case in sides:
-        values, times = launches_of(case, row.metric), launches_of(case, HEADLINE)
+        values = launches_of(case, row.metric)
+        times = launches_of(case, HEADLINE)
         if len(values) != len(times):
             return row  # such as the skew, which a run has once
         launches += zip(values, times, strict=True)
@@ -231,7 +232,8 @@ def _row(
     a: CasePart, b: CasePart, name: str, past: Past, unfit: str, unlike: str | None
 ) -> MetricRow:
     """Return a metric's row; one that can be judged has a chance, and no outcome yet."""
-    mine, other = a.metrics.get(name), b.metrics.get(name)
+    mine = a.metrics.get(name)
+    other = b.metrics.get(name)
     known = other or mine
     assert known is not None, "a row is made for a metric that a run has"
     row = MetricRow(
@@ -265,7 +267,8 @@ def _row(
     if headline and not (a.noisy or b.noisy):
         recorded = [launch for run in (sides[0], *known_past) for launch in run if launch > 0]
         factor = deciding_factor(recorded)
-    low, high = found.low, found.high
+    low = found.low
+    high = found.high
     return replace(
         row,
         ratio=found.ratio,

@@ -385,10 +385,12 @@ def _reference_notes(comparison: RunComparison) -> Iterator[str]:
     times = {row.case: row.ratio for row in comparison.rows if row.metric == HEADLINE}
     alike = []
     for case in comparison.judged_as(JudgementKind.JUDGED):
-        ratio, time_ratio = comparison.references.get(case.case), times.get(case.case)
+        ratio = comparison.references.get(case.case)
+        time_ratio = times.get(case.case)
         if ratio is None or not time_ratio or case.outcome == Outcome.SAME:
             continue
-        changed, time_changed = math.log(ratio), math.log(time_ratio)
+        changed = math.log(ratio)
+        time_changed = math.log(time_ratio)
         is_large = abs(changed) > math.log1p(TOLERANCE) and 2 * abs(changed) >= abs(time_changed)
         if is_large and changed * time_changed > 0:
             alike.append(f"{case.case} ({format_factor(ratio)})")

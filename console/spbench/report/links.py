@@ -85,7 +85,8 @@ class LinkTable:
         """Return how many times worse each pair is than the median of its kind; 1 is as usual."""
         if self.better == "none":
             return {}
-        usual, found = self.usual(), {}
+        usual = self.usual()
+        found = {}
         for pair, value in self.values.items():
             middle = usual[self.within_host(pair)]
             over, under = (middle, value) if self.better == "higher" else (value, middle)

@@ -13,7 +13,8 @@ def unlike(a: RecordedRun, b: RecordedRun) -> str | None:
 
     What a run does not tell is left out: older records have no fingerprint.
     """
-    mine, others = _parts(a), _parts(b)
+    mine = _parts(a)
+    others = _parts(b)
     told = [
         f"{name} {_words(mine[name])} in a, {_words(others[name])} in b"
         for name in mine

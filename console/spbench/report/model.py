@@ -302,7 +302,8 @@ class CasePart(_Part):
 
     def efficiency(self, metric: str = "time_ms") -> float | None:
         """Return a metric's efficiency, 1 if it equals its reference; None without either."""
-        measured, reference = self.metrics.get(metric), self.limits.get(metric)
+        measured = self.metrics.get(metric)
+        reference = self.limits.get(metric)
         if measured is None or reference is None:
             return None
         return efficiency_of(measured.value, reference.value, measured.better)

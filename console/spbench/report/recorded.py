@@ -84,7 +84,8 @@ def load_report(path: Path) -> RecordedRun:
 
 def run_of(report: Report, path: Path) -> RecordedRun:
     """Return the run of a report; ``path`` is where that stands, or would."""
-    run, host = report.run, report.environment.get("host")
+    run = report.run
+    host = report.environment.get("host")
     started, finished = (parse_timestamp(moment) for moment in (run.started, run.finished))
     summary = RunSummary(
         folder=RunFolder(path.parent),

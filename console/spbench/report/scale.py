@@ -57,13 +57,15 @@ class Scale:
             return []
         base = 10.0 ** math.floor(math.log10(span / most))
         for step in (base * factor for factor in _ROUND):
-            first, last = math.ceil(self.low / step), math.floor(self.high / step)
+            first = math.ceil(self.low / step)
+            last = math.floor(self.high / step)
             if last - first < most:
                 return [number * step for number in range(first, last + 1)]
         return []
 
     def _decades(self, most: int) -> list[float]:
-        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        first = math.ceil(math.log10(self.low))
+        last = math.floor(math.log10(self.high))
         every = max(1, math.ceil((last - first + 1) / most))
         return [10.0**power for power in range(first, last + 1, every)]
 
@@ -79,7 +81,8 @@ def scale_of(values: Iterable[float], log: bool | None = None) -> Scale:
     known = list(values)
     if not known:
         return Scale(0.0, 1.0)
-    low, high = min(known), max(known)
+    low = min(known)
+    high = max(known)
     if low <= 0:
         return Scale(low, high)
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)

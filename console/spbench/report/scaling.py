@@ -30,7 +30,8 @@ SCALING_COLUMNS = (
 )
 SCALING_FIGURES = (2, 3, 4, 5, 6, 7, 8)
 """The columns of numbers."""
-_BUBBLE, _BY_ONE = "ideal_bubble", "sequential_ms"
+_BUBBLE = "ideal_bubble"
+_BY_ONE = "sequential_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,8 @@ def _limit(case: CasePart) -> float | None:
     scaled = case.scaled
     assert scaled is not None
     name = scaled.throughput or HEADLINE
-    limit, by_one = case.limits.get(name), case.metrics.get(_BY_ONE)
+    limit = case.limits.get(name)
+    by_one = case.metrics.get(_BY_ONE)
     value = limit.value if limit is not None else None
     if value is None and by_one is not None and scaled.throughput is None:
         value = by_one.value / case.np

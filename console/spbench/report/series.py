@@ -108,7 +108,8 @@ def over_parameter(run: RecordedRun, case_name: str, metric: str, parameter: str
     of: MetricPart | None = None
     for case in cases:
         if metric in case.metrics:
-            of, label = case.metrics[metric], _text(case, parameter)
+            of = case.metrics[metric]
+            label = _text(case, parameter)
             x = float(_value(case, parameter)) if numeric else None
             name = ",".join(f"{key}={_text(case, key)}" for key in others) or case_name
             point = _point(run, case, of, x, labels.index(label), label)

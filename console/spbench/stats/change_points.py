@@ -82,7 +82,8 @@ def _cuts(values: Sequence[float], first: int, end: int, chance: Random) -> list
     how = _chance_of(size, ranks, chance)
     if how > LEVEL:
         return []
-    before, after = _cuts(values, first, first + at, chance), _cuts(values, first + at, end, chance)
+    before = _cuts(values, first, first + at, chance)
+    after = _cuts(values, first + at, end, chance)
     return [*before, (first + at, how), *after]
 
 
@@ -99,10 +100,12 @@ def _chance_of(size: float, ranks: Sequence[float], chance: Random) -> float:
 def _largest(ranks: Sequence[float]) -> tuple[int, float]:
     """Return where ranks before and after differ most, in any window, in deviations."""
     sums = [0.0, *accumulate(ranks)]
-    spread, found = math.sqrt(len(ranks) * (len(ranks) + 1) / 12), (0, 0.0)
+    spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
+    found = (0, 0.0)
     for first, end in _windows(len(ranks)):
         for at in range(first + LEAST, end - LEAST + 1):
-            before, after = at - first, end - at
+            before = at - first
+            after = end - at
             distance = (sums[at] - sums[first]) / before - (sums[end] - sums[at]) / after
             size = abs(distance) / (spread * math.sqrt(1 / before + 1 / after))
             if size > found[1]:
@@ -116,7 +119,8 @@ def _windows(n: int) -> tuple[tuple[int, int], ...]:
 
     In all runs together a step up and one down again hide each other (Kovacs et al. 2023).
     """
-    found, length = [], n
+    found = []
+    length = n
     while length >= 2 * LEAST:
         by = max(1, length // 2)
         found += [(first, first + length) for first in range(0, n - length, by)]

@@ -61,11 +61,13 @@ def difference(
     skipped = skipped_at(len(a), len(b), LEVEL)
     if skipped is None:
         return Difference(ratio, None, None, chance)
-    logs_a, logs_b = [math.log(x) for x in a], [math.log(y) for y in b]
+    logs_a = [math.log(x) for x in a]
+    logs_b = [math.log(y) for y in b]
     logs = sorted([y - x for x in logs_a for y in logs_b])
     centre = math.log(ratio)
     widened, half = _widened(tuple(map(tuple, past)))
-    low, high = min(logs[skipped], centre - half), max(logs[-1 - skipped], centre + half)
+    low = min(logs[skipped], centre - half)
+    high = max(logs[-1 - skipped], centre + half)
     if widened:
         chance = max(chance, math.erfc(abs(centre) / half * 1.96 / math.sqrt(2)))
     return Difference(ratio, math.exp(low), math.exp(high), chance, widened)
@@ -127,7 +129,8 @@ def skipped_at(a: int, b: int, level: float) -> int | None:
 
     None where even all of them do not make an interval of that level.
     """
-    total, below = math.comb(a + b, a), 0
+    total = math.comb(a + b, a)
+    below = 0
     skipped = None
     for u, count in enumerate(counts(a, b)):
         below += count
@@ -147,7 +150,8 @@ def counts(a: int, b: int) -> tuple[int, ...]:
     for size in range(1, a + 1):
         row: list[tuple[int, ...]] = [(1,)]
         for other in range(1, b + 1):
-            with_a, with_b = found[size - 1][other], row[other - 1]
+            with_a = found[size - 1][other]
+            with_b = row[other - 1]
             length = size * other + 1
             row.append(
                 tuple(

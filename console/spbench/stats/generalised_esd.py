@@ -49,8 +49,11 @@ def _within(ordered: list[float], chance: float) -> int:
     The farthest value is taken away again and again; as many are out of line as had been taken when
     one was last too far for what was then left.
     """
-    low, high, end = 0, len(ordered), len(ordered)
-    total, squares = math.fsum(ordered), math.fsum(value * value for value in ordered)
+    low = 0
+    high = len(ordered)
+    end = len(ordered)
+    total = math.fsum(ordered)
+    squares = math.fsum(value * value for value in ordered)
     for _ in range(max(1, len(ordered) // MOST_SHARE)):
         count = high - low
         mean = total / count
@@ -97,7 +100,8 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     logs = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(logs + a * math.log(x) + b * math.log1p(-x)) / a
     # Lentz's method, as Thompson and Barnett (1986) have it.
-    upper, lower = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
+    upper = 1.0
+    lower = 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
     fraction = lower
     for step in range(1, _STEPS):
         for part in _parts(a, b, x, step):

@@ -7,9 +7,11 @@ from itertools import pairwise
 
 from spbench.stats.ordered import Ordered
 
-TAIL, TAIL_FROM = 0.999, 1000
+TAIL = 0.999
+TAIL_FROM = 1000
 """The part of the samples that is drawn, and the number of samples from which on it is not all."""
-FENCE, LEAST_SPREAD = 3.0, 0.01
+FENCE = 3.0
+LEAST_SPREAD = 0.01
 """Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977).
 
 The range counts as at least this part of the quartile, so that equal samples have one too.
@@ -35,11 +37,14 @@ def bins(samples: Ordered, count: int, *, whole: bool = False) -> Bins:
 
     Up to the largest if ``whole`` is set.
     """
-    n, low, greatest = len(samples), samples.least, samples.greatest
+    n = len(samples)
+    low = samples.least
+    greatest = samples.greatest
     high = greatest if whole else drawn_end(samples)
     drawn = n if high == greatest else samples.below(high)
     if high <= low:  # all alike: they stand in the first bin
-        high, drawn = low + (abs(low) or 1.0) / 100, n
+        high = low + (abs(low) or 1.0) / 100
+        drawn = n
     step = (high - low) / count
     edges = (*(low + index * step for index in range(count)), high)
     within = (min(drawn, samples.below(edge)) for edge in edges[1:-1])
@@ -49,7 +54,8 @@ def bins(samples: Ordered, count: int, *, whole: bool = False) -> Bins:
 
 def drawn_end(samples: Ordered) -> float:
     """Return where a drawing of samples ends, so that a few slow ones leave the others room."""
-    n, end = len(samples), samples.greatest
+    n = len(samples)
+    end = samples.greatest
     if n >= TAIL_FROM:
         end = min(samples.percentile(TAIL), end)
     quartile = samples.percentile(0.75)

@@ -74,7 +74,8 @@ def _residuals(logs: Sequence[float]) -> list[float]:
 
     The factor is that of Davison and Hinkley (1997), section 2.3.
     """
-    middle, wider = median(logs), math.sqrt(len(logs) / (len(logs) - 1))
+    middle = median(logs)
+    wider = math.sqrt(len(logs) / (len(logs) - 1))
     return [(each - middle) * wider for each in logs]
 
 
@@ -85,7 +86,8 @@ def _without_launches(
 
     The variance of a median of n launches is about pi / 2 of that of their mean.
     """
-    middle, between = median(medians), _mean_square(_residuals(medians)) if medians[1:] else 0.0
+    middle = median(medians)
+    between = _mean_square(_residuals(medians)) if medians[1:] else 0.0
     if between == 0.0:
         return list(medians)
     shares = [min(1.0, math.pi / 2 / len(run)) for run in runs]

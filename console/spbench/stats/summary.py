@@ -57,7 +57,8 @@ def percentile(ordered: Sorted, fraction: float) -> float:
     position = fraction * (len(ordered) - 1)
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    share, step = position - low, ordered[high] - ordered[low]
+    share = position - low
+    step = ordered[high] - ordered[low]
     if math.isinf(step):  # between the largest floats of both signs
         return ordered[low] * (1 - share) + ordered[high] * share
     return ordered[low] + step * share
@@ -84,7 +85,9 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     k - 1 lie below the median by the binomial distribution's chance.
     """
     ordered = sorted(values)
-    n, below, outside = len(ordered), 0, 0
+    n = len(ordered)
+    below = 0
+    outside = 0
     while (below := below + math.comb(n, outside)) * 40 <= 2**n:
         outside += 1
     return (ordered[outside - 1], ordered[n - outside]) if outside else None

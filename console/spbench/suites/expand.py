@@ -117,7 +117,8 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
         makes = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
         findings.at_value(entry.path, f"{entry.name}: {makes}")
         return []
-    complete, line = _completed(entry, findings), findings.line(entry.path)
+    complete = _completed(entry, findings)
+    line = findings.line(entry.path)
     if len(complete) > MAX_CASES:
         makes = f"its parameters make {len(complete)} cases; one entry may make {MAX_CASES}"
         findings.at_value(entry.path, f"{entry.name}: {makes}")

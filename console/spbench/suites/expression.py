@@ -165,7 +165,8 @@ class _Reader:
         return self._chain(self._factor, "*", "/")
 
     def _chain(self, part: Callable[[], _Value], *signs: str) -> _Value:
-        first, rest = part(), list[tuple[str, _Value]]()
+        first = part()
+        rest = list[tuple[str, _Value]]()
         while sign := self._sign(*signs):
             rest.append((sign, part()))
 
@@ -223,7 +224,8 @@ class _Reader:
     def _figure(self) -> _Value:
         self._need("(")
         begin = self._start()
-        case, end = self._case(), self._at
+        case = self._case()
+        end = self._at
         self._need(")")
         self._need(".")
         at = self._start()

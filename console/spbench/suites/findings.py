@@ -91,7 +91,8 @@ class Findings:
         Where the file has the text in another form (with escapes, in several lines, from an
         option), its place is the text's beginning, and the message says which character.
         """
-        mark, inside = self._place(path).value, self._in_text(path, at)
+        mark = self._place(path).value
+        inside = self._in_text(path, at)
         if at and inside is None:
             message = f"{message} (at its character {at + 1})"
         self._at(path, inside or mark, message)

@@ -18,7 +18,8 @@ LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 A new launcher needs its module there, and its name in this tuple.
 """
 
-GROUP, ATTRIBUTE = "spbench.launchers", "LAUNCHER"
+GROUP = "spbench.launchers"
+ATTRIBUTE = "LAUNCHER"
 PARTS = (
     "name",
     "libraries",

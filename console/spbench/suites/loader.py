@@ -178,7 +178,8 @@ class _Entries:
         expect = read_expectations(benchmark, *given, (*path, "expect"), findings)
         if wrong:
             return None
-        np, name = raw.get("np"), raw.get("name")
+        np = raw.get("np")
+        name = raw.get("name")
         file = self._file
         own = file.cases[index] if file else None
         if file and file.order == "together" and own and own.until:

@@ -83,8 +83,11 @@ class _Override:
     def __init__(
         self, data: dict[str, Any], findings: Findings, option: str, key: str, node: Node
     ) -> None:
-        self._data, self._findings = data, findings
-        self._option, self._key, self._node = option, key, node
+        self._data = data
+        self._findings = findings
+        self._option = option
+        self._key = key
+        self._node = node
 
     def apply(self) -> bool:
         """Change the data; say whether anything has the key."""
@@ -186,7 +189,9 @@ class _Collapse:
     """Takes a key that now has one value out of a case's sweep and excludes."""
 
     def __init__(self, benchmark: Benchmark | None, name: str, value: Any) -> None:
-        self._benchmark, self._name, self._value = benchmark, name, value
+        self._benchmark = benchmark
+        self._name = name
+        self._value = value
 
     def apply(self, case: dict[str, Any], path: KeyPath, findings: Findings) -> None:
         for section in ("matrix", "zip"):

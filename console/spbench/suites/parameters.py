@@ -44,7 +44,8 @@ class ParameterReader:
 
     def sweep(self) -> Sweep:
         """Return the lists of ``matrix`` and ``zip``."""
-        matrix, zipped = self._swept("matrix"), self._swept("zip")
+        matrix = self._swept("matrix")
+        zipped = self._swept("zip")
         lengths = {key: len(items) for key, items in zipped.items()}
         if len(set(lengths.values())) > 1:
             each = ", ".join(f"{key} has {length}" for key, length in lengths.items())
@@ -122,7 +123,8 @@ class ParameterReader:
 
     def _first(self, name: str, path: KeyPath) -> bool:
         before = self._given.setdefault(name, path)
-        here, there = path[-2], before[-2]
+        here = path[-2]
+        there = before[-2]
         if before is path or (there == "params" and here in ("matrix", "zip")):
             # A sweep takes the place of the value in params.
             self._given[name] = path

@@ -53,7 +53,8 @@ def suite_path(path: Path) -> Path:
     """
     if not is_shipped_name(path):
         return path
-    known, name = shipped_suites(), str(path).removeprefix(PREFIX)
+    known = shipped_suites()
+    name = str(path).removeprefix(PREFIX)
     if name not in known:
         near = did_you_mean(name, known)
         raise UsageError(
@@ -105,7 +106,8 @@ def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
     Raises:
         FailedRunError: Something cannot be written.
     """
-    written, kept = [], []
+    written = []
+    kept = []
     for place in _places():
         for source in sorted(path for path in place.iterdir() if path.is_file()):
             target = folder / place.name / source.name

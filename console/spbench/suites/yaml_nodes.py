@@ -117,7 +117,8 @@ class Document:
 
     def place(self, path: KeyPath) -> NodePlace:
         """Return where a path stands; where it is missing, its nearest parent that is there."""
-        node, key = self.root, self.root.mark
+        node = self.root
+        key = self.root.mark
         for part in path:
             child = node.children().get(part)
             if child is None:
@@ -211,7 +212,8 @@ class _Builder:
         return replace(node, mark=mark, end=_mark(event.end_mark))
 
     def _scalar(self, event: Any) -> Node:
-        text, mark = event.value, _mark(event.start_mark)
+        text = event.value
+        mark = _mark(event.start_mark)
         try:
             value: Scalar = core_scalar(text) if not event.style else text
             if event.tag not in (None, "!"):
@@ -259,7 +261,8 @@ class _Builder:
         if event.tag not in (None, "!", _TAG + "map"):
             self._refuse_tag(event)
         entries: dict[str, tuple[Mark, Node]] = {}
-        size, end = 1, _mark(event.end_mark)
+        size = 1
+        end = _mark(event.end_mark)
         while not isinstance(item := next(self._events), yaml.MappingEndEvent):
             key = self._node(item, depth + 1)
             value = self._node(next(self._events), depth + 1)

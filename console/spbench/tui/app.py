@@ -37,12 +37,14 @@ from spbench_core.plugins import set_warning_listener
 if TYPE_CHECKING:
     from spbench.tui.page import Page
 
-TURN, TURNS = 0.005, 100
+TURN = 0.005
+TURNS = 100
 """Seconds to a turn of the event loop, and after how many a key goes on although the one before is
 not known to be handled. On a loaded machine a turn takes longer, and the console has its time."""
 LOOK = 0.5
 """Seconds between two looks at what is not saved, for a browser that shows the console."""
-UNSAVED, SAVED = "\x1b]7077;unsaved\x07", "\x1b]7077;saved\x07"
+UNSAVED = "\x1b]7077;unsaved\x07"
+SAVED = "\x1b]7077;saved\x07"
 """The mark that the browser's page looks for in the terminal's data, which shows nothing of it."""
 
 
@@ -121,7 +123,8 @@ class ConsoleApp(App[int]):
         self._settings_named = names_settings(opening.environ)
         themes = self.available_themes.keys()
         loaded = load_settings(self._settings_path, themes, named=self._settings_named)
-        self.settings, self._complaints = loaded.settings, loaded.complaints
+        self.settings = loaded.settings
+        self._complaints = loaded.complaints
         titles = [(entry.name, entry.title) for entry in PAGES]
         self.context = ConsoleContext(opening, self, titles, self.settings.refresh_hz)
 
@@ -181,7 +184,8 @@ class ConsoleApp(App[int]):
         """Give keys to what has the focus, up to the first that has to be waited for."""
         self._behind = None
         while self._typed and self._behind is None and self.is_running:
-            event, target = self._typed.popleft(), self.focused or self.screen
+            event = self._typed.popleft()
+            target = self.focused or self.screen
             await super().on_event(event)
             if event.is_forwarded:
                 nodes = target.ancestors_with_self

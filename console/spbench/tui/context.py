@@ -205,7 +205,8 @@ class ConsoleContext:
         """Start a run and watch it as soon as it has a folder; say why where it gets none."""
         from spbench.engine import background
 
-        home, environ = self.opening.home, self.opening.environ
+        home = self.opening.home
+        environ = self.opening.environ
         try:
             launched = await asyncio.to_thread(background.start, words, home, environ, where)
             self.watch_run(await _folder_of(launched), show=False)

@@ -40,7 +40,9 @@ class Confirm(Modal[bool]):
 
     def __init__(self, question: str, yes: str = "Yes", no: str = "No") -> None:
         super().__init__()
-        self._question, self._yes, self._no = question, yes, no
+        self._question = question
+        self._yes = yes
+        self._no = no
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -83,7 +85,9 @@ class AskLine(Modal[str | None]):
 
     def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
         super().__init__()
-        self._question, self._text, self._empty = question, text, empty
+        self._question = question
+        self._text = text
+        self._empty = empty
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -78,7 +78,9 @@ go on. Y copies the report, Enter opens the page again; unsaved text of a suite 
 
     def __init__(self, context: ConsoleContext, page: str, report: str, path: Path | None) -> None:
         super().__init__(context)
-        self._page, self._report, self._path = page, report, path
+        self._page = page
+        self._report = report
+        self._path = path
 
     def compose_body(self) -> ComposeResult:
         """Return the words and the report."""

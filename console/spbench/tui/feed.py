@@ -26,7 +26,8 @@ INTERVAL = 0.1
 """Seconds between two looks at the log, and the least between two batches of a replay."""
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 2_000
-SLICE, BREATH = 0.008, 0.001
+SLICE = 0.008
+BREATH = 0.001
 """Seconds of applying events at a stretch, and of leaving the loop to keys in between."""
 MOST_LOGS = 10_000
 
@@ -219,7 +220,8 @@ class Feed:
         if event["event"] == "log":
             self._say(LogLine(event["time"], event["rank"], event["level"], event["message"]))
         elif event["event"] == "case_end" and (error := event.get("error")):
-            moment, rank = event["time"], event["rank"]
+            moment = event["time"]
+            rank = event["rank"]
             self._say(LogLine(moment, rank, LogLevel.ERROR, error.get("message", "an error")))
             if error.get("traceback"):
                 self._say(LogLine(moment, rank, LogLevel.WHERE, error["traceback"]))

@@ -12,7 +12,8 @@ from spbench.tui.widgets.line_table import LineTable
 
 def leave_filter_key(page: str, rows: str) -> Binding:
     """Return the key that shows all rows of a page's pane again."""
-    title, tooltip = "No filter", f"Show all {rows} again"
+    title = "No filter"
+    tooltip = f"Show all {rows} again"
     return key(f"{page}.no-filter", "escape", "leave_filter", title, tooltip, show=True)
 
 

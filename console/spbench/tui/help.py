@@ -29,7 +29,8 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, words: str, keys: list[tuple[str, str, str]]) -> None:
         super().__init__()
-        self._words, self._keys = words, keys
+        self._words = words
+        self._keys = keys
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():

@@ -20,7 +20,8 @@ def commands(
     screen: Screen[object], readonly: bool, use_theme: Callable[[str], None]
 ) -> Iterable[SystemCommand]:
     """Return what works here, what the other pages can do, and the themes."""
-    app, told = screen.app, set[str]()
+    app = screen.app
+    told = set[str]()
     for command in (*_active(screen), *_of_pages(app, readonly), *_themes(app, use_theme)):
         if command.title not in told:
             told.add(command.title)

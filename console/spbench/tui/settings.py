@@ -14,7 +14,8 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.suites.given_files import read_start
 
 ENV_CONFIG = "SPBENCH_CONFIG"
-LEAST_HZ, MOST_HZ = 0.5, 10.0
+LEAST_HZ = 0.5
+MOST_HZ = 10.0
 MOST_BYTES = 1 << 20
 """Bytes of the file; all its settings take some kB."""
 
@@ -141,7 +142,8 @@ def _placed(path: Path, told: Iterable[str]) -> tuple[str, ...]:
 def _read(content: Any) -> tuple[Settings, list[str]]:
     if not isinstance(content, dict):
         return Settings(), ["the file holds no mapping of settings"]
-    settings, told = Settings(), list[str]()
+    settings = Settings()
+    told = list[str]()
     names = [one.name for one in fields(Settings)]
     for name, value in content.items():
         if name not in names:
@@ -208,7 +210,8 @@ def keep_theme(path: Path, theme: str, *, named: bool = True) -> None:
     text = _text_of(path, named=named)
     if not named:
         _check_folder(path)
-    content, changed = _content(text, path), _with_theme(text, theme)
+    content = _content(text, path)
+    changed = _with_theme(text, theme)
     if not isinstance(content, dict) or _content(changed, path) != {**content, "theme": theme}:
         raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")
     write_whole(path.resolve(), changed)

@@ -52,7 +52,8 @@ class TabBar(Horizontal):
 
     def __init__(self, pages: Sequence[tuple[str, str]], current: str) -> None:
         super().__init__()
-        self._pages, self._current = pages, current
+        self._pages = pages
+        self._current = current
         self._shown = ""
 
     def compose(self) -> ComposeResult:

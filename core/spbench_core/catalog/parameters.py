@@ -37,7 +37,8 @@ Params = dict[str, Any]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_TRUE, _FALSE = {"true", "on", "yes", "1"}, {"false", "off", "no", "0"}
+_TRUE = {"true", "on", "yes", "1"}
+_FALSE = {"false", "off", "no", "0"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from spbench_core.plugins import (
     load_offers,
 )
 
-GROUP, ATTRIBUTE = "spbench.benchmarks", "BENCHMARKS"
+GROUP = "spbench.benchmarks"
+ATTRIBUTE = "BENCHMARKS"
 ENTRY = "entry"
 """The module of a family that has its entries, and its ``POSITION`` among the families."""
 

@@ -69,7 +69,8 @@ def resolve_tiles(params: Params) -> Params:
         raise ParamError(
             "image_size", f"an image of {height}x{width} pixels has too few for a grid of {grid}"
         )
-    transport, device = params["transport"], params["device"]
+    transport = params["transport"]
+    device = params["device"]
     needed = TRANSPORT_DEVICES.get(transport, device)
     if device not in ("auto", needed):
         raise ParamError(
@@ -184,8 +185,10 @@ def conv_sizes(params: WindowParams) -> dict[str, Any]:
 
 
 def _kernel(params: Params) -> tuple[int, int]:
-    halo_len, given = params["halo_len"], params["kernel"]
-    one_row, one_col = params["enable_one_h_dim_kernel"], params["enable_one_w_dim_kernel"]
+    halo_len = params["halo_len"]
+    given = params["kernel"]
+    one_row = params["enable_one_h_dim_kernel"]
+    one_col = params["enable_one_w_dim_kernel"]
     if one_row and one_col:
         raise ParamError(
             "enable_one_w_dim_kernel",

@@ -189,7 +189,9 @@ UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
 """How narrow the interval of a case's median is to be, and the seconds that this may take."""
 ENOUGH = {"interval", "max_time", "repeats", "check"}
 """Why a case is not repeated any more: as asked for, by the most repeats, or a failed check."""
-FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
+FOLDS = {"max", "min", "sum", "mean"}
+BETTER = {"lower", "higher", "none"}
+OPS = {"max", "min"}
 
 
 def run_event(kind: str, **said: Any) -> Event:

@@ -94,7 +94,8 @@ def ranks_beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
     if not 0 <= other < len(layout.stages):
         return ()
     ranks = layout.ranks_of(other, place.replica, place.direction)
-    here, there = layout.stages[place.stage], layout.stages[other]
+    here = layout.stages[place.stage]
+    there = layout.stages[other]
     if here.spatial or there.spatial or here.members != there.members:
         return ranks
     return (ranks[place.member],)

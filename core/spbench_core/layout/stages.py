@@ -150,7 +150,8 @@ class ModelLayout:
         self._check(direction)
         first = sum(before.ranks for before in self.stages[: stage % self.stages_a_round])
         parts = range(first, first + self.stages[stage].ranks)
-        base, last = replica * self.ranks_a_replica, self.ranks_a_replica - 1
+        base = replica * self.ranks_a_replica
+        last = self.ranks_a_replica - 1
         return tuple(base + (last - part if direction else part) for part in parts)
 
     def _check(self, direction: int) -> None:

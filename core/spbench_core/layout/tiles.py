@@ -123,6 +123,7 @@ def grid_of(slice_method: str, parts: int) -> Grid:
         return Grid(parts, 1)
     side = math.isqrt(parts)
     if side * side != parts:
-        below, above = side * side, (side + 1) ** 2
+        below = side * side
+        above = (side + 1) ** 2
         raise ValueError(f"{parts} tiles make no square (the nearest that do: {below}, {above})")
     return Grid(side, side)

@@ -46,7 +46,8 @@ class Window:
 
     def need(self, outputs: Interval) -> Interval:
         """Return the inputs that these outputs read, padding among them; empty for none."""
-        first, last = outputs[0], outputs[1] - 1
+        first = outputs[0]
+        last = outputs[1] - 1
         if last < first:
             return 0, 0
         start = first * self.stride - self.padding

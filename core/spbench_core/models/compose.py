@@ -49,7 +49,8 @@ class Residual(Part):
         return add_maps(self.main.output(data), self.shortcut.output(data))
 
     def build(self, builder: Builder[M], data: Map) -> M:
-        main, shortcut = self.main.build(builder, data), self.shortcut.build(builder, data)
+        main = self.main.build(builder, data)
+        shortcut = self.shortcut.build(builder, data)
         return builder.residual(main, shortcut, self.relu)
 
 

@@ -61,7 +61,8 @@ class Proxy:
         if self.same:
             return words_of(self.model)
         filters = "" if self.thinned == 1 else f" with 1/{self.thinned} of its filters"
-        small, whole = self.model, self.whole
+        small = self.model
+        whole = self.whole
         return (
             f"{len(small.layers)} of {len(whole.layers)} layers of {whole.name}{filters} at "
             f"{_size(small)} in place of {_size(whole)}"
@@ -129,7 +130,9 @@ class _Shrinker:
     def __init__(
         self, model: Model, balance: Balance, grids: tuple[Grid, ...], fused_layers: int
     ) -> None:
-        self._model, self._grids, self._fused_layers = model, grids, fused_layers
+        self._model = model
+        self._grids = grids
+        self._fused_layers = fused_layers
         rows = (_kept(model, balance, max(most, fused_layers)) for most in (_ALL, *KEPT))
         self._kept = list(dict.fromkeys(rows))
         self._reaches = reaches_of(model)
@@ -176,7 +179,8 @@ class _Shrinker:
 
 def _within(have: Reach, want: Reach, grid: Grid) -> bool:
     """Return whether tiles have the pixels that their neighbours read, as far as they had them."""
-    whole, data = want.data, have.data
+    whole = want.data
+    data = have.data
     return data.height // grid.rows >= min(
         max(1, want.rows), whole.height // grid.rows
     ) and data.width // grid.cols >= min(max(1, want.cols), whole.width // grid.cols)
@@ -186,7 +190,8 @@ def _kept(model: Model, balance: Balance, most: int) -> Kept:
     """Return the layers that each stage keeps: of a row of like ones the first few."""
     kept: list[tuple[int, ...]] = []
     for first, last in layer_ranges(balance):
-        alike, stage = 0, [first]
+        alike = 0
+        stage = [first]
         for before, index in pairwise(range(first, last)):
             alike = alike + 1 if _alike(model, before, index) else 0
             if alike < most:
@@ -208,7 +213,8 @@ def _unnamed(layer: Layer) -> Layer:
 
 def _halved(image: Map, times: int) -> Map:
     """Return an image halved a number of times; an odd side stays odd."""
-    height, width = image.height, image.width
+    height = image.height
+    width = image.width
     for _ in range(times):
         height, width = (side // 2 | (side & 1) for side in (height, width))
     return Map(image.channels, height, width)

@@ -108,7 +108,8 @@ def _basic(filters: int, stride: int) -> Chain:
 
 def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
     layers: list[Layer] = [_stem(width)]
-    narrow, wide = width, 4 * width
+    narrow = width
+    wide = 4 * width
     for stack in range(STACKS):
         for block in range(blocks):
             stride = 2 if stack > 0 and block == 0 else 1

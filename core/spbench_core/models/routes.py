@@ -62,7 +62,8 @@ class TensorTable:
 def tensors_of(model: Model) -> TensorTable:
     """Return the tensors of a model, over all of its layers."""
     maps: list[Map] = [model.image]
-    makers, readers = [0], [list[int]()]
+    makers = [0]
+    readers = [list[int]()]
     alive: list[tuple[int, ...]] = [(0,)]
     for index, (layer, flow) in enumerate(zip(model.layers, model.flows[1:], strict=True)):
         inputs = alive[-1]

@@ -108,5 +108,6 @@ def same(kernel: Pair) -> Pair:
 def _too_small(
     name: str, data: Map, window: tuple[int, int], padding: tuple[int, int]
 ) -> TooSmallError:
-    rows, cols = data.height + 2 * padding[0], data.width + 2 * padding[1]
+    rows = data.height + 2 * padding[0]
+    cols = data.width + 2 * padding[1]
     return TooSmallError(f"{name} has a window of {window[0]}x{window[1]} and gets {rows}x{cols}")

@@ -57,7 +57,8 @@ def _mixed_small(graph: NetworkGraph, data: Map, name: str, pooled: int) -> Map:
 
 def _mixed_long(graph: NetworkGraph, data: Map, name: str, narrow: int) -> Map:
     """Add a module of 7x7 windows, made of 1x7 and 7x1."""
-    across, down = (narrow, (1, 7)), (narrow, (7, 1))
+    across = (narrow, (1, 7))
+    down = (narrow, (7, 1))
     first = (narrow, 1)
     return concat_maps(
         _tower(graph, data, name, (192, 1)),

@@ -105,7 +105,8 @@ def _a_halved(block: _Block, data: Map) -> Map:
 
 
 def _b(block: _Block, data: Map) -> Map:
-    across, down = (1, 7), (7, 1)
+    across = (1, 7)
+    down = (7, 1)
     twice: tuple[_Layer, ...] = ((192, across), (224, down), (224, across), (256, down))
     return concat_maps(
         block.pooled(data, 128),
@@ -124,8 +125,10 @@ def _b_halved(block: _Block, data: Map) -> Map:
 
 
 def _c(block: _Block, data: Map) -> Map:
-    across, down = (1, 3), (3, 1)
-    pooled, ones = block.pooled(data, 256), block.tower(data, (256, 1))
+    across = (1, 3)
+    down = (3, 1)
+    pooled = block.pooled(data, 256)
+    ones = block.tower(data, (256, 1))
     short = block.tower(data, (384, 1))
     ends = [block.tower(short, (256, across, "3*1")), block.tower(short, (256, down, "1*3"))]
     long = block.tower(data, (384, 1), (448, across), (512, down))

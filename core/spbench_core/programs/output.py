@@ -104,7 +104,8 @@ class OutputReader:
     def __init__(
         self, expectation: OutputExpectation, say: Callable[[str, float], object] = lambda *_: None
     ) -> None:
-        self._expectation, self._say = expectation, say
+        self._expectation = expectation
+        self._say = say
         self._found = OutputFindings()
         self._unseen = list(expectation.must)
         self._table: OutputTable | None = None

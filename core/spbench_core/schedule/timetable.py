@@ -176,8 +176,10 @@ class _Step:
         self.sends = []
         self.returns = []
         for index, stage in enumerate(stages[:-1]):
-            group, next_group = index % groups, (index + 1) % groups
-            down, up = group * groups + next_group, next_group * groups + group
+            group = index % groups
+            next_group = (index + 1) % groups
+            down = group * groups + next_group
+            up = next_group * groups + group
             forward, next_forward = self.forward[index : index + 2]
             backward, next_backward = self.backward[index : index + 2]
             self.sends.append(forward.feed(next_forward, link=down, seconds=stage.send_s))

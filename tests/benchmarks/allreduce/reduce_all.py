@@ -35,7 +35,8 @@ FOLDS = {
     "min": lambda all_: all_.amin(0),
 }
 comm = MPI.COMM_WORLD
-ranks, rank = comm.size, comm.rank
+ranks = comm.size
+rank = comm.rank
 problems = []
 
 
@@ -70,7 +71,8 @@ def vectors(mine, gotten, dtype, at=None):
 
 def trial(algorithm, dtype="fp32", op="sum", mode="persistent", count=17, in_place=False, **more):
     """One allreduce, twice; returns what this rank sends."""
-    mine, format_ = given(rank, count), FORMATS[dtype]
+    mine = given(rank, count)
+    format_ = FORMATS[dtype]
     wanted = FOLDS[op](torch.stack([given(giver, count) for giver in range(ranks)])).to(format_)
     source, result = vectors(mine, count, format_, 0 if in_place else None)
     reduction = open_reduction(comm, algorithm, source, result, op, mode=mode, **more)
@@ -156,7 +158,8 @@ def collectives():
 
 
 def collective(name, mode, in_place, dtype, part):
-    whole, format_ = part * ranks, FORMATS[dtype]
+    whole = part * ranks
+    format_ = FORMATS[dtype]
     given_count = whole if name in ("reduce_scatter", "alltoall") else part
     gotten = whole if name in ("allgather", "alltoall") else part
     all_ = torch.stack([given(giver, given_count) for giver in range(ranks)])
@@ -238,7 +241,9 @@ def wrong_element():
 def problems_of(_, among):
     """The complaints of this rank where the others are these."""
     global comm, ranks, rank
-    comm, ranks, rank = among, among.size, among.rank
+    comm = among
+    ranks = among.size
+    rank = among.rank
     problems.clear()
     for algorithm in ("native", *able()):
         every_way(algorithm)

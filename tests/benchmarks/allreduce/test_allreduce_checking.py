@@ -49,8 +49,12 @@ class Collective:
     """Brings about what it must, by the same reference, and then does one thing wrong."""
 
     def __init__(self, job, buffers, spoil):
-        self.job, self.buffers, self.spoil = job, buffers, spoil
-        self.checks, self.runs, self.traffic = None, 0, None
+        self.job = job
+        self.buffers = buffers
+        self.spoil = spoil
+        self.checks = None
+        self.runs = 0
+        self.traffic = None
 
     def run(self):
         name = "exact" if self.runs % 2 == 0 else "bound"

@@ -88,7 +88,9 @@ def test_the_sum_is_kept_beyond_float64(ranks, count, seed):
 
 def test_what_a_rank_gives_follows_from_its_seed():
     numbers = Numbers("random", "sum", torch.float32, 2)
-    one, again, other = numbers.of(3, 0, 50), numbers.of(3, 0, 50), numbers.of(4, 0, 50)
+    one = numbers.of(3, 0, 50)
+    again = numbers.of(3, 0, 50)
+    other = numbers.of(4, 0, 50)
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
     assert len(set(one.tolist())) == 50
@@ -197,7 +199,8 @@ def test_in_place_source_and_result_are_one():
 
 @pytest.mark.parametrize("dtype", FORMATS.values())
 def test_vectors_are_reduced_and_copied_in_place(dtype):
-    one, other = torch.tensor([1, 5, 3]).to(dtype), torch.tensor([4, 2, 3]).to(dtype)
+    one = torch.tensor([1, 5, 3]).to(dtype)
+    other = torch.tensor([4, 2, 3]).to(dtype)
     held = one.data_ptr()
     reduce_into("max", one, other)()
     assert one.tolist() == [4, 5, 3]

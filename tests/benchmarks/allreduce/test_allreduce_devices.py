@@ -34,7 +34,9 @@ ENTRY = BENCHMARKS["allreduce.sweep"]
 class Alone:
     """A communicator of one rank."""
 
-    handle, rank, size = 1, 0, 1
+    handle = 1
+    rank = 0
+    size = 1
 
     def Dup(self):  # noqa: N802
         return self
@@ -81,7 +83,8 @@ def test_nccl_reduces_in_place_unless_it_is_told_not_to():
 
 
 def test_a_table_says_from_where_on_it_is_in_place():
-    first, second = Said(last=False), Said(first=False)
+    first = Said(last=False)
+    second = Said(first=False)
     first.params = first.params | {"in_place": False}
     say_row(first, row(2.0, in_place=False))
     say_row(second, row(4.0))
@@ -260,7 +263,9 @@ class Case(Said):
         self.params = params_of(**given)
         comm = SimpleNamespace(allgather=lambda mine: [mine, mine])
         self.world = SimpleNamespace(size=2, rank=0, comm=comm)
-        self.limits, self.choices, self.metrics = {}, {}, {}
+        self.limits = {}
+        self.choices = {}
+        self.metrics = {}
 
     def limit(self, name, value, by):
         self.limits[name] = value, by

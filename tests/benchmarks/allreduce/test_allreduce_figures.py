@@ -96,7 +96,8 @@ def sweep_params(**given):
 
 
 def test_a_prediction_is_the_models_and_the_copy_out_of_place():
-    size, link = 1 << 20, link_of()
+    size = 1 << 20
+    link = link_of()
     predicted = predict(sweep_params(algorithm="ring", in_place=True), 4, size, link)
     ring = 6 * 1e-6 + 1.5 * size * 1e-10 + 0.75 * size * 1e-10
     assert predicted.seconds == pytest.approx(ring, rel=1e-6)
@@ -143,7 +144,8 @@ def test_crossovers_are_named_in_words():
 
 
 def test_columns_are_those_of_nccl_tests_under_one_heading():
-    first, second = Said(last=False), Said(first=False)
+    first = Said(last=False)
+    second = Said(first=False)
     say_row(first, row(2.0, native=90e-6))
     say_row(second, row(4.0, wrong=3))
     what, _, names, units, line = first.lines

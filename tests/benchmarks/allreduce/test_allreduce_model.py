@@ -36,7 +36,8 @@ def seconds(algorithm, ranks, nbytes, link=LINK, **options):
 def seconds_of_rounds(algorithm, ranks, count, link, **options):
     """The model worked out on the schedules: round by round, the busiest port and adder."""
     plans = [schedule(algorithm, ranks, rank, count, **options) for rank in range(ranks)]
-    ports, adders = {}, {}
+    ports = {}
+    adders = {}
     for step in (step for steps in plans for step in steps):
         for side in (step.sends, step.receives):
             port = sum(link.alpha + 4 * transfer.count * link.beta for transfer in side)
@@ -77,14 +78,16 @@ def test_no_bytes_take_no_time():
 
 
 def test_itemsize_decides_how_many_chunks_a_chain_has():
-    link, nbytes = LinkCosts(1e-6, 0.0), 1 << 20
+    link = LinkCosts(1e-6, 0.0)
+    nbytes = 1 << 20
     times = [predicted_seconds("chain", 4, nbytes, size, link) for size in (8, 4, 2)]
     assert times == sorted(set(times))
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
 def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ranks):
-    link, depth = LinkCosts(1e-6, 2e-10), math.log2(ranks)
+    link = LinkCosts(1e-6, 2e-10)
+    depth = math.log2(ranks)
     ratio = (2 * (ranks - 1) - depth) / (depth - 2 * (ranks - 1) / ranks)
     (found,) = crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
     assert found.nbytes == pytest.approx(ratio * link.alpha / link.beta, abs=2)
@@ -101,7 +104,8 @@ def test_rabenseifner_takes_over_at_2_4_latencies_on_8_ranks():
 
 def test_a_crossover_is_exact_to_the_byte():
     for found in crossovers(6, LINK, list(ALGORITHMS), 1 << 28):
-        at, below = found.nbytes, found.nbytes - 1
+        at = found.nbytes
+        below = found.nbytes - 1
         assert seconds(found.after, 6, at) < seconds(found.before, 6, at)
         assert best(6, below, 4, LINK, ALGORITHMS) == found.before
         assert best(6, at, 4, LINK, ALGORITHMS) == found.after
@@ -218,7 +222,8 @@ def test_a_prediction_lies_within_its_interval():
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 7, 30, 100])
 def test_students_t_leaves_five_per_cent_outside(freedom):
     scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
-    steps, end = 20_000, student(freedom)
+    steps = 20_000
+    end = student(freedom)
     middles = ((step + 0.5) * end / steps for step in range(steps))
     density = (scale * (1 + x * x / freedom) ** (-(freedom + 1) / 2) for x in middles)
     assert 2 * math.fsum(density) * end / steps == pytest.approx(0.95, abs=1e-4)

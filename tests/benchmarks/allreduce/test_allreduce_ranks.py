@@ -26,7 +26,8 @@ SAMPLE = Sample(SIZES, lambda ranks: None)
 @pytest.fixture(scope="module")
 def problems(request, tmp_path_factory):
     """By number of ranks, what went wrong among them; one launch does all."""
-    folder, sizes = tmp_path_factory.mktemp("reductions"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("reductions")
+    sizes = SAMPLE.asked(request)
     said = answers_of(max(sizes), PROGRAM, folder, sizes)
     return dict(zip(sizes, said, strict=True))
 

@@ -30,12 +30,14 @@ class Played:
     """
 
     def __init__(self, schedules, count):
-        self._sums, self._leaves = {}, []
+        self._sums = {}
+        self._leaves = []
         self.values = [
             [self._new(Counter({(rank, element): 1})) for element in range(count)]
             for rank in range(len(schedules))
         ]
-        self._schedules, self._at = schedules, [0] * len(schedules)
+        self._schedules = schedules
+        self._at = [0] * len(schedules)
         while together := self._together():
             self._play(together)
         ends = [len(steps) for steps in schedules]

@@ -16,7 +16,8 @@ def test_the_reference_is_the_crc_of_repeated_data(passes, size):
 
 
 def test_each_wrong_result_is_counted():
-    right, wrong = Quantum(b"abc", 5, reference(b"abc", 5)), Quantum(b"abc", 5, 1)
+    right = Quantum(b"abc", 5, reference(b"abc", 5))
+    wrong = Quantum(b"abc", 5, 1)
     spoilt = Quantum(b"abc", 5, reference(b"abc", 5), spoilt=True)
     for _ in range(3):
         for quantum in (right, wrong, spoilt):

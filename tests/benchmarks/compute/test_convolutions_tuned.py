@@ -19,7 +19,9 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_cudnn_is_on_and_tuned_and_keeps_to_fp32_while_a_benchmark_convolves(name, monkeypatch):
-    cudnn, settings, convolve = torch.backends.cudnn, [], functional.conv2d
+    cudnn = torch.backends.cudnn
+    settings = []
+    convolve = functional.conv2d
     before = cudnn.enabled, cudnn.benchmark
 
     def convolve_and_look(*args, **kwargs):

@@ -357,7 +357,8 @@ def test_the_reference_convolution_is_torchs(kernel):
     generator = torch.Generator().manual_seed(kernel)
     images = torch.rand((2, 3, 9, 8), generator=generator, dtype=torch.float64)
     kernels = torch.rand((4, 3, kernel, kernel), generator=generator, dtype=torch.float64)
-    low, high = (kernel - 1) // 2, kernel // 2
+    low = (kernel - 1) // 2
+    high = kernel // 2
     padded = torch.nn.functional.pad(images, (low, high, low, high))
     expected = torch.nn.functional.conv2d(padded, kernels)
     assert torch.allclose(conv.reference(images, kernels), expected, rtol=0, atol=1e-12)

@@ -58,7 +58,8 @@ def made(name, grid="2x2", size=(90, 101)):
 def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, round_):
     _, windows, chosen = made(name)
     for rank in range(4):
-        tile, boxes = chosen.produced.tile(rank), chosen.outputs(round_, rank)
+        tile = chosen.produced.tile(rank)
+        boxes = chosen.outputs(round_, rank)
         assert len(boxes) >= 4 + 1
         assert all(box.intersect(tile) == box and not box.empty for box in boxes)
         assert all(one.intersect(other).empty for one, other in combinations(boxes, 2))
@@ -109,7 +110,8 @@ def test_a_rank_without_a_tile_compares_nothing():
 @pytest.mark.parametrize("name", LAYERS)
 def test_boxes_of_the_reference_are_those_of_the_whole(name):
     layers, windows, chosen = made(name)
-    owned, produced = chosen.owned, chosen.produced
+    owned = chosen.owned
+    produced = chosen.produced
     image = WholeImage(2, 2, owned.height, owned.width, 5, 3)
     gradient = WholeImage(2, 3, produced.height, produced.width, 6, 2)
     for rank in range(4):
@@ -120,11 +122,10 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
             lambda box: chosen.gradient(gradient, box, 1, torch.float64),
             owned,
         )
-        tile, outputs = owned.tile(rank), produced.tile(rank)
-        ((_, output),), ((_, of_input),) = (
-            (whole := reference.tile(tile, outputs)).output,
-            whole.input_gradient,
-        )
+        tile = owned.tile(rank)
+        outputs = produced.tile(rank)
+        ((_, output),) = (whole := reference.tile(tile, outputs)).output
+        ((_, of_input),) = whole.input_gradient
         some = reference.boxes(chosen.inputs(1, rank), chosen.outputs(1, rank))
         for found, all_, at in (
             (some.output, output, outputs),
@@ -141,7 +142,8 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
 def test_gradients_are_zero_where_nothing_is_compared():
     _, _, chosen = made("3x3")
     gradient = WholeImage(1, 1, 90, 101, 6, 2)
-    all_, everywhere = Box((0, 90), (0, 101)), torch.float32
+    all_ = Box((0, 90), (0, 101))
+    everywhere = torch.float32
     values = chosen.gradient(gradient, all_, 1, everywhere)
     wanted = gradient.box(all_, 1, everywhere)
     for rank in range(4):
@@ -246,7 +248,8 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
     def convolve_wrongly(images, *args):
         result = convolve(images, *args)
         if result.dtype == torch.float32:
-            row, col = 35 + 3 * seed, 50 - 5 * seed
+            row = 35 + 3 * seed
+            col = 50 - 5 * seed
             result.data[0, 1, row, col] += OUTSIDE[wrong]
         return result
 
@@ -268,7 +271,8 @@ def test_gradients_where_nothing_comes_back_are_found(name, wrong, monkeypatch):
             if tile.grad is not None:
                 tile.grad[0, 1, 40, 45] += wrong
 
-    tiles, tile_of = [], OperatorCase.tile
+    tiles = []
+    tile_of = OperatorCase.tile
 
     def tile_kept(*args):
         tiles[:] = [tile_of(*args)]
@@ -307,7 +311,8 @@ def test_what_is_not_read_has_no_gradient(name):
 @pytest.mark.parametrize("part", [1, 60, 1 << 20])
 def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
     monkeypatch.setattr(whole_tile, "_PART", part)
-    tile, values = Box((10, 17), (20, 28)), torch.zeros((2, 3, 7, 8))
+    tile = Box((10, 17), (20, 28))
+    values = torch.zeros((2, 3, 7, 8))
     values[place] = 2.5
     image, channel, row, col = place
     at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "

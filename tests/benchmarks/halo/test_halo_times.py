@@ -87,7 +87,9 @@ class Exchange:
     """The stand-in for an exchange: 1 ms to pack, 4 ms to travel, 2 ms to unpack, all queued."""
 
     def __init__(self, transport="cuda", memory_path=("pinned", "asked for"), bytes_=4096):
-        self.transport, self.memory_path, self.tried_ms = transport, memory_path, {}
+        self.transport = transport
+        self.memory_path = memory_path
+        self.tried_ms = {}
         self.sent = [Piece(0, Box((0, 1), (0, bytes_)))]
         self.start = lambda: LATE.work(0.001)
         self.wait = lambda: LATE.work(0.004)

@@ -27,7 +27,8 @@ def run_case(world, case, runner):
 
 
 def main():
-    world, runner = open_world(), load_runners([NAME])[NAME]
+    world = open_world()
+    runner = load_runners([NAME])[NAME]
 
     def answer_of(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runner)

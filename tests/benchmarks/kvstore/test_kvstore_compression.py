@@ -39,7 +39,8 @@ class Plain:
 
     def __init__(self, kind, threshold, count):
         self.bits, self.word = {"2bit": (2, 16), "1bit": (1, 32)}[kind]
-        self.kind, self.t = kind, np.float32(threshold)
+        self.kind = kind
+        self.t = np.float32(threshold)
         self.residual = [np.float32(0)] * count
 
     def choose(self, owed):
@@ -50,7 +51,8 @@ class Plain:
         return ("10", -self.t) if owed <= -self.t else ("00", np.float32(0))
 
     def encode(self, gradient):
-        text, sent = "", []
+        text = ""
+        sent = []
         for index, element in enumerate(gradient):
             owed = self.residual[index] + element
             bits, value = self.choose(owed)
@@ -84,8 +86,10 @@ def deliveries(kind, gradient, times):
 @settings(max_examples=150)
 @given(kinds, thresholds, rounds())
 def test_every_bit_is_as_the_plain_rules_have_it(name, threshold, gradients):
-    kind, count = make(name, threshold), gradients.shape[1]
-    plain, residual = Plain(name, threshold, count), np.zeros(count, np.float32)
+    kind = make(name, threshold)
+    count = gradients.shape[1]
+    plain = Plain(name, threshold, count)
+    residual = np.zeros(count, np.float32)
     for gradient in gradients:
         before = gradient.copy()
         code = encoded(kind, gradient, residual)
@@ -107,8 +111,10 @@ def conserved(delivered, residual, given_sums, scale):
 @settings(max_examples=100)
 @given(kinds, thresholds, rounds(), st.data())
 def test_what_is_delivered_and_owed_is_what_was_given(name, threshold, gradients, data):
-    kind, count = make(name, threshold), gradients.shape[1]
-    residual, delivered = np.zeros(count, np.float32), np.zeros(count, np.float32)
+    kind = make(name, threshold)
+    count = gradients.shape[1]
+    residual = np.zeros(count, np.float32)
+    delivered = np.zeros(count, np.float32)
     codes = [encoded(kind, gradient, residual) for gradient in gradients]
     for code in codes:
         kind.decode_add(code, delivered)
@@ -230,9 +236,11 @@ def test_a_threshold_that_is_no_number_above_zero_is_refused(threshold):
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_no_call_allocates_more_than_views(name, monkeypatch):
     monkeypatch.setattr(compression, "_BLOCK", 1 << 15)
-    kind, count = make(name), 300_001
+    kind = make(name)
+    count = 300_001
     gradient = np.random.default_rng(1).uniform(-1, 1, count).astype(np.float32)
-    residual, got = np.zeros(count, np.float32), np.zeros(count, np.float32)
+    residual = np.zeros(count, np.float32)
+    got = np.zeros(count, np.float32)
     code = np.zeros(kind.nbytes(count), np.uint8)
     tracemalloc.start()
     kind.encode(gradient, residual, code)

@@ -108,7 +108,8 @@ def memory_of(device="late"):
 class Doubling:
     """A store of the host that gives each device twice what it gave."""
 
-    sent, pushes = Sent(0, 0), ()
+    sent = Sent(0, 0)
+    pushes = ()
 
     def __init__(self, memory):
         self.memory = memory
@@ -159,7 +160,8 @@ def test_on_the_host_nothing_is_copied():
 
 
 class Alone:
-    rank, size = 0, 1
+    rank = 0
+    size = 1
 
     def Allreduce(self, *vectors):  # noqa: N802 - MPI's word
         if len(vectors) == 2:
@@ -193,7 +195,8 @@ def test_a_store_that_stages_stands_beside_copies_there_and_back():
 
 
 def test_nccl_stands_beside_a_copy_within_the_gpu_and_nccl(monkeypatch):
-    memory, words = memory_of(), []
+    memory = memory_of()
+    words = []
     opened(monkeypatch, words)
     memory.given.fill_(5.0)
     limits = report._limits_of(memory, Alone(), nccl=True)

@@ -16,7 +16,8 @@ def follow(name, rounds, spread=0.0):
     """Return the value in float32, its reference and the bound after rounds of (parts, count)."""
     optimizer = make(name, COUNT)
     value = np.zeros(COUNT, np.float32)
-    replica, bound = Replica(name, COUNT), ErrorBound(name, COUNT)
+    replica = Replica(name, COUNT)
+    bound = ErrorBound(name, COUNT)
     for parts in rounds:
         total = np.zeros(COUNT, np.float32)
         for part in parts:

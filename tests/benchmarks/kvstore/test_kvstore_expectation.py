@@ -107,7 +107,8 @@ def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
         expected = KeyExpectation(case, 2, gradients)
         expected.advance(0, 2, {slot: order})
         weight, bound = expected.weight_and_bound()
-        value, velocity = np.zeros(64), np.zeros(64)
+        value = np.zeros(64)
+        velocity = np.zeros(64)
         for worker in order:
             velocity = 0.9 * velocity - 0.01 * gradients.of(worker, 2, 0)
             value += velocity

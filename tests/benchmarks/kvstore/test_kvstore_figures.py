@@ -16,7 +16,9 @@ from spbench_workers.benchmarks.kvstore.figures import (
     size_line,
 )
 
-RESNET_200, RESNET_50, INCEPTION_V3 = 257.991328, 102.016, 95.200544
+RESNET_200 = 257.991328
+RESNET_50 = 102.016
+INCEPTION_V3 = 95.200544
 
 # MXNet's tools/bandwidth/README.md and, for resnet-50, its pull request 11237; issue 4062 for the
 # slow machine.

@@ -16,9 +16,11 @@ EPS32 = float(np.finfo(np.float32).eps)
 def run(name, gradients):
     """The values after each gradient, of a store's optimizer and of the reference."""
     elements = len(gradients[0])
-    optimizer, replica = make(name, elements), Replica(name, elements)
+    optimizer = make(name, elements)
+    replica = Replica(name, elements)
     weight = np.zeros(elements, np.float32)
-    seen, expected = [], []
+    seen = []
+    expected = []
     for gradient in gradients:
         optimizer.update(weight, np.asarray(gradient, np.float32))
         seen.append(weight.copy())
@@ -99,7 +101,8 @@ def test_every_pair_of_optimizers_differs(name):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_gradients_stay_and_nothing_is_allocated(name):
     elements = 100_000
-    optimizer, weight = make(name, elements), np.zeros(elements, np.float32)
+    optimizer = make(name, elements)
+    weight = np.zeros(elements, np.float32)
     gradient = np.random.default_rng(5).uniform(-1, 1, elements).astype(np.float32)
     before = gradient.copy()
     optimizer.update(weight, gradient)

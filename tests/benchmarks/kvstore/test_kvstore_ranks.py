@@ -187,7 +187,8 @@ SAMPLE = Sample(
 @pytest.fixture(scope="module")
 def results(request, tmp_path_factory):
     """Starts MPI once; returns what the ranks said, case by case."""
-    folder, cases = tmp_path_factory.mktemp("stores"), SAMPLE.asked(request)
+    folder = tmp_path_factory.mktemp("stores")
+    cases = SAMPLE.asked(request)
     said = answers_of(RANKS, PROGRAM, folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 

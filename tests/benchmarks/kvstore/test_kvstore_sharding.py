@@ -16,9 +16,12 @@ from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
 )
 from spbench_workers.benchmarks.kvstore.keys.sharding import Shard, imbalance, server_loads, shards
 
-ALEXNET, VGG, RESNET_50 = {"network": "alexnet"}, {"network": "vgg"}, {"network": "resnet"}
+ALEXNET = {"network": "alexnet"}
+VGG = {"network": "vgg"}
+RESNET_50 = {"network": "resnet"}
 RESNET_200 = {"network": "resnet", "num_layers": 200}
-INCEPTION_BN, INCEPTION_V3 = {"network": "inception-bn"}, {"network": "inception-v3"}
+INCEPTION_BN = {"network": "inception-bn"}
+INCEPTION_V3 = {"network": "inception-v3"}
 
 sizes = st.lists(st.integers(0, 60) | st.sampled_from([1000, 1777]), min_size=1, max_size=12)
 words = st.sampled_from([1, 16, 32])

@@ -15,7 +15,8 @@ ENTRY = BENCHMARKS["link.pingpong"]
 
 
 def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
-    host, gpu = ENTRY.complete({}), ENTRY.complete({"device": "cuda"})
+    host = ENTRY.complete({})
+    gpu = ENTRY.complete({"device": "cuda"})
     assert (host["device"], host["path"]) == ("cpu", None)
     assert host["sizes"] == [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20]
     assert gpu["path"] == "auto"

@@ -150,7 +150,8 @@ def two_sockets(tmp_path, monkeypatch):
 @pytest.fixture
 def moved(monkeypatch):
     """The cores that were asked for; the process stays where it is."""
-    asked, here = [], os.sched_getaffinity(0)
+    asked = []
+    here = os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(set(cpus)))
     monkeypatch.setattr(
         gpus.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True

@@ -292,7 +292,8 @@ def test_every_entry_holds_together(entry):
 @pytest.mark.parametrize("precision", ["fp32", "fp64", "tf32", "bf16"])
 @pytest.mark.parametrize("name", ["model.resnet", "model.profile"])
 def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, device):
-    entry, given = ENTRIES[name], {"device": device, "precision": precision}
+    entry = ENTRIES[name]
+    given = {"device": device, "precision": precision}
     if (precision, device) == ("tf32", "cpu"):
         assert refused(entry, given) == (
             "precision",

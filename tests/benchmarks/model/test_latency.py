@@ -65,7 +65,8 @@ def test_where_nothing_waits_the_fault_is_refused():
 
 
 def test_requests_are_begun_in_their_order_and_not_before_they_arrive():
-    context, worked = opened(), []
+    context = opened()
+    worked = []
     arrived = [0.0, 0.0, 0.01, 0.02]
     found = serve(context, lambda: worked.append(len(worked)), arrived)
     assert worked == [0, 1, 2, 3]

@@ -20,7 +20,8 @@ from unit.lone_case import LoneCase
 
 pytestmark = pytest.mark.slow
 LATE = install()
-GPU, CPU = torch.device("late"), torch.device("cpu")
+GPU = torch.device("late")
+CPU = torch.device("cpu")
 MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
 
 
@@ -29,7 +30,8 @@ def _settings():
     """Torch's own: convolutions in TF32, products of matrices not."""
     LATE.reset()
     kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
     yield
     torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
     LATE.streams.synchronize()
@@ -64,7 +66,8 @@ def test_tf32_is_found_right_and_fewer_bits_are_not():
 
 @pytest.mark.long
 def test_a_whole_model_in_float64_is_blind_to_it():
-    context, (exact, *others) = LoneCase(), plans_of(plan_of(GPU, FP32))
+    context = LoneCase()
+    (exact, *others) = plans_of(plan_of(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
         Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
@@ -104,8 +107,10 @@ def test_the_largest_error_is_named_and_no_number_is_the_largest():
 
 
 def test_the_output_is_the_device_s_own():
-    layer, pixels = nn.Conv2d(3, 4, 3, padding=1, stride=2), torch.randn(3, 3, 70, 71)
-    linear, values = nn.Linear(6, 2), torch.randn(3, 6)
+    layer = nn.Conv2d(3, 4, 3, padding=1, stride=2)
+    pixels = torch.randn(3, 3, 70, 71)
+    linear = nn.Linear(6, 2)
+    values = torch.randn(3, 6)
     wanted = layer(pixels), linear(values)
     with ProductErrors() as errors:
         found = layer(pixels), linear(values)

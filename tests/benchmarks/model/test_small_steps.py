@@ -19,8 +19,10 @@ RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 def validated(network, optimizer, spoil=lambda *_: None):
     """A validation of one process against itself, which adds in another order."""
-    context, batches = LoneCase(), micro_batches(1, 1, mirrored=False, times=1)
-    layers, cpu = (len(network.layers),), torch.device("cpu")
+    context = LoneCase()
+    batches = micro_batches(1, 1, mirrored=False, times=1)
+    layers = (len(network.layers),)
+    cpu = torch.device("cpu")
     plan = ModelPlan(network, model_layout(1), layers, batches, device=cpu, precision=FP64)
     Validation(context, plan, TrainingConfig(optimizer), spoil, lambda *_: None).run()
     return context

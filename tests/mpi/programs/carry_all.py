@@ -28,7 +28,8 @@ LONG = 100_000
 
 def in_order(comm, backend):
     """Messages of a tag come in their order, whatever has been asked for first of another tag."""
-    p2p, other = open_p2p(backend, comm, CPU, TAGS), 1 - comm.rank
+    p2p = open_p2p(backend, comm, CPU, TAGS)
+    other = 1 - comm.rank
     received = {tag: [torch.zeros(LONG, dtype=torch.uint8) for _ in range(2)] for tag in TAGS}
     sent = {tag: [torch.full_like(received[tag][0], 10 * tag + turn) for turn in range(2)]
             for tag in TAGS}  # fmt: skip
@@ -57,7 +58,8 @@ def deadline(comm):
     """A message that never comes is not waited for for ever."""
     with patch.object(torch_group, "_TIMEOUT", timedelta(seconds=2)):
         p2p = open_p2p("gloo", comm, CPU, TAGS)
-    start, said = time.monotonic(), "no error"
+    start = time.monotonic()
+    said = "no error"
     if comm.rank == 0:
         (pending,) = p2p.receive([(torch.zeros(8, dtype=torch.uint8), 1)], 0)
         try:

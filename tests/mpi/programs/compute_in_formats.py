@@ -26,7 +26,9 @@ from spbench_parallel.precision import arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.loss_scale import START
 
-SEED, STEPS, BATCH = 1, 2, 4
+SEED = 1
+STEPS = 2
+BATCH = 4
 LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)
 
 
@@ -47,7 +49,8 @@ def images_of(plan):
 
 def learn(engine, plan):
     """Learn for some steps; return what came of it, and the gradients of the first."""
-    losses, found = [], {"input": {}, "gradients": {}}
+    losses = []
+    found = {"input": {}, "gradients": {}}
     for step in range(STEPS):
         engine.step()
         engine.end_epoch()

@@ -30,9 +30,11 @@ def answer_each(ranks_of, answer_of, idle=None):
     A rank without a part in a case answers ``idle``, and nothing where that is None.
     """
     faulthandler.register(signal.SIGUSR1)
-    world, said = MPI.COMM_WORLD, []
+    world = MPI.COMM_WORLD
+    said = []
     for case in cases():
-        start, takes_part = time.monotonic(), world.rank < ranks_of(case)
+        start = time.monotonic()
+        takes_part = world.rank < ranks_of(case)
         comm = world.Split(0 if takes_part else MPI.UNDEFINED)
         answer = answer_of(case, comm) if takes_part else idle
         sleep_at_barrier(world)

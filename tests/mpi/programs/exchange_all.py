@@ -44,7 +44,8 @@ from spbench_workers.benchmarks.halo.faults import plant_in_halo
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 
-BATCH, CHANNELS = 2, 3
+BATCH = 2
+CHANNELS = 3
 ROUNDS = 4
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 LATE = install()
@@ -111,8 +112,11 @@ class Trial:
         seed=0,
         device="cpu",
     ):
-        self.comm, self.adjoint, self.seed = comm, adjoint, seed
-        self.device, self.unpacks = torch.device(device), into
+        self.comm = comm
+        self.adjoint = adjoint
+        self.seed = seed
+        self.device = torch.device(device)
+        self.unpacks = into
         self.dtype = TORCH_DTYPES[dtype]
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         owned = Partition.of_grid(
@@ -120,21 +124,27 @@ class Trial:
         )
 
         def up_and_left(rank, box):
-            (_, bottom), (_, right) = owned.tile(rank).rows, owned.tile(rank).cols
+            (_, bottom) = owned.tile(rank).rows
+            (_, right) = owned.tile(rank).cols
             return Box((box.rows[0], bottom), (box.cols[0], right))
 
         table = halo_transfers(owned, halo)
         if one_way:
             table = replace(table, needed=tuple(map(up_and_left, range(comm.size), table.needed)))
-        sent, expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        sent = table.sent_by(comm.rank)
+        expected = table.received_by(comm.rank)
         self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
-        self.tile, self.needed = owned.tile(comm.rank), table.needed[comm.rank]
+        self.tile = owned.tile(comm.rank)
+        self.needed = table.needed[comm.rank]
         # What is sent lies in `source`, what comes goes to `landing`: forward from the tile into
         # all that is needed, backward the other way round.
-        self.origin, self.target = self.tile, self.needed
+        self.origin = self.tile
+        self.target = self.needed
         if adjoint:
-            self.origin, self.target = self.needed, self.tile
-        self.source, self.landing = self.new(self.origin), self.new(self.target)
+            self.origin = self.needed
+            self.target = self.tile
+        self.source = self.new(self.origin)
+        self.landing = self.new(self.target)
         self.into = [view(self.landing, self.target, piece.box) for piece in self.expected]
         with offered(transport):
             self.exchange = Exchange(
@@ -181,7 +191,8 @@ class Trial:
 
     def problem(self, round_, arrived):
         for piece, there in zip(self.expected, arrived, strict=True):
-            values, wanted = there.cpu(), self.values(piece.peer, round_, piece.box)
+            values = there.cpu()
+            wanted = self.values(piece.peer, round_, piece.box)
             if values.shape != wanted.shape:
                 return f"round {round_}: from rank {piece.peer} shape {tuple(values.shape)}"
             if not same(values, wanted):
@@ -262,7 +273,8 @@ def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments)
 
     Some ranks wait for their device at once. What the others' is to read, it has not read yet.
     """
-    trial, kept = Trial(comm, transport, **arguments), []
+    trial = Trial(comm, transport, **arguments)
+    kept = []
     for round_ in range(2 * ROUNDS):
         trial.source.copy_(trial.values(comm.rank, round_, trial.origin))
         trial.exchange.start()
@@ -319,7 +331,8 @@ def on_used_memory(comm, transport, device="cpu"):
 
 def auto(comm):
     trial = Trial(comm, "auto")
-    name, tried = trial.exchange.transport, trial.exchange.tried_ms
+    name = trial.exchange.transport
+    tried = trial.exchange.tried_ms
     trial.prepare(0)
     trial.exchange.start()
     problem = trial.finish(0)
@@ -431,7 +444,8 @@ def unshared(comm, words, **broken):
     def other(memory):
         return shared(torch.zeros_like(memory))
 
-    shared, ways = shares.share, {"fails": fails, "other": other}
+    shared = shares.share
+    ways = {"fails": fails, "other": other}
     with ExitStack() as stack:
         for name, way in broken.items() if comm.rank == 1 else ():
             stack.enter_context(mock.patch.object(shares, name, ways[way]))
@@ -456,7 +470,8 @@ def path(comm, words, taken, why):
     with mock.patch.dict(os.environ, {OVERRULING: value} if value else {}):
         transport = staged.StagedTransport(nothing_on(comm, "cpu"))
         refused = choose.refusals(nothing_on(comm, "cuda"))
-    found, transport_of = transport.memory_path, "cuda-pinned" not in refused
+    found = transport.memory_path
+    transport_of = "cuda-pinned" not in refused
     wrong = found != (taken, why) or transport_of != (taken == "device pointers")
     return f"{found}, refused: {refused}" if wrong else ""
 
@@ -519,7 +534,8 @@ def main():
     # Keeps the group of all ranks. Never freed: the program must end all the same.
     nccl.NcclTransport(nothing_on(world, "cpu"))
     for case in json.loads(Path(sys.argv[1]).read_text()):
-        check, ranks = CHECKS[case.pop("check")], tuple(case.pop("ranks"))
+        check = CHECKS[case.pop("check")]
+        ranks = tuple(case.pop("ranks"))
         if ranks not in comms:
             takes_part = world.rank in ranks
             key = ranks.index(world.rank) if takes_part else 0

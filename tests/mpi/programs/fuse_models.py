@@ -38,7 +38,8 @@ from spbench_parallel.spatial.fused import graph_blocks
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.moments import Moments
 
-SEED, IMAGES = 1, 3
+SEED = 1
+IMAGES = 3
 KEYS = "model", "config", "image", "mirrored"
 
 
@@ -71,7 +72,8 @@ def on_one_rank(words, batches):
 
 
 def compare(case, comm):
-    plan, before = plan_of_case(case), COMM_STATS.messages
+    plan = plan_of_case(case)
+    before = COMM_STATS.messages
     # At a rate of zero nothing is learnt: what is inferred afterwards is of the same weights.
     learning = TrainingConfig("sgd", learning_rate=0.0)
     source = RandomImages(plan.model.image.shape, IMAGES, torch.float64)

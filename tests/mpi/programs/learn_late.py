@@ -55,12 +55,15 @@ class HostExchange:
     transport = "host"
 
     def __init__(self, comm, table, outgoing, *, device, adjoint=False, **_):
-        self.sent, self.expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        self.sent = table.sent_by(comm.rank)
+        self.expected = table.received_by(comm.rank)
         if adjoint:
             self.sent, self.expected = self.expected, self.sent
         self.traffic = Traffic(len(self.sent), 0)
         self.received = []
-        self._comm, self._device, self._tag = comm, device, int(adjoint)
+        self._comm = comm
+        self._device = device
+        self._tag = int(adjoint)
         self.bind(outgoing)
 
     def bind(self, outgoing):
@@ -183,7 +186,8 @@ def taken(overlap):
 
 
 def answers(comm):
-    host, late = torch.device("cpu"), torch.device("late")
+    host = torch.device("cpu")
+    late = torch.device("late")
     on_device = patch.object(gather, "Exchange", HostExchange)
     with taken(overlap=True):
         with on_device:

@@ -59,7 +59,8 @@ class Watch(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.known, self.late = set(), set()
+        self.known = set()
+        self.late = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         returned = [one.alias_info for one in function._schema.returns]
@@ -77,7 +78,8 @@ class Watch(TorchDispatchMode):
 @contextmanager
 def gloo_for_nccl(problems):
     """Let stages talk over gloo as if it were NCCL, and note what NCCL could not bear."""
-    receive, opened = NcclP2P.receive, Exchange.__init__
+    receive = NcclP2P.receive
+    opened = Exchange.__init__
 
     def posting(self, messages, tag):
         return [Posted(pending) for pending in receive(self, messages, tag)]

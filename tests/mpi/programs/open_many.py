@@ -24,7 +24,8 @@ from standins.late_ipc import install_ipc
 TRANSPORTS = 1100
 SHAPE = (1, 1, 1, 1)
 COMM = MPI.COMM_WORLD
-SENDER, READER = 0, 1
+SENDER = 0
+READER = 1
 install()
 install_ipc()
 DEVICE = torch.device("late", 0)

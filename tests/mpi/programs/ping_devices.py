@@ -24,7 +24,8 @@ from standins.late_device import install
 from standins.late_ipc import install_ipc
 
 comm = MPI.COMM_WORLD
-rank, peer = comm.rank, 1 - comm.rank
+rank = comm.rank
+peer = 1 - comm.rank
 LATE = install()
 install_ipc()
 PLACES = (

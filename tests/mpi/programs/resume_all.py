@@ -28,8 +28,14 @@ from spbench_parallel.images.opening import open_images
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 
-BATCH, PARTS, BREAK, STEPS = 4, 2, 2, 3
-RATE, DECAY, SLOWER, SCALE = 0.05, 0.01, 0.5, 128.0
+BATCH = 4
+PARTS = 2
+BREAK = 2
+STEPS = 3
+RATE = 0.05
+DECAY = 0.01
+SLOWER = 0.5
+SCALE = 128.0
 
 
 class Trained:
@@ -223,7 +229,8 @@ def main():
     world = MPI.COMM_WORLD
     said = []
     for index, case in enumerate(json.loads(Path(sys.argv[1]).read_text())):
-        start, folder = time.monotonic(), Path(sys.argv[2]).parent / str(index)
+        start = time.monotonic()
+        folder = Path(sys.argv[2]).parent / str(index)
         if world.rank == 0:
             folder.mkdir()
         sleep_at_barrier(world)

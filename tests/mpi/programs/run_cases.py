@@ -34,7 +34,8 @@ def run_case(world, case, runners):
 
 
 def main():
-    world, runners = open_world(), load_runners({case["benchmark"] for case in cases()})
+    world = open_world()
+    runners = load_runners({case["benchmark"] for case in cases()})
 
     def answer_of(case, comm):
         return run_case(replace(world, comm=comm, size=comm.size), case, runners)

@@ -24,7 +24,8 @@ def main():
     def answer_of(case, comm):
         here = replace(world, comm=comm, size=comm.size)
         line = read_words(case["words"], comm.size)
-        printed, told = io.StringIO(), io.StringIO()
+        printed = io.StringIO()
+        told = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(told):
             failed = run_line(here, line, runners[line.entry.name])
         return {"stdout": printed.getvalue(), "stderr": told.getvalue(), "failed": failed}

@@ -82,19 +82,22 @@ def conv(case, tiling, dtype):
 def max_pool(case, tiling, dtype):
     words = words_of(case)
     sums = window_sums(case["channels"], **words)
-    alone, tiled = nn.MaxPool2d(**words), SpatialMaxPool2d(tiling=tiling, **words)
+    alone = nn.MaxPool2d(**words)
+    tiled = SpatialMaxPool2d(tiling=tiling, **words)
     return Trial(alone, tiled, sums, sums, copies=frozenset({"output"}))
 
 
 def avg_pool(case, tiling, dtype):
     words = words_of(case)
-    alone, tiled = nn.AvgPool2d(**words), SpatialAvgPool2d(tiling=tiling, **words)
+    alone = nn.AvgPool2d(**words)
+    tiled = SpatialAvgPool2d(tiling=tiling, **words)
     words.pop("count_include_pad")
     return Trial(alone, tiled, alone, window_sums(case["channels"], **words), divides=True)
 
 
 def global_pool(case, tiling, dtype):
-    alone, tiled = nn.AdaptiveAvgPool2d(1), SpatialGlobalAvgPool2d(tiling=tiling)
+    alone = nn.AdaptiveAvgPool2d(1)
+    tiled = SpatialGlobalAvgPool2d(tiling=tiling)
     counts = window_sums(case["channels"], (case["height"], case["width"]))
     return Trial(alone, tiled, alone, counts, divides=True)
 
@@ -116,7 +119,11 @@ def redistribute(case, tiling, dtype):
 
 def fused(case, tiling, dtype):
     """A chain of layers, once with halos of their own and once in blocks with wide ones."""
-    alone, sums, tiled, layers, at = [], [], [], case["arguments"]["layers"], tiling
+    alone = []
+    sums = []
+    tiled = []
+    layers = case["arguments"]["layers"]
+    at = tiling
     channels = case["channels"]
     for kind, words in layers:
         one = {**case, "channels": channels, "arguments": words}
@@ -190,12 +197,15 @@ def of_norm(module, image, gradient, expected):
 
     The errors of a mean's terms point anywhere: together they grow as the root of their number.
     """
-    axes, count = (0, 2, 3), image.numel() // image.shape[1]
+    axes = (0, 2, 3)
+    count = image.numel() // image.shape[1]
     terms = 8 + count**0.5
     if module.training or module.running_mean is None:
-        mean, variance = image.mean(axes), image.var(axes, correction=0)
+        mean = image.mean(axes)
+        variance = image.var(axes, correction=0)
     else:
-        mean, variance = module.running_mean, module.running_var
+        mean = module.running_mean
+        variance = module.running_var
     inverse = (variance + module.eps).rsqrt()
     normal = float(((image.abs().amax(axes) + mean.abs()) * inverse).max()) + 1.0
     weight = float(module.weight.abs().max()) if module.affine else 1.0

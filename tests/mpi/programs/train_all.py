@@ -39,9 +39,13 @@ from spbench_parallel.precision.formats import Precision
 from spbench_parallel.training import gradients, master_comm, trainer
 from spbench_parallel.training.running_statistics import MirroredStatistics
 
-SEED, STEPS = 1, 2
+SEED = 1
+STEPS = 2
 KEYS = "model", "config", "image", "dtype", "optimizer"
-RATE, MOMENTUM, DECAY, SLOWER = 0.05, 0.9, 0.01, 0.5
+RATE = 0.05
+MOMENTUM = 0.9
+DECAY = 0.01
+SLOWER = 0.5
 OPTIMIZERS: dict[str, Any] = {
     "sgd": partial(torch.optim.SGD, momentum=MOMENTUM),
     "adam": torch.optim.Adam,
@@ -158,7 +162,8 @@ def compare(case, comm):
 
 def check_owners(run, owners, rank):
     """The optimizer keeps something of owned weights alone; and what is sent one way is counted."""
-    plan, sent = run.plan, 0
+    plan = run.plan
+    sent = 0
     for place, stage in zip(run.places, run.stages, strict=True):
         parameters = list(stage.parameters())
         kept = {bool(run.trainer.state_of(parameter)) for parameter in parameters}

@@ -14,7 +14,9 @@ from mpi.programs.each_case import answer_each
 from spbench_parallel.api import ParallelNetwork
 from spbench_parallel.errors import CannotRunError
 
-SIZE, STEPS, SEED = train_own.SIZE, train_own.STEPS, 4
+SIZE = train_own.SIZE
+STEPS = train_own.STEPS
+SEED = 4
 WORDS = {"batch_size": 4, "learning_rate": 0.05, "precision": "fp64"}
 
 

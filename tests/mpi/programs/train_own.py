@@ -104,7 +104,8 @@ def drawn():
 
 
 def answer_of(case, comm):
-    wrong, segments = case.get("wrong"), case["network"] == "Segmenter"
+    wrong = case.get("wrong")
+    segments = case["network"] == "Segmenter"
     seed = comm.rank if wrong == "weights" else 4
     targets = too_many if wrong == "targets" else masks if segments else classes
     module = network_of(case, seed)

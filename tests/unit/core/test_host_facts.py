@@ -114,7 +114,8 @@ class _DriverLibrary:
     """Stands in for libcuda: takes a CUDA, or fails."""
 
     def __init__(self, cuda=0, status=0):
-        self._cuda, self._status = cuda, status
+        self._cuda = cuda
+        self._status = status
 
     def cuDriverGetVersion(self, reference):  # noqa: N802 - the driver's name
         reference._obj.value = self._cuda

@@ -71,7 +71,8 @@ def test_a_round_takes_as_long_as_on_the_slowest_rank():
 
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_progress_counts_rounds_of_all_alternatives(interleaved):
-    steps, runs = Steps(), Runs(a=[1.0] * 4, b=[1.0] * 4)
+    steps = Steps()
+    runs = Runs(a=[1.0] * 4, b=[1.0] * 4)
     time_alternatives(
         runs.alternatives(), rounds=3, interleaved=interleaved, progress=steps, steps=2
     )

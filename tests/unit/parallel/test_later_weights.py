@@ -68,7 +68,8 @@ def test_padding_can_be_given_by_its_name(padding, kernel):
 
 
 def test_convolutions_get_theirs_when_they_are_asked_for():
-    net, later = Net(), LaterWeights()
+    net = Net()
+    later = LaterWeights()
     learn(net, images(), later, order=((0, 1, 2), ()))
     assert net[0].weight.grad is None
     assert net[0].bias.grad is None
@@ -88,13 +89,15 @@ def test_a_hook_of_a_weight_sees_its_gradient():
     found = learn(net, images(), LaterWeights())[-4]
     assert found.shape == net[4].weight.shape
     assert torch.equal(found, wanted)
-    single, double = Net(), net
+    single = Net()
+    double = net
     learn(single, images())
     assert torch.equal(double[3].weight.grad, 2 * single[3].weight.grad)
 
 
 def test_images_that_need_no_gradient_get_none():
-    net, later = Net(), LaterWeights()
+    net = Net()
+    later = LaterWeights()
     pixels = images()[0].detach()
     with later.of(0):
         output = net(pixels)
@@ -123,7 +126,8 @@ def test_products_in_16_bits_are_the_same():
 
 
 def test_nothing_is_kept_once_the_weights_have_their_gradients():
-    net, later = Net(), LaterWeights()
+    net = Net()
+    later = LaterWeights()
     with later.of(0):
         output = net(images()[0])
     kept = later._kept[0]

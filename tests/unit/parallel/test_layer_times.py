@@ -174,7 +174,9 @@ class Context(TypedParams):
         self.entry = BENCHMARKS["model.profile"]
         self.params = self.entry.complete(params)
         self.world = SimpleNamespace(comm=MPI.COMM_SELF, rank=0, size=1)
-        self.seed, self.checks, self.metrics = 0, {}, []
+        self.seed = 0
+        self.checks = {}
+        self.metrics = []
 
     def planted(self, fault):
         return False

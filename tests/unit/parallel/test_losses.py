@@ -17,7 +17,8 @@ def test_cross_entropy_is_the_mean_over_pixels_summed_over_images():
     wanted = functional.cross_entropy(LOGITS, MASKS) * 3
     assert float(Loss("cross_entropy", 42).of(LOGITS, MASKS)) == pytest.approx(float(wanted))
     assert float(whole_loss("cross_entropy", LOGITS, MASKS)) == pytest.approx(float(wanted))
-    classes, rows = MASKS[:, 0, 0], LOGITS[:, :, 0, 0]
+    classes = MASKS[:, 0, 0]
+    rows = LOGITS[:, :, 0, 0]
     wanted = functional.cross_entropy(rows, classes, reduction="sum")
     assert float(Loss().of(rows, classes)) == pytest.approx(float(wanted))
 

@@ -99,7 +99,8 @@ class Group:
 def test_a_group_sums_in_place_all_but_numbers_of_16_bits(dtype, monkeypatch):
     """Those are added in fp32, on all ranks in the same order, as MPI's way has it."""
     monkeypatch.setattr(gradients, "BUCKET", 4)
-    copy, group = Copy(0), Group()
+    copy = Copy(0)
+    group = Group()
     copy.flat = torch.arange(10, dtype=dtype)
     WeightSharing(Twin(), (copy,), 2, group).sum()
     assert copy.flat.tolist() == list(range(10))

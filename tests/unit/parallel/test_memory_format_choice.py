@@ -17,7 +17,8 @@ def lies_last(tensor):
 
 
 def test_maps_and_weights_are_laid_out_and_all_else_stays():
-    maps, vector = torch.ones(2, 3, 4, 4), torch.ones(5)
+    maps = torch.ones(2, 3, 4, 4)
+    vector = torch.ones(5)
     found = laid_out((maps, vector), "channels_last")
     assert lies_last(found[0])
     assert torch.equal(found[0], maps)

@@ -15,7 +15,8 @@ MAPS = 2 * 4 * 8 * 8 * 4
 
 
 def test_what_several_operators_keep_counts_once_and_parameters_do_not():
-    module, images = chain(), torch.ones(2, 4, 8, 8)
+    module = chain()
+    images = torch.ones(2, 4, 8, 8)
     activations = Activations([module])
     assert activations.peak is None
     with activations.counted():
@@ -29,8 +30,10 @@ def test_what_several_operators_keep_counts_once_and_parameters_do_not():
 
 
 def test_the_peak_is_of_what_is_kept_at_once():
-    module, images = chain(), [torch.ones(2, 4, 8, 8) for _ in range(3)]
-    one_by_one, together = Activations([module]), Activations([module])
+    module = chain()
+    images = [torch.ones(2, 4, 8, 8) for _ in range(3)]
+    one_by_one = Activations([module])
+    together = Activations([module])
     with one_by_one.counted():
         for each in images:
             module(each).sum().backward()
@@ -41,7 +44,8 @@ def test_the_peak_is_of_what_is_kept_at_once():
 
 
 def test_gradients_are_what_they_are_without_counting():
-    module, images = chain(), torch.randn(2, 4, 8, 8)
+    module = chain()
+    images = torch.randn(2, 4, 8, 8)
     module(images).square().sum().backward()
     expected = [each.grad.clone() for each in module.parameters()]
     module.zero_grad()

@@ -29,7 +29,8 @@ from standins.late_device import install
 
 pytestmark = pytest.mark.slow
 LATE = install()
-GPU, CPU = torch.device("late"), torch.device("cpu")
+GPU = torch.device("late")
+CPU = torch.device("cpu")
 RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
 AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16)
 
@@ -59,7 +60,8 @@ def engine_of(network, device, format_, learning):
 def learnt(network, device, format_, optimizer, path):
     """A model after two steps, a checkpoint, and a step from there; and what it infers."""
     engine, images = engine_of(network, device, format_, TrainingConfig(optimizer))
-    found, (stage,) = {}, engine.stages
+    found = {}
+    (stage,) = engine.stages
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
     for step in range(2):
@@ -142,7 +144,8 @@ class Channel:
 
 def run_case(monkeypatch, device, **given):
     world = World(MPI.COMM_SELF, 0, 1, 0, "here", tuple(os.sched_getaffinity(0)), 1)
-    channel, name = Channel(), "model.resnet"
+    channel = Channel()
+    name = "model.resnet"
     given = {"scheme": "sequential", "depth": 11, "batch_size": 4, "parts": 2} | given
     baseline = given.pop("baseline", None)
     more = {"baseline": baseline, "baseline_max": 60.0}
@@ -191,7 +194,8 @@ def test_a_whole_case(monkeypatch, params, tmp_path):
 
 
 def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
-    engines, alive = weakref.WeakSet(), []
+    engines = weakref.WeakSet()
+    alive = []
 
     class Noted(Engine):
         def __init__(self, *words, **more):

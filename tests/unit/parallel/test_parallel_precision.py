@@ -55,7 +55,8 @@ def small_model():
 
 @pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
 def test_a_convolution_is_that_of_rounded_numbers(precision):
-    layer, pixels = conv(), random(2, 4, 9, 9, seed=7)
+    layer = conv()
+    pixels = random(2, 4, 9, 9, seed=7)
     with MixedProducts(precision.work, CPU):
         made = layer(pixels)
     image, weight, bias = (
@@ -71,7 +72,8 @@ def test_a_convolution_is_that_of_rounded_numbers(precision):
 
 @pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
 def test_it_is_as_autocast_has_it(precision):
-    layer, pixels = conv(), random(1, 4, 5, 5, seed=7)
+    layer = conv()
+    pixels = random(1, 4, 5, 5, seed=7)
     with torch.autocast("cpu", precision.work):
         wanted = layer(pixels)
     with MixedProducts(precision.work, CPU):
@@ -83,7 +85,8 @@ def test_it_is_as_autocast_has_it(precision):
 
 @pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)
 def test_weights_and_their_gradients_stay_in_fp32(precision):
-    layer, linear = conv(), nn.Linear(6, 3)
+    layer = conv()
+    linear = nn.Linear(6, 3)
     with MixedProducts(precision.work, CPU):
         logits = linear(layer(random(2, 4, 5, 5).to(precision.work)).mean((2, 3)))
     logits.sum().backward()
@@ -127,7 +130,8 @@ def test_the_loss_scale_keeps_gradients_that_fp16_would_round_to_zero():
 
 
 def test_gradients_are_divided_by_the_scale():
-    scale, gradient = LossScale(World()), torch.tensor([START, 3 * START])
+    scale = LossScale(World())
+    gradient = torch.tensor([START, 3 * START])
     assert scale.unscale([gradient])
     assert gradient.tolist() == [1.0, 3.0]
 
@@ -180,7 +184,8 @@ def in_int8(stage, images):
     ids=json.dumps,
 )
 def test_products_of_whole_numbers_are_exact(more):
-    layer, images = conv(**more), random(2, 4, 14, 14, seed=5)
+    layer = conv(**more)
+    images = random(2, 4, 14, 14, seed=5)
     made, products, ranges = in_int8(nn.Sequential(layer), images)
     own = Quantised.of(layer.weight.detach(), ranges["0.weight"])
     pixels = (own.rounded(images).double() - own.zero) * own.scale
@@ -205,7 +210,8 @@ def test_the_largest_sums_are_exact_too():
 
 def test_one_packed_weight_serves_all_shapes_and_paddings():
     layer = conv(bias=False)
-    stage, images = nn.Sequential(layer), random(1, 4, 16, 16, seed=5)
+    stage = nn.Sequential(layer)
+    images = random(1, 4, 16, 16, seed=5)
     with torch.no_grad():
         with RangeRecorder([stage]) as recorder:
             stage(images)
@@ -224,7 +230,8 @@ def test_values_beyond_the_calibrated_range_are_cut_off():
 def test_a_range_is_of_the_pixels_that_outputs_read():
     layer = conv(kernel_size=1, padding=0, stride=2, bias=False)
     images = torch.zeros(1, 4, 5, 6)
-    images[:, :, 1], images[:, :, :, 5] = 100.0, -100.0
+    images[:, :, 1] = 100.0
+    images[:, :, :, 5] = -100.0
     images[:, :, 4, 4] = 7.0
     stage = nn.Sequential(layer)
     with torch.no_grad(), RangeRecorder([stage]) as recorder:

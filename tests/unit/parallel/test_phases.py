@@ -30,7 +30,8 @@ from standins.twin import Twin
 
 LATE = install()
 DEVICE = torch.device("late")
-LAYER, MESSAGE = 0.02, 0.001
+LAYER = 0.02
+MESSAGE = 0.001
 """Seconds of a layer's work, and of a message to another rank."""
 WORK = ("forward", "exchange", "backward", "allreduce", "optimizer")
 
@@ -93,7 +94,9 @@ def learn(phases, module, images):
 
 
 def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
-    images, module, phases = pixels(), two_layers(), phases_of(DEVICE)
+    images = pixels()
+    module = two_layers()
+    phases = phases_of(DEVICE)
     LATE.reset()
     learn(phases, module, images)
     wanted = {
@@ -111,10 +114,13 @@ def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
 
 def test_phases_add_up_to_the_step():
     """Work of the host between them, meanwhile, is hidden behind the work that it asked for."""
-    images, module, phases = pixels(), two_layers(), phases_of(DEVICE)
+    images = pixels()
+    module = two_layers()
+    phases = phases_of(DEVICE)
     for _ in range(3):
         start = LATE.now
-        before, total = dict(phases.seconds), phases.total
+        before = dict(phases.seconds)
+        total = phases.total
         learn(phases, module, images)
         took = {name: phases.seconds[name] - before[name] for name in PHASES}
         assert phases.total - total == pytest.approx(LATE.now - start)

@@ -21,7 +21,8 @@ def stage():
 
 def learnt(module, images, batches=2):
     """Outputs, gradients, statistics and the most bytes kept, of batches that are under way."""
-    activations, found = Activations([module]), []
+    activations = Activations([module])
+    found = []
     given = [(images + batch).requires_grad_() for batch in range(batches)]
     with activations.counted():
         outputs = [module(each) for each in given]
@@ -35,7 +36,8 @@ def learnt(module, images, batches=2):
 @pytest.mark.parametrize("kind", ["stage", "block"])
 def test_what_is_computed_again_is_what_would_have_been_kept(kind):
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
-    kept, again = stage(), stage()
+    kept = stage()
+    again = stage()
     recompute(again, kind, nullcontext)
     wanted, most = learnt(kept, images)
     found, least = learnt(again, images)
@@ -46,7 +48,8 @@ def test_what_is_computed_again_is_what_would_have_been_kept(kind):
 
 def test_of_blocks_the_inputs_are_kept_and_one_block_at_a_time():
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
-    again, one = stage(), layer(4).double()
+    again = stage()
+    one = layer(4).double()
     recompute(again, "block", nullcontext)
     _, block = learnt(one, images, batches=1)
     _, peak = learnt(again, images, batches=1)
@@ -67,7 +70,8 @@ def test_nothing_is_computed_again_without_gradients_or_training():
 
 
 def test_inputs_that_need_no_gradient_get_none_and_weights_do():
-    module, images = stage(), torch.ones(1, 4, 8, 8, dtype=torch.float64)
+    module = stage()
+    images = torch.ones(1, 4, 8, 8, dtype=torch.float64)
     plain = copy.deepcopy(module)
     recompute(module, "stage", nullcontext)
     module(images).sum().backward()

@@ -10,8 +10,12 @@ from spbench_parallel.pipeline.reshard import local_shard, reshards
 
 ONE = (Map(3, 13, 17),)
 TWO = (Map(3, 13, 17), Map(2, 7, 9))
-SQUARE, STRIPS, TALL = Stage(Grid(2, 2)), Stage(Grid(1, 3)), Stage(Grid(9, 1))
-WHOLE, SHARES, MORE_SHARES = Stage(), Stage(members=2), Stage(members=3)
+SQUARE = Stage(Grid(2, 2))
+STRIPS = Stage(Grid(1, 3))
+TALL = Stage(Grid(9, 1))
+WHOLE = Stage()
+SHARES = Stage(members=2)
+MORE_SHARES = Stage(members=3)
 STAGES = {
     "tiles to one": (SQUARE, WHOLE),
     "tiles to other tiles": (SQUARE, STRIPS),

@@ -25,7 +25,8 @@ class AtOnce:
     on_device = False
 
     def __init__(self):
-        self.sent, self.received = [], 0
+        self.sent = []
+        self.received = 0
 
     def send(self, messages, tag):
         self.sent.append([vector.view(torch.float32).tolist() for vector, _ in messages])

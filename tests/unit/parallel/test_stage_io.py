@@ -37,7 +37,8 @@ class Postbox:
     on_device = False
 
     def __init__(self):
-        self.sent, self.received = [], set()
+        self.sent = []
+        self.received = set()
 
     def send(self, messages, tag):
         self.sent += [(tag, rank) for _, rank in messages]
@@ -59,7 +60,8 @@ def plan_of(layout, network=NETWORK):
 
 def posted(layout, rank, network=NETWORK):
     """The first messages of a step that a rank sends and receives, of all its channels."""
-    plan, box = plan_of(layout, network), Postbox()
+    plan = plan_of(layout, network)
+    box = Postbox()
     for place in layout.places(rank):
         io = stage_io_of(box, plan, place)
         io.begin(learns=True)

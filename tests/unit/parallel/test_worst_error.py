@@ -53,7 +53,8 @@ def test_the_first_wrong_one_stays_if_asked_for():
 
 
 def test_arrays_give_their_worst_element_and_the_number_of_wrong_ones():
-    worst, expected = WorstError(), np.zeros(4)
+    worst = WorstError()
+    expected = np.zeros(4)
     tolerances = np.array([1.0, 0.1, 0.1, 0.1])
     worst.compare_arrays(np.array([0.9, 0.0, 0.2, 0.0]), expected, tolerances, "element {}".format)
     assert (worst.error, worst.tolerance, worst.detail) == (0.2, 0.1, "element 2")
@@ -67,7 +68,8 @@ def test_arrays_give_their_worst_element_and_the_number_of_wrong_ones():
 
 
 def test_merging_adds_wrong_elements_and_skips_what_was_not_compared():
-    worst, other = WorstError(), WorstError()
+    worst = WorstError()
+    other = WorstError()
     worst.add(5.0, 1.0, "five", wrong=2)
     other.add(7.0, 1.0, "seven", wrong=3)
     worst.merge(WorstError())

@@ -437,7 +437,8 @@ def test_an_answer_that_comes_with_the_welcome_is_not_lost(console, monkeypatch)
 
 def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monkeypatch):
     """The first of two addresses never answers; the console is at the second."""
-    connect, waited = socket.create_connection, []
+    connect = socket.create_connection
+    waited = []
 
     def create_connection(address, timeout):
         if address[0] == "192.0.2.1":

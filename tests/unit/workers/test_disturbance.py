@@ -45,14 +45,16 @@ def test_a_kernel_that_counts_nothing_disturbs_nothing(tmp_path):
 
 
 def test_disturbances_are_shares_of_the_time_between():
-    before, after = Counters(10.0, 1.0, 4.0, 0.0, 2.0), Counters(14.0, 2.0, 6.0, 0.0, 5.0)
+    before = Counters(10.0, 1.0, 4.0, 0.0, 2.0)
+    after = Counters(14.0, 2.0, 6.0, 0.0, 5.0)
     found = disturbances(before, after, cpus=2)
     assert found == {"waited": 0.25, "stolen": 0.25, "hot": 3.0}
     assert disturbances(before, before, cpus=2) == {}
 
 
 def test_what_the_consoles_own_work_costs_a_short_case_is_not_told():
-    before, after = Counters(10.0, 1.0, 0.0, 0.0, 0.0), Counters(10.2, 1.09, 0.0, 0.0, 0.0)
+    before = Counters(10.0, 1.0, 0.0, 0.0, 0.0)
+    after = Counters(10.2, 1.09, 0.0, 0.0, 0.0)
     assert disturbances(before, after, cpus=2) == {}
 
 

@@ -85,7 +85,8 @@ def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: 
 def test_links_and_folders_of_others_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, elsewhere = tmp_path / "memory", tmp_path / "elsewhere"
+    memory = tmp_path / "memory"
+    elsewhere = tmp_path / "elsewhere"
     memory.mkdir()
     elsewhere.mkdir()
     (elsewhere / "file").touch()

@@ -111,7 +111,8 @@ def _seconds(
     """
     known: dict[object, tuple[float, float]] = {}
     totals = [0.0, 0.0]
-    places, ranges = plan.layout.places(world.rank), layer_ranges(plan.balance)
+    places = plan.layout.places(world.rank)
+    ranges = layer_ranges(plan.balance)
     layers = sum(last - first for first, last in (ranges[one.stage] for one in places))
     progress.begin(layers * (ROUNDS + 1))
     for place in places:
@@ -129,7 +130,8 @@ def _seconds(
 @contextmanager
 def _tiling_of(plan: ModelPlan, world: MPI.Intracomm, place: Place) -> Iterator[Tiling | None]:
     """Give the tiles of a place's stage, for as long as they are needed; None of whole images."""
-    stage, image = plan.layout.stages[place.stage], plan.model.image
+    stage = plan.layout.stages[place.stage]
+    image = plan.model.image
     if not stage.spatial:
         yield None
         return
@@ -174,7 +176,8 @@ class _Body:
 
     def __init__(self, plan: ModelPlan, section: _Section, memory_format: MemoryFormat) -> None:
         mixed = plan.precision.mixed
-        self._device, self._tiling = plan.device, section.tiling
+        self._device = plan.device
+        self._tiling = section.tiling
         self._products = MixedProducts(plan.precision.work, plan.device) if mixed else nullcontext()
         dtype = plan.precision.weights
         self._layers: nn.Module = build_stage(

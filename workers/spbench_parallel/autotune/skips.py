@@ -24,7 +24,8 @@ from spbench_parallel.p2p.opening import open_p2p
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
-ALONG, STRAIGHT = "along", "straight"
+ALONG = "along"
+STRAIGHT = "straight"
 _SIZES = _SMALL, _LARGE = 1 << 10, 1 << 20
 _ROUNDS = 8
 _TAGS = (0, 1)

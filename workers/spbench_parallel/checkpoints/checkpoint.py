@@ -143,7 +143,9 @@ def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) ->
 
 
 def _checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Checkpoint:
-    trainer, model, scale = engine.trainer, engine.plan.model, engine.arithmetic.loss_scale
+    trainer = engine.trainer
+    model = engine.plan.model
+    scale = engine.arithmetic.loss_scale
     weights: dict[str, torch.Tensor] = {}
     states: dict[str, dict[str, torch.Tensor]] = {}
     for (name, word), tensor in tensors.items():
@@ -198,14 +200,16 @@ def _gathered(engine: Engine) -> StateTensors:
 
 def _holders(engine: Engine) -> list[tuple[int, int]]:
     """Return the stages, each with the rank of which rank 0 gets its tensors."""
-    layout, owner = engine.plan.layout, engine.plan.owner
+    layout = engine.plan.layout
+    owner = engine.plan.owner
     stages = range(len(layout.stages))
     return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
 
 
 def _held(engine: Engine, stage: int) -> StateTensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
-    module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
+    module = engine.stage(stage, engine.plan.owner)
+    trainer = engine.trainer
     held = {(name, ""): tensor for name, tensor in module.state_dict().items()}
     if trainer is not None:
         for name, parameter in module.named_parameters():

@@ -39,7 +39,8 @@ class Driver:
 
     def make_current(self, index: int) -> bool:
         """Make a GPU this thread's current one, by the primary context, which torch takes too."""
-        device, context = ctypes.c_int(0), ctypes.c_void_p()
+        device = ctypes.c_int(0)
+        context = ctypes.c_void_p()
         return not (
             self._library.cuDeviceGet(ctypes.byref(device), index)
             or self._library.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)

@@ -139,7 +139,8 @@ def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Ex
 
 def sentence_of(error: BaseException, params: Mapping[str, Any]) -> str | None:
     """Return an exception of a GPU or its memory as one sentence; None for any other."""
-    text, kind = str(error), type(error).__name__
+    text = str(error)
+    kind = type(error).__name__
     known = ("OutOfMemoryError", "AcceleratorError", "RuntimeError", "DeferredCudaCallError")
     if kind not in (*known, "DistBackendError") or not _OF_GPUS.search(text):
         return None
@@ -160,7 +161,8 @@ def lacks_memory(error: BaseException) -> bool:
 
 
 def _out_of_memory(text: str) -> str:
-    asked, held = _ASKED.search(text), _HELD.search(text)
+    asked = _ASKED.search(text)
+    held = _HELD.search(text)
     if asked is None:
         # Not of torch's own memory: of a context, kernels, a library, or pinned.
         library = next((one for one in _LIBRARIES if one.lower() in text.lower()), "CUDA")
@@ -170,7 +172,8 @@ def _out_of_memory(text: str) -> str:
         )
     if held is None:
         return f"the GPU has no memory left: {asked['asked']} were asked for"
-    others, limit = _OTHERS.findall(text), _LIMIT.search(text)
+    others = _OTHERS.findall(text)
+    limit = _LIMIT.search(text)
     shared = f", other processes have {' and '.join(others)} of it" if others else ""
     allowed = f", this process may have {limit[1]}" if limit else ""
     return (
@@ -210,7 +213,8 @@ def _layer(error: BaseException) -> str | None:
     trace = error.__traceback__
     while trace is not None:
         own = trace.tb_frame.f_locals
-        row, module = own.get("self"), own.get("module")
+        row = own.get("self")
+        module = own.get("module")
         if isinstance(row, Row) and trace.tb_frame.f_code.co_name == "forward":
             return next((name for name, one in row.named_children() if one is module), None)
         trace = trace.tb_next

@@ -11,7 +11,8 @@ import torch
 
 from spbench_parallel.device.streams import is_gpu, streams_of
 
-FETCHED, SENT = 2, 16
+FETCHED = 2
+SENT = 16
 """Buffers from the GPU and to it, used in turn: so many copies may be under way before the host
 waits for the first of them."""
 
@@ -24,9 +25,12 @@ class HostMemory:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._streams = device, streams_of(device)
-        self._fetched, self._sent = ([_Buffer(device) for _ in range(n)] for n in (FETCHED, SENT))
-        self._next_fetched, self._next_sent = cycle(self._fetched), cycle(self._sent)
+        self._device = device
+        self._streams = streams_of(device)
+        self._fetched = [_Buffer(device) for _ in range(FETCHED)]
+        self._sent = [_Buffer(device) for _ in range(SENT)]
+        self._next_fetched = cycle(self._fetched)
+        self._next_sent = cycle(self._sent)
 
     def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return values of the GPU on the host, after waiting for the copy.

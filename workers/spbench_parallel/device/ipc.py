@@ -98,7 +98,8 @@ class CudaSharedEvent:
     """An event of a GPU between processes."""
 
     def __init__(self, device: torch.device, event: torch.cuda.Event) -> None:
-        self._device, self._event = device, event
+        self._device = device
+        self._event = event
 
     def record(self) -> None:
         self._event.record(torch.cuda.current_stream(self._device))

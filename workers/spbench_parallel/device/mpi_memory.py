@@ -203,7 +203,8 @@ def _query_cuda() -> bool | None:
     query = _function("MPIX_Query_cuda_support")
     if query is None:
         return None
-    query.argtypes, query.restype = (), ctypes.c_int
+    query.argtypes = ()
+    query.restype = ctypes.c_int
     return bool(query())
 
 
@@ -212,7 +213,8 @@ def _query_gpu() -> bool | None:
     if query is None:
         return None
     supported = ctypes.c_int(0)
-    query.argtypes, query.restype = (ctypes.c_int, ctypes.POINTER(ctypes.c_int)), ctypes.c_int
+    query.argtypes = (ctypes.c_int, ctypes.POINTER(ctypes.c_int))
+    query.restype = ctypes.c_int
     return None if query(_CUDA, ctypes.byref(supported)) else bool(supported.value)
 
 

@@ -185,7 +185,8 @@ class ScaleError:
         parts: torch.Tensor | float,
         rounded: float,
     ) -> None:
-        rounding, sizes = self._rounding, wanted.abs()
+        rounding = self._rounding
+        sizes = wanted.abs()
         most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
         if rounding.factors:
             most = most + rounding.factors * magnitude * sizes
@@ -220,14 +221,16 @@ def worst_pixel(
         return 0.0, (0, 0)
     if found.shape != wanted.shape:
         return math.inf, (0, 0)
-    worst, place = 0.0, (0, 0)
+    worst = 0.0
+    place = (0, 0)
     for block in blocks(found.shape):
         errors = (block.of(found).double() - block.of(wanted)).square_().sum(1).sqrt()[0]
         ratios = errors / (bound[block.image, block.rows] + _TINY)
         ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
         row, col = divmod(int(ratios.argmax()), ratios.shape[1])
         if float(ratios[row, col]) > worst:
-            worst, place = float(ratios[row, col]), (block.rows.start + row, col)
+            worst = float(ratios[row, col])
+            place = (block.rows.start + row, col)
     return worst, place
 
 

@@ -147,7 +147,9 @@ class StepCheck:
     ) -> None:
         self._every = engine.plan.precision.rounds_maps if every is None else every
         self._plain = self._every or training is not None
-        self._engine, self._training, self._errors = engine, training, errors
+        self._engine = engine
+        self._training = training
+        self._errors = errors
         if engine.arithmetic.loss_scale is not None:
             engine.arithmetic.loss_scale.value = FULL_SCALE
         self._comms: list[MPI.Intracomm] = []
@@ -172,12 +174,15 @@ class StepCheck:
         Args:
             progress: The progress over this rank's `calls` of operators.
         """
-        engine, errors, learns = self._engine, self._errors, self._training is not None
+        engine = self._engine
+        errors = self._errors
+        learns = self._training is not None
         hooks = [self._hooked(*one, progress) for one in self._checks]
         for stage in engine.stages:
             self._watch_layers(stage, progress, learns=learns)
         self._watch_losses()
-        joints, sums = JointSums(engine.plan), GradientSums(engine) if learns else None
+        joints = JointSums(engine.plan)
+        sums = GradientSums(engine) if learns else None
         for place, runner in zip(engine.places, engine.runners, strict=True):
             joints.watch(place, runner)
         updates = None if self._training is None else UpdateCheck(engine, self._training)
@@ -218,7 +223,8 @@ class StepCheck:
 
     def _watch_losses(self) -> None:
         engine = self._engine
-        plan, last = engine.plan, len(engine.plan.layout.stages) - 1
+        plan = engine.plan
+        last = len(engine.plan.layout.stages) - 1
         if self._training is None or not self._every:
             return
         images = sum(batch.size for batch in plan.batches)
@@ -246,19 +252,22 @@ class StepCheck:
     def _checks_of(
         self, place: Place, stage: nn.Module
     ) -> Iterator[tuple[nn.Module, OperatorCheck]]:
-        plan, layout = self._engine.plan, self._engine.plan.layout
+        plan = self._engine.plan
+        layout = self._engine.plan.layout
         own = layout.stages[place.stage]
         replicas = range(layout.replicas)
         together = [layout.ranks_of(place.stage, one, place.direction) for one in replicas]
         beside = self._comm(together[place.replica])
-        normed, first = beside, 0
+        normed = beside
+        first = 0
         if plan.statistics == "replicas":
             normed = self._comm([rank for ranks in together for rank in ranks])
             first = place.replica * own.ranks
         if plan.fused_layers and own.spatial:
             return
         sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
-        multiplying, errors = Rounding.of(plan.precision), self._errors.operators
+        multiplying = Rounding.of(plan.precision)
+        errors = self._errors.operators
         plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
             words = f"stage {place.stage}, {name}"

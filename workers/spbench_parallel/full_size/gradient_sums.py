@@ -76,7 +76,8 @@ class GradientSums:
             steps: The steps of a parameter.
         """
         engine = self._engine
-        layout, world = engine.plan.layout, engine.world
+        layout = engine.plan.layout
+        world = engine.world
         for stage in range(len(layout.stages)):
             ranks = sorted(
                 {
@@ -94,7 +95,8 @@ class GradientSums:
     def _compare_stage(
         self, comm: MPI.Intracomm, stage: int, worst: WorstError, progress: Progress, steps: float
     ) -> None:
-        engine, plan = self._engine, self._engine.plan
+        engine = self._engine
+        plan = self._engine.plan
         mine = [
             (place, dict(module.named_parameters()))
             for place, module in zip(engine.places, engine.stages, strict=True)
@@ -106,7 +108,8 @@ class GradientSums:
         for name in mine[0][1]:
             parts = [self._part(place, of[name]) for place, of in mine]
             total = sums.of(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
-            wanted, bound = total[:-1], unit * float(total[-1]) + 1e-300
+            wanted = total[:-1]
+            bound = unit * float(total[-1]) + 1e-300
             for place, of in mine:
                 progress.advance(steps)
                 if plan.master_comm and place.direction != plan.owner:
@@ -143,7 +146,8 @@ class _Total:
     """
 
     def __init__(self, comm: MPI.Intracomm, *, adds: bool) -> None:
-        self._comm, self._adds = comm, adds
+        self._comm = comm
+        self._adds = adds
         self._adders = comm.Split(int(adds), comm.rank)
         self._first = comm.allgather(adds).index(True)
 

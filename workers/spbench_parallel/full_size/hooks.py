@@ -47,10 +47,15 @@ class OperatorHooks:
         later_weights: bool = False,
         most: int | None = None,
     ) -> None:
-        self._later, self._waiting = later_weights, list[Call]()
-        self._most, self._calls, self._completed = most, 0, 0
+        self._later = later_weights
+        self._waiting = list[Call]()
+        self._most = most
+        self._calls = 0
+        self._completed = 0
         self._watched = True
-        self._check, self._learns, self._progress = check, learns, progress
+        self._check = check
+        self._learns = learns
+        self._progress = progress
         names = [name for name, _ in module.named_parameters(recurse=False)]
         # By micro-batch: those of a bias may come before those of the weight.
         self._gradients: dict[str, list[torch.Tensor]] = {name: [] for name in names}
@@ -101,7 +106,8 @@ class OperatorHooks:
         if not self._watched:
             return None
         if isinstance(self._check, NormCheck) and self._learns:
-            mean, variance = module.running_mean, module.running_var
+            mean = module.running_mean
+            variance = module.running_var
             assert isinstance(mean, torch.Tensor)
             assert isinstance(variance, torch.Tensor)
             self._before = mean.clone(), variance.clone()

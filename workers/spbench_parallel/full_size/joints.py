@@ -74,7 +74,8 @@ class JointSums:
     def _note(
         self, table: dict[Passage, int], place: Place, way: DirectedRoute
     ) -> Callable[[TensorTuple], None]:
-        plan, turn = self._plan, 0
+        plan = self._plan
+        turn = 0
         flow = tensors_of(plan.model).flow(way.route.tensors)
         stage = plan.layout.stages[place.stage]
         boxes = [stage.grid.tile(place.tile, data.height, data.width) for data in flow]

@@ -83,10 +83,16 @@ class LossCheck:
         scale: float,
         errors: OperatorErrors,
     ) -> None:
-        self._name, self._runner, self._loss, self._errors = name, runner, loss, errors
-        self._share, self._scale, self._total = 1.0 / images, scale, 0.0
+        self._name = name
+        self._runner = runner
+        self._loss = loss
+        self._errors = errors
+        self._share = 1.0 / images
+        self._scale = scale
+        self._total = 0.0
         self._handle: Any = runner.module.register_forward_hook(self._leave)
-        self._forward, self._micro_batch = runner.forward, 0
+        self._forward = runner.forward
+        self._micro_batch = 0
         runner.forward = self._noted  # type: ignore[method-assign]
 
     def finish(self) -> None:
@@ -111,7 +117,8 @@ class LossCheck:
         logits.register_hook(lambda gradient: self._compare(gradient.detach(), wanted))
 
     def _compare(self, found: torch.Tensor, wanted: torch.Tensor) -> None:
-        rounding, where = Rounding.of_numbers(found.dtype), f"{self._name}: gradient of the logits"
+        rounding = Rounding.of_numbers(found.dtype)
+        where = f"{self._name}: gradient of the logits"
         # A small one is the difference of a probability from 1.
         sizes = wanted.abs() + self._share / self._loss.pixels * self._scale
         bound = rounding.work * (2.0 * wanted.norm()) + _SUMS * rounding.sums * sizes.norm()
@@ -130,7 +137,8 @@ class UpdateCheck:
     """
 
     def __init__(self, engine: Engine, training: TrainingConfig) -> None:
-        self._engine, self._training = engine, training
+        self._engine = engine
+        self._training = training
         self._before = [
             {name: one.detach().clone() for name, one in stage.named_parameters()}
             for stage in engine.stages
@@ -147,7 +155,8 @@ class UpdateCheck:
             steps: The steps of a parameter.
         """
         skipped = self._engine.arithmetic.skipped_steps > 0
-        places, stages = self._engine.places, self._engine.stages
+        places = self._engine.places
+        stages = self._engine.stages
         for place, stage, before in zip(places, stages, self._before, strict=True):
             if self._engine.plan.master_comm and place.direction != self._engine.plan.owner:
                 continue
@@ -169,9 +178,13 @@ class UpdateCheck:
         where: str,
     ) -> None:
         rounding = Rounding.of_numbers(found.dtype)
-        scale, error, size, changed = ScaleError(rounding), 0.0, 0.0, 0.0
+        scale = ScaleError(rounding)
+        error = 0.0
+        size = 0.0
+        changed = 0.0
         for own, was, exact in zip(*map(pieces, (found, before, wanted)), strict=True):
-            old, new = was.double(), own.double()
+            old = was.double()
+            new = own.double()
             change = exact - old
             error += float((new - exact).square().sum())
             size += float(old.square().sum())

@@ -52,14 +52,17 @@ class PlainCheck:
         *,
         biases: bool = True,
     ) -> None:
-        self._name, self._module, self._errors = name, module, errors
+        self._name = name
+        self._module = module
+        self._errors = errors
         self._multiplied = work if isinstance(module, nn.Conv2d) else None
         self._compute = _compute_of(module)
         kernel = getattr(module, "kernel_size", 1)
         self._taps = math.prod(kernel) if isinstance(kernel, tuple) else kernel**2
         # In mixed precision fully connected layers multiply in the format of the weights.
         self._has_format_of_weights = isinstance(module, nn.Linear) and work.itemsize == 2
-        self._rounding, self._biases = rounding, biases
+        self._rounding = rounding
+        self._biases = biases
         self._winograd = (
             isinstance(module, nn.Conv2d)
             and (module.kernel_size, module.stride, module.dilation) == ((3, 3), (1, 1), (1, 1))
@@ -70,7 +73,8 @@ class PlainCheck:
         """Compute a call again, and compare."""
         parameters = {name: one.detach() for name, one in self._module.named_parameters()}
         multiplied = [one.to(self._multiplied or one.dtype).double() for one in parameters.values()]
-        pixels, gradient = call.pixels.double(), call.output_gradient
+        pixels = call.pixels.double()
+        gradient = call.output_gradient
         wide = None if gradient is None else gradient.double()
         made = self._passes(pixels, multiplied, wide)
         # A pool chooses by values: of magnitudes it would choose others.
@@ -108,7 +112,8 @@ class PlainCheck:
         self, pixels: torch.Tensor, parameters: list[torch.Tensor], gradient: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the sums of magnitudes of Winograd's algorithm, of the output and going back."""
-        module, weight = self._module, parameters[0]
+        module = self._module
+        weight = parameters[0]
         assert isinstance(module, nn.Conv2d), "others have no windows"
         squares = pixels.square().sum(1, keepdim=True).requires_grad_(gradient is not None)
         with torch.enable_grad():
@@ -140,7 +145,8 @@ class PlainCheck:
         parts = size if pool and what == "input gradient" else None
         maps = wanted.dim() == 4 and "gradient of" not in what
         single = found.detach().double() if maps else found.detach().double().reshape(1, -1, 1, 1)
-        exact, sizes = wanted.reshape(single.shape), size.reshape(single.shape)
+        exact = wanted.reshape(single.shape)
+        sizes = size.reshape(single.shape)
         lengths = length(exact) if parts is None else length(exact) + length(sizes)
         wide = STATISTICS_SLACK * length(sizes)
         if summed is not None:

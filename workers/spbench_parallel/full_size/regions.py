@@ -111,7 +111,8 @@ def fetch(
         wanted: The box that each rank wants; it may reach beyond the image.
         fill: The value of pixels that no rank owns.
     """
-    rank, here = comm.rank, wanted[comm.rank]
+    rank = comm.rank
+    here = wanted[comm.rank]
     shape = (*mine.shape[:2], here.height, here.width)
     found = torch.full(shape, fill, dtype=mine.dtype)
     tile = mine.detach().cpu()
@@ -119,7 +120,8 @@ def fetch(
     coming = [NONE if peer == rank else owned[peer].intersect(here) for peer in _all(comm)]
     pieces = [cut(tile, owned[rank], box).reshape(-1) for box in leaving]
     counts = [mine.shape[0] * mine.shape[1] * box.height * box.width for box in coming]
-    sent, received = torch.cat(pieces), torch.empty(sum(counts), dtype=mine.dtype)
+    sent = torch.cat(pieces)
+    received = torch.empty(sum(counts), dtype=mine.dtype)
     size = mine.element_size()
     comm.Alltoallv(
         [memory_of(sent), [size * piece.numel() for piece in pieces], MPI.BYTE],
@@ -138,7 +140,8 @@ def cut(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
     """Return a view of a box in a tensor of the box ``held``; empty where the box is."""
     if box.empty:
         return values[:, :, :0, :0]
-    (top, _), (left, _) = held.rows, held.cols
+    (top, _) = held.rows
+    (left, _) = held.cols
     rows = slice(box.rows[0] - top, box.rows[1] - top)
     return values[:, :, rows, box.cols[0] - left : box.cols[1] - left]
 

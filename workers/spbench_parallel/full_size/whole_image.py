@@ -51,14 +51,19 @@ class NormCheck:
         rounding: Rounding,
         errors: OperatorErrors,
     ) -> None:
-        self._name, self._module, self._comm, self._sharers = name, module, comm, list(sharers)
-        self._rounding, self._errors = rounding, errors
+        self._name = name
+        self._module = module
+        self._comm = comm
+        self._sharers = list(sharers)
+        self._rounding = rounding
+        self._errors = errors
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks must call it together."""
         module = self._module
         if call.output_gradient is None:
-            mean, variance = module.running_mean, module.running_var
+            mean = module.running_mean
+            variance = module.running_var
             assert mean is not None, "it is tracked"
             assert variance is not None, "it is tracked"
             moments = ReferenceMoments(mean.double(), variance.double(), 1.0)
@@ -83,7 +88,8 @@ class NormCheck:
 
     def check_statistics(self, call: Call, before: tuple[torch.Tensor, torch.Tensor]) -> None:
         """Compare running statistics with those that follow from before. All ranks must call it."""
-        module, moments = self._module, self._moments(call.pixels)
+        module = self._module
+        moments = self._moments(call.pixels)
         call.moments = moments
         share = module.momentum
         unbiased = moments.variance * moments.count / (moments.count - 1)
@@ -102,13 +108,15 @@ class NormCheck:
             self._errors.single.add(error, 1.0, f"{self._name}: running {what}")
 
     def _moments(self, pixels: torch.Tensor) -> ReferenceMoments:
-        parts, channels = list(blocks(pixels.shape)), pixels.shape[1]
+        parts = list(blocks(pixels.shape))
+        channels = pixels.shape[1]
         sums = pixels.new_zeros(channels + 1, dtype=torch.float64)
         sums[-1] = pixels.numel() / channels
         for block in parts:
             sums[:-1] += block.of(pixels).double().sum(_AXES)
         sums = from_last_to_first(self._comm, sums).to(pixels.device)
-        mean, count = sums[:-1] / sums[-1], float(sums[-1])
+        mean = sums[:-1] / sums[-1]
+        count = float(sums[-1])
         squares = torch.zeros_like(mean)
         for block in parts:
             squares += (block.of(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
@@ -143,7 +151,8 @@ class NormCheck:
             rounded = SLACK * self._rounding.work * every[self._sharers, index].norm()
             wide = STATISTICS_SLACK * self._rounding.sums * shared[2 + index].norm()
             bound = rounded + wide + 1e-300
-            wanted, what = shared[index], f"{self._name}: gradient of {name}"
+            wanted = shared[index]
+            what = f"{self._name}: gradient of {name}"
             flat = found.double().cpu()
             self._errors.single.add(float((flat - wanted).norm() / bound), 1.0, what)
             whole = ScaleError(self._rounding)
@@ -181,7 +190,8 @@ class _Norm:
             of_tiles: By channel, what tiles add to the first two.
         """
         by_weight, by_bias, of_weight, of_bias = map(_by_channel, sums.unbind())
-        scale, far = _by_channel(self.scale), distances.abs()
+        scale = _by_channel(self.scale)
+        far = distances.abs()
         wanted = scale * (gradient - (by_bias + distances * by_weight) / self.count)
         sizes = scale.abs() * (gradient.abs() + (of_bias + far * of_weight) / self.count)
         weight, bias = map(_by_channel, of_tiles.unbind())
@@ -198,9 +208,11 @@ class _MapErrors:
     """
 
     def __init__(self, rounding: Rounding, found: torch.Tensor, pixels: torch.Tensor) -> None:
-        self._rounding, self._found = rounding, found.detach()
+        self._rounding = rounding
+        self._found = found.detach()
         self._same = found.shape == pixels.shape
-        self._error, self._place = (0.0 if self._same else math.inf), (0, 0)
+        self._error = 0.0 if self._same else math.inf
+        self._place = (0, 0)
         self._scale = ScaleError(rounding)
 
     def blocks(self) -> Iterator[Block]:
@@ -222,13 +234,15 @@ class _MapErrors:
             sizes: The sums of magnitudes that they are made of.
             rounded: The parts of them that tiles rounded.
         """
-        found, magnitude = block.of(self._found), length(sizes) * STATISTICS_SLACK
+        found = block.of(self._found)
+        magnitude = length(sizes) * STATISTICS_SLACK
         # What is rounded to the format is the result, and those parts: all else is in the wide one.
         norm = length(wanted) if rounded is None else length(wanted) + length(rounded)
         bound = self._rounding.bound(norm, magnitude, math.inf, wanted.shape[1])
         error, (row, col) = worst_pixel(found, wanted, bound)
         if error > self._error:
-            self._error, self._place = error, (block.rows.start + row, col)
+            self._error = error
+            self._place = (block.rows.start + row, col)
         if rounded is None:
             self._scale.add(found, wanted, sizes)
             return
@@ -263,13 +277,17 @@ class WholeImageCheck:
         rounding: Rounding,
         errors: OperatorErrors,
     ) -> None:
-        self._name, self._module, self._comm = name, module, comm
-        self._rounding, self._errors = rounding, errors
+        self._name = name
+        self._module = module
+        self._comm = comm
+        self._rounding = rounding
+        self._errors = errors
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks of the tiles must call it together."""
         partition = self._module.tiling.partition
-        image, pixels = partition.image, call.pixels
+        image = partition.image
+        pixels = call.pixels
         tiles = [partition.tile(rank) for rank in range(self._comm.size)]
         gradient = call.output_gradient
         if isinstance(self._module, AllGather):

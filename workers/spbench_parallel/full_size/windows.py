@@ -108,10 +108,15 @@ class WindowCheck:
         rounding: Rounding,
         errors: OperatorErrors,
     ) -> None:
-        self._name, self._module, self._comm = name, module, comm
-        self._work, self._rounding, self._errors = work, rounding, errors
+        self._name = name
+        self._module = module
+        self._comm = comm
+        self._work = work
+        self._rounding = rounding
+        self._errors = errors
         self._scales: dict[str, ScaleError] = {}
-        owned, made = module.tiled.tiling.partition, module.tiled.output.partition
+        owned = module.tiled.tiling.partition
+        made = module.tiled.output.partition
         self._size = owned.height, owned.width
         self._window = _window_of(module, work)
         self._winograd = (
@@ -129,7 +134,8 @@ class WindowCheck:
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks of the tiles must call it together."""
-        regions, rank = self._regions, self._comm.rank
+        regions = self._regions
+        rank = self._comm.rank
         fill = self._window.fill
         pixels = fetch(self._comm, call.pixels, regions.tiles, regions.inputs, fill)
         gradient = None
@@ -164,7 +170,8 @@ class WindowCheck:
         gradient: torch.Tensor | None,
         sums: _Sums,
     ) -> None:
-        rank, regions = self._comm.rank, self._regions
+        rank = self._comm.rank
+        regions = self._regions
         parameters = [
             one.to(self._work).double().requires_grad_() for one in self._parameters().values()
         ]
@@ -174,7 +181,9 @@ class WindowCheck:
             squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
             squares.requires_grad_(gradient is not None)
             reach = window.count(squares)
-        held, own, tile = regions.outputs[rank], regions.made[rank], regions.tiles[rank]
+        held = regions.outputs[rank]
+        own = regions.made[rank]
+        tile = regions.tiles[rank]
         wanted = cut(made.detach(), held, own)
         size = cut(reach.detach(), held, own).sqrt()[:, 0] * window.gain
         summed = size
@@ -267,7 +276,8 @@ class WindowCheck:
             # Torch sums over all pixels, in an order of its own, what may be of one sign.
             bound = bound + STATISTICS_SLACK * self._rounding.sums * size
             flat = found.detach().double().reshape(-1).cpu()
-            what, error = f"gradient of {name}", (flat - part).norm()
+            what = f"gradient of {name}"
+            error = (flat - part).norm()
             self._errors.single.add(float(error / (bound + 1e-300)), 1.0, f"{self._name}: {what}")
             each = size / math.sqrt(part.numel())
             scale = self._scales.setdefault(what, ScaleError(self._rounding))
@@ -297,7 +307,8 @@ def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
         return _conv(module, work)
     assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
     rows, cols = both_axes(module.kernel_size)
-    strides, paddings = both_axes(module.stride), both_axes(module.padding)
+    strides = both_axes(module.stride)
+    paddings = both_axes(module.padding)
     dilations = both_axes(module.dilation) if isinstance(module, SpatialMaxPool2d) else (1, 1)
     axes = tuple(map(WindowAxis, (rows, cols), strides, paddings, dilations))
 
@@ -320,8 +331,11 @@ def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
 
 def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
     weight = module.weight.detach().to(work).double()
-    stride, dilation, groups = both_axes(module.stride), both_axes(module.dilation), module.groups
-    shifted, window = isinstance(module, SpatialShiftedConv2d), module.window
+    stride = both_axes(module.stride)
+    dilation = both_axes(module.dilation)
+    groups = module.groups
+    shifted = isinstance(module, SpatialShiftedConv2d)
+    window = module.window
     kernel = (2, 2) if shifted else both_axes(module.kernel_size)
     axes = tuple(
         map(

@@ -85,7 +85,8 @@ def read_crop(file: Path, size: tuple[int, int], box: Box) -> Pixels:
     """
     with opened(file) as image:
         resizing = Resizing((image.height, image.width), size, box)
-        needs, most = resizing.needs, _most(image)
+        needs = resizing.needs
+        most = _most(image)
         part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
     made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
     return made

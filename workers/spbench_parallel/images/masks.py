@@ -16,7 +16,8 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.folder import images_of, opened, read_crop
 from spbench_parallel.images.resizing import Pixels
 
-IMAGES, MASKS = "images", "masks"
+IMAGES = "images"
+MASKS = "masks"
 _MODES = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L", "I;16N")
 """Pillow's modes of one whole number a pixel."""
 
@@ -50,7 +51,8 @@ class MaskedFolder:
                 "the image"
             )
         self._pairs = [(file, masks[name]) for name, file in images.items()]
-        self._num_classes, self._size = num_classes, size
+        self._num_classes = num_classes
+        self._size = size
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -94,7 +96,8 @@ def _nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixels:
 
     Of the file no more is kept than the box needs.
     """
-    rows, cols = _sources(box.rows, image.height, size[0]), _sources(box.cols, image.width, size[1])
+    rows = _sources(box.rows, image.height, size[0])
+    cols = _sources(box.cols, image.width, size[1])
     if box.empty:
         return np.empty(box.shape, np.int64)
     part = image.crop((int(cols[0]), int(rows[0]), int(cols[-1]) + 1, int(rows[-1]) + 1))

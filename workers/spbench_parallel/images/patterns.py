@@ -76,7 +76,8 @@ class PatternImages(SyntheticImages):
         colours = torch.randn(self._image.channels, generator=source)
         colours *= math.sqrt(2 * len(colours)) / colours.norm()
         pixels = LENGTHS[0] * (LENGTHS[1] / LENGTHS[0]) ** length
-        down, across = math.sin(math.pi * direction), math.cos(math.pi * direction)
+        down = math.sin(math.pi * direction)
+        across = math.cos(math.pi * direction)
         rows = _circle(self._image.height, down / pixels, turns)[:, slice(*box.rows)]
         cols = _circle(self._image.width, across / pixels, 0.0)[:, slice(*box.cols)]
         # The cosine of a sum, of products alone: they are the same whatever the box.

@@ -49,8 +49,10 @@ class Resizing:
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the box in fp32, from the pixels that it needs."""
-        rows, cols = self._rows, self._cols
-        top, left = self.needs.rows[0], self.needs.cols[0]
+        rows = self._rows
+        cols = self._cols
+        top = self.needs.rows[0]
+        left = self.needs.cols[0]
         values = pixels.astype(np.float32)
         values = _between(
             values[:, rows.first - top],

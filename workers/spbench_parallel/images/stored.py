@@ -74,9 +74,12 @@ class StoredImages:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.count, self._masked = shuffle.count, masked
-        self._data, self._shuffle = data, shuffle
-        self._dtype, self._device = dtype, torch.device(device)
+        self.count = shuffle.count
+        self._masked = masked
+        self._data = data
+        self._shuffle = shuffle
+        self._dtype = dtype
+        self._device = torch.device(device)
         self.step = 0
         self._reads: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
         self._background = _Background(self._reads, num_workers) if num_workers else None

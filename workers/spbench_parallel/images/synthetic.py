@@ -47,9 +47,12 @@ class SyntheticImages:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._image, self._num_classes, self._seed = image, num_classes, seed
+        self._image = image
+        self._num_classes = num_classes
+        self._seed = seed
         self._masked = masked
-        self._dtype, self._device = dtype, torch.device(device)
+        self._dtype = dtype
+        self._device = torch.device(device)
         self.step = 0
 
     def turn_to(self, step: int) -> None:

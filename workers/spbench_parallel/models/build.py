@@ -68,7 +68,8 @@ def build_reference(model: Model, *, seed: int, device: torch.device | str) -> n
     """
     if isinstance(model, ImportedModel):
         return model.whole(device)
-    end, dense = len(model.layers), DenseBuilder()
+    end = len(model.layers)
+    dense = DenseBuilder()
     return build_stage(model, 0, end, dense, seed=seed, device=device, dtype=torch.float64)
 
 

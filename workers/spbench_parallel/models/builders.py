@@ -138,7 +138,8 @@ class SpatialBuilder(ModuleBuilder):
         return SpatialBatchNorm2d(data.channels, tiling=self._tiling(data))
 
     def pool(self, pool: Pool, data: Map) -> nn.Module:
-        sizes, tiling = (pool.kernel, pool.stride, pool.padding), self._tiling(data)
+        sizes = (pool.kernel, pool.stride, pool.padding)
+        tiling = self._tiling(data)
         if pool.kind == "max":
             return SpatialMaxPool2d(*sizes, tiling=tiling)
         return SpatialAvgPool2d(*sizes, count_include_pad=False, tiling=tiling)

@@ -76,7 +76,8 @@ def _builder_of(
     plan: ModelPlan, place: Place, stage_comm: MPI.Intracomm, normed: MPI.Intracomm
 ) -> ModuleBuilder:
     """Return the builder of a stage's operators; ``normed`` are the ranks of its batch norm."""
-    own, image = plan.layout.stages[place.stage], plan.model.image
+    own = plan.layout.stages[place.stage]
+    image = plan.model.image
     by_tile = plan.statistics == "tile"
     if own.spatial:
         tiling = Tiling.of_grid(

@@ -116,7 +116,8 @@ class _Convolution(Function):
     ) -> torch.Tensor:
         del tracked
         ctx.save_for_backward(pixels)
-        ctx.convolution, ctx.keep = convolution, keep
+        ctx.convolution = convolution
+        ctx.keep = keep
         weight, bias, form = convolution
         return torch.conv2d(pixels, weight, bias, *form)
 

@@ -35,7 +35,8 @@ class Phases:
     @contextmanager
     def of(self, phase: str) -> Iterator[None]:
         """Count the time inside as a phase; exchanges within a pass count as their own phase."""
-        start, before = perf_counter(), COMM_STATS.seconds
+        start = perf_counter()
+        before = COMM_STATS.seconds
         yield
         elapsed = perf_counter() - start
         exchange = COMM_STATS.seconds - before if phase in _WORK else 0.0

@@ -64,7 +64,10 @@ class _Recomputed(Function):
         count: int,
         *tensors: torch.Tensor,
     ) -> TensorOrTuple:
-        ctx.part, ctx.compute, ctx.entered, ctx.count = part, compute, entered, count
+        ctx.part = part
+        ctx.compute = compute
+        ctx.entered = entered
+        ctx.count = count
         ctx.parameters = tensors[count:]
         ctx.save_for_backward(*tensors[:count])
         ctx.set_materialize_grads(False)

@@ -183,7 +183,8 @@ class Sender:
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         """Send a micro-batch's tensors, of this rank's shapes; afterwards they may change."""
-        channel, slot = self._channel, self._slots[self._turn % len(self._slots)]
+        channel = self._channel
+        slot = self._slots[self._turn % len(self._slots)]
         size = channel.sizes[self._turn % len(channel.sizes)]
         slot.wait()
         for reshard in channel.reshards[size]:
@@ -232,7 +233,8 @@ class Receiver:
 
     def take(self) -> tuple[torch.Tensor, ...]:
         """Return the next micro-batch's tensors, in memory of their own."""
-        channel, slot = self._channel, self._slots[self._taken % PENDING]
+        channel = self._channel
+        slot = self._slots[self._taken % PENDING]
         size = channel.sizes[self._taken]
         slot.wait()
         tensors = tuple(

@@ -52,7 +52,8 @@ def stage_io_of(p2p: P2P, plan: ModelPlan, place: Place) -> StageIO:
     """
     routes = plan.routes()
     channels = _Channels(p2p, plan, place, routes)
-    before, after = routes.into(place.stage), routes.out_of(place.stage)
+    before = routes.into(place.stage)
+    after = routes.out_of(place.stage)
     return StageIO(
         inputs=tuple(channels.end(Receiver, route, backward=False) for route in before),
         outputs=tuple(channels.end(Sender, route, backward=False) for route in after),
@@ -65,26 +66,34 @@ class _Channels:
     """The channels of one place of a rank."""
 
     def __init__(self, p2p: P2P, plan: ModelPlan, place: Place, routes: StageRoutes) -> None:
-        self._p2p, self._plan, self._place, self._routes = p2p, plan, place, routes
+        self._p2p = p2p
+        self._plan = plan
+        self._place = place
+        self._routes = routes
         own = (batch.size for batch in plan.batches if batch.direction == place.direction)
         self._sizes = tuple(own)
 
     def end(self, kind: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
         """Return this place's end of a route, in one of its two directions."""
-        stage, routes = self._place.stage, self._routes
+        stage = self._place.stage
+        routes = self._routes
         tensors = routes.outputs(stage) if route.source == stage else routes.inputs(stage)
         places = tuple(tensors.index(number) for number in route.tensors)
         return RouteEnd(kind(self._channel(DirectedRoute(route, backward))), places)
 
     def _channel(self, way: DirectedRoute) -> StageChannel:
-        plan, layout, place, route = self._plan, self._plan.layout, self._place, way.route
+        plan = self._plan
+        layout = self._plan.layout
+        place = self._place
+        route = way.route
         flow = self._routes.table.flow(route.tensors)
 
         def held(by: Place) -> dict[int, LocalShard]:
             return {size: local_shard(layout, by, flow, size) for size in set(self._sizes)}
 
         other = route.source if route.target == place.stage else route.target
-        mine, round = held(place), layout.round_of(other)
+        mine = held(place)
+        round = layout.round_of(other)
         theirs = {
             rank: held(layout.place(rank, place.direction, round))
             for rank in ranks_beside(layout, place, other)

@@ -164,11 +164,16 @@ class StageRunner:
         # On the device until somebody asks: reading them waits for all that they depend on.
         self._losses: list[torch.Tensor] = []
         self._correct: list[torch.Tensor] = []
-        self._epoch_loss, self._epoch_correct = RunningSum(), RunningSum()
+        self._epoch_loss = RunningSum()
+        self._epoch_correct = RunningSum()
         self.logits: dict[int, torch.Tensor] = {}
         self.image_gradients: dict[int, torch.Tensor] = {}
-        self.io, self._part, self._source, self._phases = io, part, source, phases
-        self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
+        self.io = io
+        self._part = part
+        self._source = source
+        self._phases = phases
+        self._arithmetic = arithmetic
+        self._keeps_input_gradients = keeps_input_gradients
         self._kept: dict[int, tuple[TensorTuple, TensorTuple]] = {}
         self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None

@@ -68,7 +68,8 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
         # In fp64, and where it is: to read it would be to wait for the device.
-        values, share = count.double(), self.momentum
+        values = count.double()
+        share = self.momentum
         assert share is not None, "others are refused"
         found = (self.running_mean, mean), (self.running_var, variance * (values / (values - 1)))
         for running, new in found:
@@ -141,10 +142,12 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     check_usual(name, module)
     assert isinstance(module, nn.BatchNorm2d), "others are refused"
     made = SyncBatchNorm2d(module.num_features, comm=comm)
-    made.eps, made.momentum = module.eps, module.momentum
+    made.eps = module.eps
+    made.momentum = module.momentum
     made.load_state_dict(module.state_dict())
     # Other operators of the stage may have the same parameters.
-    made.weight, made.bias = module.weight, module.bias
+    made.weight = module.weight
+    made.bias = module.bias
     return made
 
 
@@ -164,5 +167,6 @@ class SyncSpatialBuilder(SpatialBuilder):
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         check_usual("a batch normalisation", module)
         made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
-        made.eps, made.momentum = module.eps, module.momentum
+        made.eps = module.eps
+        made.momentum = module.momentum
         return made

@@ -47,7 +47,9 @@ class Arithmetic:
         if precision.int8 and (learns or device.type != "cpu"):
             raise ValueError("in int8 a model can infer, on a CPU; take fp32, fp16 or bf16")
         self.loss_scale = LossScale(world) if learns and precision.scales_loss else None
-        self._world, self._precision, self._stages = world, precision, stages
+        self._world = world
+        self._precision = precision
+        self._stages = stages
         self._products: Products | None = None
         self._int8: Int8Products | None = None
         if precision.mixed:
@@ -83,7 +85,8 @@ class Arithmetic:
 
         The ranges are filled in at the end.
         """
-        recorder, kept = RangeRecorder(self._stages), self._products
+        recorder = RangeRecorder(self._stages)
+        kept = self._products
         ranges: Ranges = {}
         self._products = recorder
         yield ranges
@@ -93,7 +96,8 @@ class Arithmetic:
     @contextmanager
     def comparing(self) -> Iterator[ProductErrors]:
         """Compute inside as the device does, and compare each product with float64."""
-        kept, errors = self._products, ProductErrors(tolerance_of(self._precision))
+        kept = self._products
+        errors = ProductErrors(tolerance_of(self._precision))
         self._products = errors
         yield errors
         self._products = kept

@@ -185,7 +185,8 @@ class MixedProducts(Products):
             values, weight = args
             return function(values, weight.to(values.dtype))
         if function is functional.multi_head_attention_forward:
-            (values, *others), weights = args, args[5]
+            (values, *others) = args
+            weights = args[5]
             wide = [one.to(weights.dtype) for one in (values, *others[:2])]
             made, attention = function(*wide, *others[2:], **words)
             return made.to(values.dtype), attention

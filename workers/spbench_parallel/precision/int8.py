@@ -134,7 +134,8 @@ class Int8Products(Products):
         """Round the pixels, convolve whole numbers, and return fp32."""
         own = self._quantised[weight.data_ptr()]
         how = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
-        scale, zero = own.scale, own.zero
+        scale = own.scale
+        zero = own.zero
         rounded, alone = widened(own.rounded(pixels), weight, *form[:3])
         made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
             rounded,

@@ -16,7 +16,8 @@ from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.precision.formats import FP32, TF32, ConvForm, Precision, Products
 from spbench_parallel.verify.worst_error import WorstError
 
-SIDE, IMAGES = 64, 2
+SIDE = 64
+IMAGES = 2
 """The part of a convolution that is compared: a corner of some images. Its gradients then are
 sums of few thousand products, whose own rounding stays small in whatever order they are added."""
 FP32_SLACK = 256.0

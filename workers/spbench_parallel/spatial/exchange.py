@@ -80,7 +80,8 @@ class Exchange:
         transport: str = "auto",
         adjoint: bool = False,
     ) -> None:
-        self.sent, self.expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        self.sent = table.sent_by(comm.rank)
+        self.expected = table.received_by(comm.rank)
         if adjoint:
             self.sent, self.expected = self.expected, self.sent
         require_agreement(
@@ -163,7 +164,8 @@ def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
 
 def index_of(origin: Box, box: Box) -> Index:
     """Return the index of a box in a tensor that holds the pixels of another."""
-    top, left = origin.rows[0], origin.cols[0]
+    top = origin.rows[0]
+    left = origin.cols[0]
     rows = slice(box.rows[0] - top, box.rows[1] - top)
     cols = slice(box.cols[0] - left, box.cols[1] - left)
     return slice(None), slice(None), rows, cols

@@ -96,7 +96,10 @@ class Gather:
         takes_gradients: bool = False,
     ) -> None:
         self._takes_gradients = takes_gradients
-        self.comm, self.table, self.parts, self.fill = comm, table, tuple(parts), fill
+        self.comm = comm
+        self.table = table
+        self.parts = tuple(parts)
+        self.fill = fill
         self.tile = table.owned.tile(comm.rank)
         self._sources = [sources_of(box, table, comm.rank) for box in self.parts]
         self._sent = [index_of(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
@@ -268,7 +271,10 @@ class GatherCache:
         *,
         takes_gradients: bool = False,
     ) -> None:
-        self._tiling, self._table, self._parts, self._fill = tiling, table, parts, fill
+        self._tiling = tiling
+        self._table = table
+        self._parts = parts
+        self._fill = fill
         self._takes_gradients = takes_gradients
         self._made: dict[Any, Gather] = {}
 
@@ -305,14 +311,16 @@ class _Start(Function):
         ctx: Any, tile: torch.Tensor, gather: Gather, gradients: PartGradients
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
-        ctx.gather, ctx.gradients = gather, gradients
+        ctx.gather = gather
+        ctx.gradients = gradients
         gather.send(tile)
         return tile.view_as(tile), gather.token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor | None, _: torch.Tensor | None) -> Any:
-        gather, parts = ctx.gather, ctx.gradients.tensors
+        gather = ctx.gather
+        parts = ctx.gradients.tensors
         if parts is None:
             # This rank has no parts, or uses none; others may still have gradients for its tile.
             parts = (None,) * len(gather.parts)
@@ -341,7 +349,8 @@ class _Finish(Function):
         padded: TileBuffer | None,
     ) -> Any:
         ctx.set_materialize_grads(False)
-        ctx.gather, ctx.gradients = gather, gradients
+        ctx.gather = gather
+        ctx.gradients = gradients
         return gather.assemble(tile, padded)
 
     @staticmethod

@@ -16,7 +16,8 @@ from spbench_parallel.spatial.tiling import Tiling
 class _Mean(Function):
     @staticmethod
     def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-        ctx.shape, ctx.area = tile.shape, tiling.partition.height * tiling.partition.width
+        ctx.shape = tile.shape
+        ctx.area = tiling.partition.height * tiling.partition.width
         # Numbers of 16 bits are added in fp32: their sums have more digits than they hold.
         wide = torch.promote_types(tile.dtype, torch.float32)
         total = tile.sum((2, 3), keepdim=True, dtype=wide)

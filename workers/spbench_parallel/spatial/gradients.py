@@ -106,7 +106,8 @@ class _Shared(Function):
     def forward(
         ctx: Any, comm: MPI.Intracomm, wire: torch.dtype | None, *parameters: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        ctx.comm, ctx.wire = comm, wire
+        ctx.comm = comm
+        ctx.wire = wire
         return tuple(parameter.view_as(parameter) for parameter in parameters)
 
     @staticmethod

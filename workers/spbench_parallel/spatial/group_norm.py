@@ -46,7 +46,8 @@ class SpatialGroupNorm(nn.GroupNorm):
             ValueError: The tile has not the shape that the tiling says.
         """
         check_tile(self.tiling, tile)
-        comm, (images, channels, rows, cols) = self.tiling.comm, tile.shape
+        comm = self.tiling.comm
+        (images, channels, rows, cols) = tile.shape
         wide = tile.to(torch.promote_types(tile.dtype, torch.float32))
         groups = wide.reshape(images, self.num_groups, -1)
         area = self.tiling.partition.height * self.tiling.partition.width

@@ -54,7 +54,8 @@ class InteriorSplit:
         return tuple(Band(box, self._crop_of(box, window)) for box in boxes)
 
     def _crop_of(self, box: Box, window: Window2d) -> Box:
-        whole_rows, whole_cols = box.rows == self.inner.rows, box.cols == self.inner.cols
+        whole_rows = box.rows == self.inner.rows
+        whole_cols = box.cols == self.inner.cols
         return Box(
             self.crop.rows if whole_rows else window.rows.need(box.rows),
             self.crop.cols if whole_cols else window.cols.need(box.cols),
@@ -70,7 +71,8 @@ class Band:
 
 
 def _cut(interval: Interval) -> list[Interval]:
-    first, length = interval[0], interval[1] - interval[0]
+    first = interval[0]
+    length = interval[1] - interval[0]
     count = max(1, min(MOST_BANDS, length // LEAST_BAND))
     cuts = [bounds(index, count, length) for index in range(count)]
     return [(first + start, first + end) for start, end in cuts]
@@ -80,7 +82,8 @@ def interior_split_of(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
     """Return the interior split of a rank's outputs, or the whole one where little is inner."""
-    outputs, tile = produced.tile(rank), owned.tile(rank)
+    outputs = produced.tile(rank)
+    tile = owned.tile(rank)
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     inner = Box(rows.inner, cols.inner)
@@ -101,7 +104,8 @@ def whole_split_of(
 
     Along an axis that is not divided the operator adds its own padding.
     """
-    outputs, tile = produced.tile(rank), owned.tile(rank)
+    outputs = produced.tile(rank)
+    tile = owned.tile(rank)
     if outputs.empty:
         return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), (NOTHING,))
     rows, top = _all_at_once(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)

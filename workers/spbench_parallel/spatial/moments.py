@@ -50,7 +50,8 @@ def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
     Raises:
         ValueError: There is only one value in each channel.
     """
-    partition, batch = tiling.partition, pixels.shape[0]
+    partition = tiling.partition
+    batch = pixels.shape[0]
     count = batch * partition.height * partition.width
     if count < 2:
         raise ValueError(

@@ -96,7 +96,8 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         Raises:
             ValueError: In training, there is only one value in each channel of the whole batch.
         """
-        mean, variance = self.running_mean, self.running_var
+        mean = self.running_mean
+        variance = self.running_var
         if not self.training and mean is not None and variance is not None:
             weight, bias = self._shared_parameters()
             return functional.batch_norm(pixels, mean, variance, weight, bias, eps=self.eps)
@@ -146,8 +147,11 @@ class _Normalise(Function):
         eps: float,
     ) -> torch.Tensor:
         ctx.save_for_backward(pixels, weight)
-        ctx.moments, ctx.place, ctx.eps = moments, place, eps
-        mean, variance = moments.mean, moments.variance
+        ctx.moments = moments
+        ctx.place = place
+        ctx.eps = eps
+        mean = moments.mean
+        variance = moments.variance
         return functional.batch_norm(
             pixels, mean, variance, _as(mean, weight), _as(mean, bias), eps=eps
         )
@@ -191,7 +195,8 @@ def _plus_scaled(total: torch.Tensor, gradient: torch.Tensor, scale: torch.Tenso
     """
     if gradient.dtype == scale.dtype or is_gpu(gradient.device):
         return total.addcmul_(gradient, scale[:, None, None])
-    zeros, ones = torch.zeros_like(scale), torch.ones_like(scale)
+    zeros = torch.zeros_like(scale)
+    ones = torch.ones_like(scale)
     # Not `functional.batch_norm`, which rejects an eps of 0 in some versions of torch (2.11).
     scaled = torch.batch_norm(gradient, scale, zeros, zeros, ones, False, 0.0, 0.0, True)
     return total.add_(scaled)

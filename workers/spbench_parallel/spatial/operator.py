@@ -38,10 +38,12 @@ class TiledWindow:
     """
 
     def __init__(self, tiling: Tiling, window: Window2d, fill: float = 0.0) -> None:
-        self.tiling, self.window = tiling, window
+        self.tiling = tiling
+        self.window = window
         owned = tiling.partition
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
-        produced, rank = self.output.partition, tiling.comm.rank
+        produced = self.output.partition
+        rank = tiling.comm.rank
         halo = halo_of(window, owned, produced)
         self.ways = {
             overlap: TiledWay(tiling, window, split(window, owned, produced, rank), halo, fill)
@@ -74,7 +76,8 @@ class TiledWindow:
 
         ``timed``: Both ways are timed even where nothing could be hidden.
         """
-        overlap, comm = self.tiling.overlap, self.tiling.comm
+        overlap = self.tiling.overlap
+        comm = self.tiling.comm
         if overlap is not None or not self._exchanges:
             return OverlapChoice(bool(overlap))
         if not timed and (self.chosen is WITHIN_HOST or nothing_to_hide(comm, tile.device)):
@@ -95,7 +98,8 @@ class TiledWindow:
 
         A tile that lies in a buffer of these pixels is not copied.
         """
-        tile, (read,) = self.tiling.tile, self.ways[False].split.reads
+        tile = self.tiling.tile
+        (read,) = self.ways[False].split.reads
         roomy = not self._alone and not tile.empty and read.intersect(tile) == tile
         return read if roomy else None
 

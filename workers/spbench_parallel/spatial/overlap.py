@@ -146,7 +146,8 @@ def _pass(way: TiledWay, tile: torch.Tensor, operator: LocalOperator, *, overlap
 
 def _names(comm: MPI.Intracomm) -> tuple[int, ...]:
     """Return the ranks of a communicator by their numbers in the job."""
-    ours, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ours = comm.Get_group()
+    everyone = MPI.COMM_WORLD.Get_group()
     ranks = tuple(ours.Translate_ranks(None, everyone))
     ours.Free()
     everyone.Free()

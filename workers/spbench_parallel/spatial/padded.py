@@ -67,7 +67,8 @@ class PaddedReLU(nn.ReLU):
 
     def __init__(self, tile: Box, box: Box) -> None:
         super().__init__()
-        self._tile, self._box = tile, box
+        self._tile = tile
+        self._box = box
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return the positive values, and 0 in place of others; of other pixels without room."""

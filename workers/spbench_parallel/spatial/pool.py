@@ -194,7 +194,8 @@ def _refuse_empty_windows(window: Window2d, tiling: Tiling) -> None:
     Raises:
         ValueError: All taps of a window lie in the padding, which dilation makes possible.
     """
-    height, width = tiling.partition.height, tiling.partition.width
+    height = tiling.partition.height
+    width = tiling.partition.width
     for axis, length in ((window.rows, height), (window.cols, width)):
         for output in range(axis.outputs(length)):
             first = axis.need((output, output + 1))[0]

@@ -21,7 +21,8 @@ from spbench_parallel.spatial.tiling import Tiling
 class _OwnTile(Function):
     @staticmethod
     def forward(ctx: Any, image: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-        ctx.tiling, ctx.shape = tiling, image.shape
+        ctx.tiling = tiling
+        ctx.shape = image.shape
         return view(image, tiling.partition.image, tiling.tile).clone()
 
     @staticmethod

@@ -64,7 +64,9 @@ class TiledWay:
     ) -> None:
         self.split = split
         self.gathers = GatherCache(tiling, halo, split.reads, fill, takes_gradients=True)
-        self._window, self._tile, self._bands = window, tiling.tile, split.bands(window)
+        self._window = window
+        self._tile = tiling.tile
+        self._bands = split.bands(window)
 
     def run(self, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> torch.Tensor:
         """Return this rank's outputs; ``overlap``: the inner ones are computed as halos travel."""
@@ -141,7 +143,8 @@ class _Join(Function):
     def forward(
         ctx: Any, outputs: Box, boxes: Sequence[Box], *pieces: torch.Tensor
     ) -> torch.Tensor:
-        ctx.outputs, ctx.boxes = outputs, boxes
+        ctx.outputs = outputs
+        ctx.boxes = boxes
         first = pieces[0]
         layout = torch.channels_last if is_channels_last(first) else torch.contiguous_format
         joined = torch.empty(

@@ -115,7 +115,8 @@ class WeightSharing:
         Of ``p`` ranks and ``n`` bytes that is ``2 n (p - 1) / p``; of 16-bit numbers, which each
         rank adds for itself, ``n (p - 1)``.
         """
-        flat, others = self.copies[0].flat, self.comm.size - 1
+        flat = self.copies[0].flat
+        others = self.comm.size - 1
         sent = flat.nbytes * others
         return sent if flat.element_size() == 2 else 2 * sent // self.comm.size
 

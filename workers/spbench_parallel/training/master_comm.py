@@ -30,7 +30,8 @@ from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.plan import MIRROR, OWNER
 from spbench_parallel.training.gradients import BUCKET, FlatGradients
 
-_GRADIENTS, _WEIGHTS = 0, 1
+_GRADIENTS = 0
+_WEIGHTS = 1
 _AHEAD = 2
 """Buckets of gradients that an owner has memory for: it adds one while the next comes."""
 

@@ -49,7 +49,8 @@ class FlatStatistics:
         for norm in self.norms:
             # Through `data`: autograd keeps them for backward, and would refuse that we change
             # them meanwhile, though in training it does not read them.
-            norm.running_mean, norm.running_var = next(parts).data, next(parts).data
+            norm.running_mean = next(parts).data
+            norm.running_var = next(parts).data
         self.keeps = [
             (sum(2 * norm.num_features for norm in alike), 1.0 - momentum)
             for momentum, alike in groupby(self.norms, key=_momentum)

@@ -70,7 +70,8 @@ class Trainer:
         master_comm: bool = False,
         grouped: bool = False,
     ) -> None:
-        self._loss_scale, self._skips = loss_scale, False
+        self._loss_scale = loss_scale
+        self._skips = False
         owned = [not master_comm or place.direction == OWNER for place, _ in stages]
         parameters = list(
             chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
@@ -82,7 +83,8 @@ class Trainer:
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         places = [place for place, _ in stages]
         copies = compress(zip(places, self._gradients, strict=True), owned)
-        self._sharings, self._sums = sharings(world, layout, list(copies), grouped=grouped), 0
+        self._sharings = sharings(world, layout, list(copies), grouped=grouped)
+        self._sums = 0
         self._master_comm = (
             MasterComm(world, layout, stages, self._gradients) if master_comm else None
         )

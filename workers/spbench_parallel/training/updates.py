@@ -15,7 +15,8 @@ from torch.optim.sgd import sgd
 
 from spbench_parallel.plan import TrainingConfig
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
 """Coefficients of Adam and AdamW, as in torch."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
@@ -43,7 +44,8 @@ class Updates:
             raise ValueError(f"there is no optimizer {training.optimizer!r}")
         self.learning_rate = training.learning_rate
         self.states: dict[nn.Parameter, State] = {}
-        self._training, self._parameters = training, list(parameters)
+        self._training = training
+        self._parameters = list(parameters)
 
     @torch.no_grad()
     def step(self) -> None:

@@ -136,7 +136,8 @@ def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
 
 
 def _compared(plan: ModelPlan, entries: int) -> str:
-    images, image = sum(batch.size for batch in plan.batches), plan.model.image
+    images = sum(batch.size for batch in plan.batches)
+    image = plan.model.image
     return (
         f"{STEPS} training steps of {format_quantity(images, 'image')} of "
         f"{image.height}x{image.width} in float64, on these ranks and on one process: losses and "
@@ -184,7 +185,8 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
 
 def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
     """Yield the sides of images that are halved at least once, from the smallest."""
-    height, width = model.image.height, model.image.width
+    height = model.image.height
+    width = model.image.width
     times = 0
     while min(height, width) >> (times + 1) >= LEAST_SIDE:
         times += 1
@@ -212,7 +214,8 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
     """
     try:
         process = _one_process(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
-        results, rate = process.results(), process.learning_rate
+        results = process.results()
+        rate = process.learning_rate
     except Exception as error:
         if not lacks_memory(error):
             raise
@@ -248,7 +251,8 @@ def _one_process(
 
 def _run_of(plan: ModelPlan, results: Results) -> _Run:
     """Return the run with these results, and free the memory of their ``state_dict``."""
-    initial, changes = _initial_state(plan), dict[str, torch.Tensor]()
+    initial = _initial_state(plan)
+    changes = dict[str, torch.Tensor]()
     while results.state:
         (name,), value = results.state.popitem()
         changes[str(name)] = _change(initial[str(name)], value).float()
@@ -333,7 +337,8 @@ def _distances(
         )
     missing = dict(expected.changes)
     for name, tensor in entries:
-        kind, expected_change = kinds[name], missing.pop(name)
+        kind = kinds[name]
+        expected_change = missing.pop(name)
         error = _largest(_change(initial[name], tensor) - expected_change)
         distances[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
     distances["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)

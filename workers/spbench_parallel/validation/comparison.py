@@ -54,7 +54,9 @@ def compare(
     shapes: dict[ResultKey, tuple[int, ...]] = comm.bcast(
         {key: tuple(tensor.shape) for key, tensor in wanted.items()}
     )
-    worst, squares, of_squares = WorstError.with_tolerance(0.0), 0.0, 0.0
+    worst = WorstError.with_tolerance(0.0)
+    squares = 0.0
+    of_squares = 0.0
     for key, shape in shapes.items():
         whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
         part = found.get(key)

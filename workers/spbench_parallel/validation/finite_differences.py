@@ -73,7 +73,8 @@ def worst_slope(
         if TOLERANCE < error < DIFFERENCE_TOLERANCE:
             exact = _forward_slope(plan, images, model, along)
             if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
-                slope, error = exact, abs(exact - wanted) / size
+                slope = exact
+                error = abs(exact - wanted) / size
         detail = f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
         worst.add(error, TOLERANCE, detail)
     return worst

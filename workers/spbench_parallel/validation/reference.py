@@ -97,9 +97,13 @@ class OneProcess:
         kinds: Collection[str] = KINDS,
         small_steps: bool = False,
     ) -> None:
-        self._plan, self._source, self._training = plan, source, training
+        self._plan = plan
+        self._source = source
+        self._training = training
         self._progress = progress
-        self._noise, self._steps, self._kinds = noise, steps, kinds
+        self._noise = noise
+        self._steps = steps
+        self._kinds = kinds
         self._small_steps = small_steps
         self.learning_rate = 0.0 if training is None else training.learning_rate
         self._random = torch.Generator().manual_seed(plan.seed)
@@ -274,7 +278,8 @@ class _Descent:
 def _optimizer(
     training: TrainingConfig, parameters: Sequence[nn.Parameter]
 ) -> torch.optim.Optimizer | _Descent:
-    rate, decay = training.learning_rate, training.weight_decay
+    rate = training.learning_rate
+    decay = training.weight_decay
     if training.optimizer == "sgd" and not training.momentum and not decay:
         return _Descent(training, parameters)
     if training.optimizer == "sgd":

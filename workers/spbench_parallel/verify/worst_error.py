@@ -63,11 +63,14 @@ class WorstError:
         """Take in the result of a comparison."""
         self.wrong += wrong
         if math.isnan(tolerance) or tolerance == error == math.inf:
-            error, tolerance = math.inf, 0.0
+            error = math.inf
+            tolerance = 0.0
         elif math.isnan(error):
             error = math.inf
         if self._is_worse(error, tolerance):
-            self.error, self.tolerance, self.detail = error, tolerance, detail
+            self.error = error
+            self.tolerance = tolerance
+            self.detail = detail
         self.compared = True
 
     def merge(self, other: WorstError) -> None:

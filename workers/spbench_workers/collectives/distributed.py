@@ -44,7 +44,8 @@ class DistributedReduction:
         result: torch.Tensor,
         op: str,
     ) -> None:
-        self._comm, self._device = comm, result.device
+        self._comm = comm
+        self._device = result.device
         if backend == "nccl" and (reason := torch_group.nccl_refusal(comm, self._device)):
             raise CannotRunError(f"algorithm nccl {reason}; choose another algorithm")
         self._group = torch_group.acquire(comm, self._device)

@@ -24,7 +24,9 @@ class StagedReduction:
     """
 
     def __init__(self, source: torch.Tensor, result: torch.Tensor, open_: Opener) -> None:
-        self._source, self._result, self._device = source, result, result.device
+        self._source = source
+        self._result = result
+        self._device = result.device
         self._given = _pinned(source)
         self._reduced = self._given if source is result else _pinned(result)
         self._on_host = open_(self._given, self._reduced)

@@ -79,7 +79,9 @@ def _kept_aside(step: ScheduleStep) -> int:
 
 
 def _phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
-    receives, sums, used = [], [], 0
+    receives = []
+    sums = []
+    used = 0
     for transfer in filter(_travels, step.receives):
         place = _part(result, transfer)
         if transfer.add:

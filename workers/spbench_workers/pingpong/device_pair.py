@@ -42,8 +42,10 @@ class DevicePair(ABC):
     """
 
     def __init__(self, peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-        self.peer, self.count = peer, outgoing.numel()
-        self._outgoing, self._incoming = outgoing, incoming
+        self.peer = peer
+        self.count = outgoing.numel()
+        self._outgoing = outgoing
+        self._incoming = incoming
         self._device = outgoing.device
         self._open()
 
@@ -64,7 +66,8 @@ class DevicePair(ABC):
 
         When it returns, the last message has arrived on the device.
         """
-        first, then = self.send, self.receive
+        first = self.send
+        then = self.receive
         if not self.peer.leads:
             first, then = then, first
         for _ in range(count):
@@ -134,10 +137,13 @@ class _CudaIpc(DevicePair):
         two.Free()
         everyone.Free()
         ways = [self._way(sender) for sender in range(2)]
-        self._out, self._back = ways[self._comm.rank], ways[1 - self._comm.rank]
+        self._out = ways[self._comm.rank]
+        self._back = ways[1 - self._comm.rank]
 
     def _way(self, sender: int) -> CudaIpcTransport:
-        shape, other, sends = (1, 1, 1, self.count), 1 - self._comm.rank, self._comm.rank == sender
+        shape = (1, 1, 1, self.count)
+        other = 1 - self._comm.rank
+        sends = self._comm.rank == sender
         return CudaIpcTransport(
             Wiring(
                 comm=self._comm,

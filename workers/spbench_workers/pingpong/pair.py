@@ -16,7 +16,8 @@ from spbench_workers.timing import time_batch
 TAG = 77
 
 _WARM_UP = 3
-_MOST_TRIPS, _TRIP_SECONDS = 1000, 0.005
+_MOST_TRIPS = 1000
+_TRIP_SECONDS = 0.005
 """Round trips of a short message, and their seconds, at most: the first ones are slower."""
 _TRIPS_PER_SAMPLE = 10
 """Round trips between two readings of the clock, which takes as long as a short message."""
@@ -47,8 +48,10 @@ class Pair:
     """
 
     def __init__(self, peer: Peer, outgoing: MPI.buffer, incoming: MPI.buffer, count: int) -> None:
-        self.peer, self.count = peer, count
-        comm, rank = peer.comm, peer.rank
+        self.peer = peer
+        self.count = count
+        comm = peer.comm
+        rank = peer.rank
         self._send = comm.Send_init([outgoing, count, MPI.BYTE], dest=rank, tag=TAG)
         self._receive = comm.Recv_init([incoming, count, MPI.BYTE], source=rank, tag=TAG)
 
@@ -67,8 +70,10 @@ class Pair:
         (self._lead if self.peer.leads else self._follow)(count)
 
     def _lead(self, count: int) -> None:
-        start_send, wait_send = self._send.Start, self._send.Wait
-        start_receive, wait_receive = self._receive.Start, self._receive.Wait
+        start_send = self._send.Start
+        wait_send = self._send.Wait
+        start_receive = self._receive.Start
+        wait_receive = self._receive.Wait
         # The receive is started while the message is under way, before the answer can come.
         for _ in repeat(None, count):
             start_send()
@@ -77,8 +82,10 @@ class Pair:
             wait_receive()
 
     def _follow(self, count: int) -> None:
-        start_send, wait_send = self._send.Start, self._send.Wait
-        start_receive, wait_receive = self._receive.Start, self._receive.Wait
+        start_send = self._send.Start
+        wait_send = self._send.Wait
+        start_receive = self._receive.Start
+        wait_receive = self._receive.Wait
         # The next receive is started before the answer has left: it is ready when the next comes.
         start_receive()
         for _ in repeat(None, count - 1):
@@ -113,7 +120,8 @@ def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
 
 def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
     """Return half the time of a round trip of ``count`` bytes; both ranks must call it."""
-    outgoing, incoming = MPI.Alloc_mem(count), MPI.Alloc_mem(count)
+    outgoing = MPI.Alloc_mem(count)
+    incoming = MPI.Alloc_mem(count)
     outgoing[:] = bytes(count)
     incoming[:] = bytes(count)
     pair = Pair(peer, outgoing, incoming, count)

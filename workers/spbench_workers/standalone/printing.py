@@ -21,7 +21,8 @@ class PrintingChannel:
 
     def __init__(self, rank: int, *, named: bool = False, silence: Silence | None = None) -> None:
         self.rank: int | None = rank
-        self._named, self._silence = named, silence
+        self._named = named
+        self._silence = silence
         self.failed = False
         self._times: list[float] = []
 
@@ -54,7 +55,8 @@ class PrintingChannel:
             self._line(f"Validation passed Rank:{self.rank}" + (f" {name}" if self._named else ""))
             return
         self.failed = True
-        error, detail = fields["max_abs_error"], fields["detail"]
+        error = fields["max_abs_error"]
+        detail = fields["detail"]
         size = "not a number" if error is None else f"{error:.7g}"
         self._line(f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}")
 

@@ -31,7 +31,9 @@ class Silence:
     def at(self, phase: str, done: int, total: int) -> None:
         """Note how far the case is."""
         if phase != self._phase:
-            self._phase, self._begun, self._pause = phase, monotonic(), PATIENCE
+            self._phase = phase
+            self._begun = monotonic()
+            self._pause = PATIENCE
         self._share = done / total if total > 1 else None
 
     def heard(self) -> None:

@@ -139,7 +139,8 @@ def update(
     from spbench.report.baselines.making import as_run, launch_warnings, updated
 
     root = home_of(home, os.environ)
-    old, later = load_baseline(root, name), run_or_report(root, run)
+    old = load_baseline(root, name)
+    later = run_or_report(root, run)
     comparison = comparison_of(root, as_run(old, path_of(root, name)), later, force=force)
     new, changes = updated(old, later, comparison, widen=widen)
     if new != old:

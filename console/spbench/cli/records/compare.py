@@ -18,7 +18,8 @@ from spbench.cli.records.gate_options import (
 from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError
 
-TEXT, CSV = "text", "csv"
+TEXT = "text"
+CSV = "csv"
 MARKDOWN = {"markdown": "md"}
 """Another name of a format."""
 

@@ -50,7 +50,8 @@ def tag(
     from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
 
     folder = _folder(run, home)
-    known, asked = read_note(folder), [check_tag(one) for one in tags]
+    known = read_note(folder)
+    asked = [check_tag(one) for one in tags]
     known = retagged(known, () if remove else asked, asked if remove else ())
     write_note(folder, known)
     print(known)

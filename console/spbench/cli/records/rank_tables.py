@@ -58,8 +58,10 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
     from spbench.record.machine.cores import fold_numbers, place_cells
     from spbench.record.number_formatting import format_factor, format_time, printable
 
-    times, comparison = case.own_medians(), RankComparison(case.identity)
-    found, alike = comparison.compare(times), comparison.alike(times)
+    times = case.own_medians()
+    comparison = RankComparison(case.identity)
+    found = comparison.compare(times)
+    alike = comparison.alike(times)
     skews = found.ratios
     has_own = bool(times) and all(time.own is not None for time in times.values())
     titles = ["median"] if times else []

@@ -42,7 +42,8 @@ def replay_lines(
 
 def unfinished(folder: RunFolder) -> str:
     """Return the last line of a run whose events do not tell its end."""
-    alive, host = folder.alive(), folder.elsewhere()
+    alive = folder.alive()
+    host = folder.elsewhere()
     if alive is None:
         end = f"still running on {host}, as far as its log shows"
     elif host is not None:

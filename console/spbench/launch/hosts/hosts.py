@@ -20,7 +20,8 @@ _COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _HCA = re.compile(r"[A-Za-z]+[A-Za-z0-9]*_[0-9]+")
 _IPV6 = re.compile(r"\[([0-9A-Fa-f:.]+:[0-9A-Fa-f:.]*)\](?::(.*))?|([0-9A-Fa-f]*::[0-9A-Fa-f:.]*)")
-_SLOTS, _MAX_SLOTS = ("slots",), ("max_slots", "max-slots")
+_SLOTS = ("slots",)
+_MAX_SLOTS = ("max_slots", "max-slots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ def _line_hosts(line: str) -> list[Host]:
 
 
 def _stated_slots(words: Sequence[str]) -> int | None:
-    slots, most = None, None
+    slots = None
+    most = None
     for word in words:
         key, equals, value = word.partition("=")
         if key in _SLOTS and equals:
@@ -205,7 +207,8 @@ def _fields(text: str | None) -> list[str]:
 
 
 def _slots_and_hca(fields: Sequence[str], item: str) -> tuple[int | None, str | None]:
-    slots, rest = None, list(fields)
+    slots = None
+    rest = list(fields)
     if rest and not _HCA.fullmatch(rest[0]):
         if not _NUMBER.fullmatch(rest[0]):
             raise ValueError(f"bad count {rest[0]!r} in {item!r}; {ACCEPTED}")

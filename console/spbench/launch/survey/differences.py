@@ -71,7 +71,8 @@ def _told(item: _Compared, hosts: Sequence[HostFacts]) -> Iterator[Finding]:
     rest = "the others" if len(others) == 1 else "most"
     for value, names in others:
         has = "has" if len(names) == 1 else "have"
-        told, short = item.full.format(value), item.short.format(usual)
+        told = item.full.format(value)
+        short = item.short.format(usual)
         yield Finding(
             FindingStatus.NOTE, item.subject, f"{fold(names)} {has} {told}, {rest} {short}"
         )

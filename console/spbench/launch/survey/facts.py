@@ -260,7 +260,8 @@ def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[
 
 
 def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
-    load, have = answer["load"], answer["cores"]
+    load = answer["load"]
+    have = answer["cores"]
     if load is not None and load > BUSY * have:
         text = f"load {load:g} on {format_quantity(have, 'core')} from other work"
         yield Finding(
@@ -271,7 +272,8 @@ def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
 def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
     if not there:
         return
-    here, name = host_facts.folder(os.getcwd()), os.getcwd()
+    here = host_facts.folder(os.getcwd())
+    name = os.getcwd()
     mend = "start spbench in a folder that all hosts share"
     if there["number"] is None:
         yield Finding(

@@ -17,7 +17,8 @@ DEADLINE = 8.0
 AT_ONCE = 64
 """Hosts that are asked at the same time, at most."""
 UNKNOWN_NAME = "its name does not resolve"
-_NO_FOLDER, _NO_PROGRAM = 91, 92
+_NO_FOLDER = 91
+_NO_PROGRAM = 92
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 

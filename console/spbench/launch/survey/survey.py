@@ -53,7 +53,8 @@ async def survey(
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    argv, python = question(settings), asked_interpreter(settings)
+    argv = question(settings)
+    python = asked_interpreter(settings)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def facts(host: str) -> HostFacts:

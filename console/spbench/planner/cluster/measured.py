@@ -92,7 +92,8 @@ def fitted_link(name: str, seconds: Mapping[int, float]) -> Link:
     Raises:
         PlannerError: There are not two sizes, or the largest does not take longest.
     """
-    small, large = min(seconds), max(seconds)
+    small = min(seconds)
+    large = max(seconds)
     longer = seconds[large] - seconds[small]
     if longer <= 0:
         raise PlannerError(

@@ -120,8 +120,10 @@ class Links:
 def _overlaps(source: Parts, target: Parts) -> list[tuple[int, int, float]]:
     """Return which machine gets from which one what share, when both deal in order."""
     found = []
-    mine, theirs = iter(source), iter(target)
-    (a, left), (b, wanted) = next(mine), next(theirs)
+    mine = iter(source)
+    theirs = iter(target)
+    (a, left) = next(mine)
+    (b, wanted) = next(theirs)
     while True:
         part = min(left, wanted)
         if part > _NOTHING:

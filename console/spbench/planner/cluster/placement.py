@@ -138,7 +138,8 @@ def _scatter(used: Counts, need: int, sizes: Counts) -> Counts | None:
 
 def _whole_rounds(room: list[int], need: int) -> int:
     """Return how many rounds can be dealt in full."""
-    low, high = 0, max(room)
+    low = 0
+    high = max(room)
     while low < high:
         middle = (low + high + 1) // 2
         if sum(min(free, middle) for free in room) <= need:

@@ -67,7 +67,8 @@ def _least_unit(
 
 def _units(sizes: Counts) -> list[int]:
     """Return the units to try: what divides a machine, then more and more machines."""
-    largest, machines = max(sizes), len(sizes)
+    largest = max(sizes)
+    machines = len(sizes)
     within = [unit for unit in range(1, largest + 1) if not largest % unit]
     several = [largest * 2**power for power in range(1, machines.bit_length())]
     return [*within, *several]
@@ -79,7 +80,8 @@ def _walk(
     """Return all groups of these numbers of devices, rising; None where there are too many."""
     devices = sum(placements.sizes)
     groups: list[DeviceGroup] = []
-    seen, waiting = {placements.empty}, [placements.empty]
+    seen = {placements.empty}
+    waiting = [placements.empty]
     while waiting:
         used = waiting.pop()
         free = devices - sum(used)

@@ -80,7 +80,8 @@ def iteration_share(states: States, cluster: Cluster, training: Training) -> flo
     As much as fits on one device beside the parameters, as HPGO counts it: the batch over the
     first number of iterations that divides it, up to half of it. None where no sample fits.
     """
-    batch, memory = training.global_batch_size, cluster.kinds[0].memory_bytes
+    batch = training.global_batch_size
+    memory = cluster.kinds[0].memory_bytes
     if memory is None:
         return 1.0
     peak = training.peak_activation_bytes
@@ -111,7 +112,8 @@ def exposed_all_reduce(work: HpgoWork, rate: float, part: float, across_steps: b
     compute = _differences(work.compute.tolist())
     sizes = _differences(work.parameters.tolist())[::-1]
     half = [seconds * part / 2.0 for seconds in compute]
-    offset, excess = rate * sizes[-1], 0.0
+    offset = rate * sizes[-1]
+    excess = 0.0
     for at in range(len(half) - 2, -1, -1):
         slot = half[::-1][at + 1] + (half[at + 1] if across_steps else 0.0)
         short = rate * sizes[at] - slot
@@ -149,7 +151,8 @@ def _gpipe(states: States, work: HpgoWork, wires: Wires) -> Baseline:
     draft = straight_pipeline(work, free)
     if draft is None:
         return _too_few_states(GPIPE, work, wires)
-    micro, count = work.training.micro_batch_size, work.micro_batches(1)
+    micro = work.training.micro_batch_size
+    count = work.micro_batches(1)
     share = micro / states.profile.batch_size
     stages = _stages_of(draft, wires)
     forward = [share * states.between(states.forward_s, a, b) for a, b, _ in stages]

@@ -129,7 +129,8 @@ def _best_cut(
     import numpy as np
 
     count = work.micro_batches(1)
-    head, sent = work.compute[:-1], work.crossing[:-1] * wires.transfer(*groups)
+    head = work.compute[:-1]
+    sent = work.crossing[:-1] * wires.transfer(*groups)
     block = np.maximum(np.maximum(head / first, (work.total - head) / second), sent)
     whole = work.parameters[-1]
     tail = np.maximum(

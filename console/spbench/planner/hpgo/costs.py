@@ -107,7 +107,8 @@ class Wires:
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return the seconds in which one byte, split over one group, gets to the next."""
-        wanted, given = target.held, source.held
+        wanted = target.held
+        given = source.held
         if max(wanted) < sum(wanted):
             return 1.0 / self.collective
         count = sum(given)
@@ -126,7 +127,8 @@ def wires_of(cluster: Cluster) -> Wires:
     inner = {machine.link for machine in cluster.machines if machine.link is not None}
     count = len(cluster.machines)
     outer = {cluster.link_of_machines(a, b) for a in range(count) for b in range(a)}
-    within, between = _only(cluster, inner), _only(cluster, outer)
+    within = _only(cluster, inner)
+    between = _only(cluster, outer)
     # A cluster without links of one sort never sends over one: the other sort stands for it.
     within, between = within or between, between or within
     if within is None or between is None:
@@ -172,7 +174,8 @@ def step_seconds(work: HpgoWork, wires: Wires, draft: HpgoCandidate) -> float:
     the fill term knows no replicas within a pipeline, a message counts once, and the all-reduce
     of all stages but the last takes in the first state of the next one.
     """
-    count, pipelines = work.micro_batches(draft.pipelines), draft.pipelines
+    count = work.micro_batches(draft.pipelines)
+    pipelines = draft.pipelines
     if count == 0:
         return float("inf")
     block = draft.block / count

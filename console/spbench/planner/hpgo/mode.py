@@ -63,7 +63,8 @@ def _stages(
     """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
     ends = [cut + 1 for cut in draft.cuts]
     starts = [0, *ends[:-1]]
-    micro, training = work.micro_batches(draft.pipelines), work.training
+    micro = work.micro_batches(draft.pipelines)
+    training = work.training
     found = []
     for at, (start, end, group) in enumerate(zip(starts, ends, draft.groups, strict=True)):
         workers = group.size / draft.pipelines

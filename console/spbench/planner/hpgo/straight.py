@@ -34,7 +34,8 @@ def problem_of(states: States, cluster: Cluster, training: Training) -> HpgoProb
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    work, wires = work_of(states, training), wires_of(cluster)
+    work = work_of(states, training)
+    wires = wires_of(cluster)
     return HpgoProblem(work, wires, straight_pipeline(work, wires))
 
 

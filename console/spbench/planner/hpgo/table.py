@@ -52,8 +52,11 @@ class Table:
         import numpy as np
 
         self._np = np
-        self._work, self._wires, self._shape = work, wires, shape
-        self._states, self._following = states, following
+        self._work = work
+        self._wires = wires
+        self._shape = shape
+        self._states = states
+        self._following = following
         # In whole units, so that stages of equal work are equal to the last bit.
         unit = work.total / _UNITS
         whole = np.rint(work.compute[states] / unit)
@@ -117,7 +120,8 @@ class Table:
 
     def _window(self, workers: int) -> Indices:
         """Return which states so many workers may end with, by what the others can do."""
-        shape, last = self._shape, len(self._states) - 1
+        shape = self._shape
+        last = len(self._states) - 1
         if workers == shape.workers:
             return self._np.array([last])
         spent = self._compute[:last]
@@ -134,7 +138,8 @@ class Table:
 
     def _extend(self, workers: int, cell: SearchCell, more: int) -> None:
         """Try a stage of so many workers more, behind those of a cell."""
-        places, cuts = self._window(workers + more), cell.ends
+        places = self._window(workers + more)
+        cuts = cell.ends
         if places.size and cuts.size:
             for used in self._following(cell.used, more):
                 trial = self._try(cell, used, places, cuts)
@@ -144,7 +149,8 @@ class Table:
 
     def _try(self, cell: SearchCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""
-        np, group = self._np, DeviceGroup(cell.used, used)
+        np = self._np
+        group = DeviceGroup(cell.used, used)
         rates = np.array([self._rate(step.group, group) for step in cell.steps])
         message = rates[cell.step[cuts]] * self._crossing[cuts]
         before = np.maximum(cell.block[cuts], 2.0 * message)
@@ -155,7 +161,8 @@ class Table:
         if not useful.size:
             return None
         cuts, before, sent = cuts[useful], before[useful], sent[useful]
-        first, last = places[0], places[-1]
+        first = places[0]
+        last = places[-1]
         block = self._span[first : last + 1].take(cuts, axis=1)
         if len(places) < len(block):
             block = block[places - first]

@@ -135,7 +135,8 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
 
 
 def _layouts(plan: Plan) -> Iterator[ModelLayout]:
-    counts, rounds = [stage.replicas for stage in plan.stages], plan.rounds
+    counts = [stage.replicas for stage in plan.stages]
+    rounds = plan.rounds
     for copies in dict.fromkeys((counts[0], plan.pipelines, 1)):
         if all(count % copies == 0 for count in counts):
             members = [count // copies for count in counts]
@@ -157,7 +158,8 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
     Raises:
         PlannerError: They leave a rank without images.
     """
-    batch, copies = plan.global_batch_size, layout.replicas
+    batch = plan.global_batch_size
+    copies = layout.replicas
     members = [stage.members for stage in layout.stages]
     if batch % copies:
         raise PlannerError(

@@ -192,9 +192,11 @@ def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 def step_words(step: Simulation) -> tuple[str, str]:
     """Return what the marks of a step's timeline mean, and its time and bubble."""
-    first, second = "0 forward and a backward", "1 and b"
+    first = "0 forward and a backward"
+    second = "1 and b"
     if step.schedule == ZERO_BUBBLE:
-        first, second = "0 forward, a backward and A weights", "1, b and B"
+        first = "0 forward, a backward and A weights"
+        second = "1, b and B"
     return (
         f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
         f"{step.schedule}: step {time_text(step.step_s)}, bubble {format_percent(step.bubble)} "

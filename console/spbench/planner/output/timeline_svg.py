@@ -9,7 +9,11 @@ from spbench.planner.output.plan_words import time_text
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Kind, Simulation, StepSpan
 
-_MARGIN, _ROW, _BAR, _HEAD, _FOOT = 64, 34, 22, 44, 26
+_MARGIN = 64
+_ROW = 34
+_BAR = 22
+_HEAD = 44
+_FOOT = 26
 _LEAST_TEXT = 14.0
 """Pixels of a pass that holds the number of its micro-batch."""
 _COLOURS: dict[Kind, str] = {
@@ -68,7 +72,8 @@ def _legend(kinds: set[Kind]) -> Iterator[str]:
 
 
 def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
-    left, length = _MARGIN + span.start_s * scale, (span.end_s - span.start_s) * scale
+    left = _MARGIN + span.start_s * scale
+    length = (span.end_s - span.start_s) * scale
     top, height = _place(span)
     label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
     yield (

@@ -32,12 +32,14 @@ class LayerGraph:
 def build(count: int, edges: Sequence[Edge]) -> LayerGraph:
     """Return the graph of ``count`` nodes; the edges must make no cycle."""
     after: list[list[int]] = [[] for _ in range(count)]
-    direct_before, direct_after = [0] * count, [0] * count
+    direct_before = [0] * count
+    direct_after = [0] * count
     for source, target in edges:
         after[source].append(target)
         direct_before[target] |= 1 << source
         direct_after[source] |= 1 << target
-    before, beyond = [0] * count, [0] * count
+    before = [0] * count
+    beyond = [0] * count
     order = topological_order(count, edges)
     for node in order:
         for target in after[node]:

@@ -233,7 +233,8 @@ def _value_at(batch_size: int, points: list[tuple[int, float]]) -> float:
     if len(points) == 1:
         return points[0][1] * batch_size / points[0][0]
     near = min(max(above, 1), len(points) - 1)
-    (size_a, a), (size_b, b) = points[near - 1], points[near]
+    (size_a, a) = points[near - 1]
+    (size_b, b) = points[near]
     line = a + (b - a) * (batch_size - size_a) / (size_b - size_a)
     if above == 0:  # a fixed cost makes small batches dearer than in proportion, never cheaper
         return min(max(line, a * batch_size / size_a), max(a, 0.0))

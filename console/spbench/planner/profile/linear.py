@@ -33,7 +33,8 @@ def linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
     left = planned(profile)
     graph = build(len(left.layers), left.edges)
     order = _order(left, graph)
-    downsets, crossing = [], []
+    downsets = []
+    crossing = []
     mask = 0
     for layer in order:
         mask |= 1 << layer
@@ -111,7 +112,8 @@ def _go(
     if known is None:
         crossing, ready = _moved(profile, graph, way, reached, layer)
     else:
-        crossing, ready = known.crossing, known.ready
+        crossing = known.crossing
+        ready = known.ready
     # A cut stands for half of the time to each of its neighbours.
     area = way.area + (way.crossing + crossing) * took / 2.0
     if known is None or area < known.area:
@@ -173,7 +175,9 @@ def _thinned(
         return kept
     layers = profile.layers
     total = math.fsum(layer.forward_ms + layer.backward_ms for layer in layers)
-    done, best, places = 0.0, dict[int, int](), set(kept)
+    done = 0.0
+    best = dict[int, int]()
+    places = set(kept)
     for at, node in enumerate(order):
         done += layers[node].forward_ms + layers[node].backward_ms
         share = min(int(done / total * (most - 1)), most - 2)

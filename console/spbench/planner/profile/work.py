@@ -57,10 +57,14 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
     profile = states.profile
     scale = factor = samples / profile.batch_size
     layers = profile.layers
-    forward, backward, kept = states.forward_s, states.backward_s, states.kept_bytes
-    data, weights = states.data_s, states.weights_s
+    forward = states.forward_s
+    backward = states.backward_s
+    kept = states.kept_bytes
+    data = states.data_s
+    weights = states.weights_s
     if profile.also and samples:  # its times are not in proportion
-        factor, layers = 1.0, profile.layers_at(samples)
+        factor = 1.0
+        layers = profile.layers_at(samples)
         forward = _along(states, [layer.forward_ms / 1000.0 for layer in layers])
         backward = _along(states, [layer.backward_ms / 1000.0 for layer in layers])
         data = _along(states, [layer.parts_ms[0] / 1000.0 for layer in layers])

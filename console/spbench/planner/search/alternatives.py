@@ -117,7 +117,8 @@ def _data_parallel(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alte
 
 def _pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternative]:
     """Yield pipelines of one device a stage, in the devices' order."""
-    states, cluster = cost_model.states, cost_model.cluster
+    states = cost_model.states
+    cluster = cost_model.cluster
     try:
         wires = wires_of(cluster)
     except PlannerError:

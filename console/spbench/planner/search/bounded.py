@@ -41,14 +41,17 @@ class Bounded:
     def __init__(
         self, cost_model: CostModel, roads: Roads, micro_batch: int, ends: Sequence[int]
     ) -> None:
-        self._prices, self._micro_batch = cost_model, micro_batch
+        self._prices = cost_model
+        self._micro_batch = micro_batch
         self._costs = CostArrays(cost_model, roads, micro_batch, ends)
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the shapes with the shortest way."""
         import numpy as np
 
-        found, too_large, too_long = [], [], []
+        found = []
+        too_large = []
+        too_long = []
         for bound, shape in self._ways(bounds, deep=True, any_memory=True):
             if not self._fits(shape):
                 too_large.append(bound)

@@ -94,7 +94,9 @@ class CostModel:
     """
 
     def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
-        self.states, self.cluster, self.training = states, cluster, training
+        self.states = states
+        self.cluster = cluster
+        self.training = training
         self.links = Links(cluster)
         self._fastest = max(kind.speed for kind in cluster.kinds)
         self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
@@ -174,7 +176,8 @@ class CostModel:
         key = group, start, end, micro_batch
         if key not in self._stages:
             sharing = self.sharing(group, micro_batch)
-            work, speed = sharing.work, sharing.speed
+            work = sharing.work
+            speed = sharing.speed
             rate = self.links.all_reduce(group)
             self._stages[key] = StageCost(
                 forward_s=(work.forward[end] - work.forward[start]) / speed,

@@ -83,7 +83,8 @@ def _paths(stages: Sequence[StageTimes], schedule: StageSchedule, count: int) ->
     most = [stage_in_flight(schedule, at, total, count) for at in range(total)]
     tails = [_tail(stage) for stage in stages]
     for at, (stage, kept) in enumerate(zip(stages, most, strict=True)):
-        forward, backward = stage.forward_s, stage.backward_s
+        forward = stage.forward_s
+        backward = stage.backward_s
         descent = down[-1] - down[at] - forward
         beyond = descent + up[-1] - up[at] - backward
         rest = (count - kept) * (forward + backward)
@@ -136,7 +137,8 @@ def _split_paths(stages: Sequence[StageTimes], count: int) -> Iterator[float]:
     up = list(accumulate(map(add, data, sends), initial=0.0))
     end = 0.0
     for at in reversed(range(total)):
-        stage, both = stages[at], (stages[at].forward_s, data[at])
+        stage = stages[at]
+        both = (stages[at].forward_s, data[at])
         busy = count * sum(both) + (count - left[at]) * weights[at]
         last = 0.0
         for other in range(at + 1, total):
@@ -174,7 +176,8 @@ def _busiest_link(stages: Sequence[StageTimes], groups: int, count: int) -> floa
     """
     busy: dict[tuple[int, int], float] = {}
     for at, stage in enumerate(stages[:-1]):
-        source, target = at % groups, (at + 1) % groups
+        source = at % groups
+        target = (at + 1) % groups
         for link in ((source, target), (target, source)):
             busy[link] = busy.get(link, 0.0) + count * stage.send_s
     last = min(min(stage.forward_s, stage.backward_s) for stage in stages)

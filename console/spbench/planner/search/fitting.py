@@ -72,7 +72,9 @@ class _Fitting:
     """
 
     def __init__(self, cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> None:
-        self._prices, self._roads, self._micro_batch = cost_model, ways, micro_batch
+        self._prices = cost_model
+        self._roads = ways
+        self._micro_batch = micro_batch
         self._lacks: dict[tuple[object, int], Floats] = {}
 
     def nearest(self) -> Shape:
@@ -80,7 +82,8 @@ class _Fitting:
         import numpy as np
 
         states = len(self._prices.states)
-        ways, empty = self._roads, (0,) * len(self._prices.cluster.sizes)
+        ways = self._roads
+        empty = (0,) * len(self._prices.cluster.sizes)
         layers: list[list[Floats]] = []
         after: dict[Counts, Floats] = {}
         for stages in range(1, min(states, self._prices.cluster.device_count, _MOST_STAGES) + 1):
@@ -126,7 +129,10 @@ class _Fitting:
         import numpy as np
 
         ways = self._roads
-        ends, groups, start, at = [], [], 0, first
+        ends = []
+        groups = []
+        start = 0
+        at = first
         for left in range(stages, -1, -1):
             group = ways.groups[at]
             out = ways.out.get(group.last, ())

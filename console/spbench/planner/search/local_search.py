@@ -82,7 +82,8 @@ def _recipe(shape: Shape, placements: Placements) -> _Recipe:
 
 def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
     """Return the shape; None where there is no room for it."""
-    used, groups = placements.empty, []
+    used = placements.empty
+    groups = []
     for need, policy in zip(recipe.needs, recipe.policies, strict=True):
         after = placements.placed(used, need, policy)
         if after is None:  # as when a stage before it took more

@@ -55,8 +55,10 @@ class Search:
         few_groups: PlacementGraph,
         sizes: list[int],
     ) -> None:
-        self._scores, self._prices = scores, scores.cost_model
-        self._all, self._few = Roads(all_groups), Roads(few_groups)
+        self._scores = scores
+        self._prices = scores.cost_model
+        self._all = Roads(all_groups)
+        self._few = Roads(few_groups)
         self._sizes = _spread(sizes, _MOST_SIZES)
         self._ends = _ends(scores.cost_model, _MOST_ENDS)
 
@@ -89,9 +91,11 @@ class Search:
 
     def _periods(self, size: int) -> tuple[float, float]:
         """Return the least period that there can be, and the longest one of a better step."""
-        total, count = self._prices.work(size).total, self._scores.micro_batches(size)
+        total = self._prices.work(size).total
+        count = self._scores.micro_batches(size)
         devices = [kind.speed for kind in self._prices.cluster.kinds]
-        low, high = total / sum(devices), total / min(devices)
+        low = total / sum(devices)
+        high = total / min(devices)
         if count > 1:
             high = min(high, self._scores.step_s / (count - 1))
         return low, high
@@ -130,7 +134,8 @@ def _spread(values: list[int], most: int) -> list[int]:
 
 def _ends(cost_model: CostModel, most: int) -> list[int]:
     """Return the states before which a stage may end: of each share of the time the cheapest."""
-    work, last = cost_model.work(1), len(cost_model.states)
+    work = cost_model.work(1)
+    last = len(cost_model.states)
     if last <= most:
         return list(range(1, last + 1))
     found: dict[int, int] = {}

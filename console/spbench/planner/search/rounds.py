@@ -52,7 +52,8 @@ def _even(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
         if devices % count:
             continue
         for policy in POLICIES:
-            groups, used = [], placements.empty
+            groups = []
+            used = placements.empty
             for _ in range(count):
                 after = placements.placed(used, devices // count, policy)
                 if after is None:  # as of a policy that takes machines in use alone
@@ -67,13 +68,15 @@ def _shape(
     cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
 ) -> Shape | None:
     """Return the shape whose stages have about their share; None where states are too few."""
-    states, stages = len(cost_model.states), rounds * len(groups)
+    states = len(cost_model.states)
+    stages = rounds * len(groups)
     if not 1 < len(groups) <= stages <= states:
         return None
     work = cost_model.sharing(groups[0], micro_batch).work
     done = [a + b for a, b in zip(work.forward, work.backward, strict=True)]
     speeds = [_speed(cost_model, group, micro_batch) for group in groups] * rounds
-    ends, last = [], 0
+    ends = []
+    last = 0
     for at, share in enumerate(accumulate(speeds[:-1]), start=1):
         wanted = share / sum(speeds) * done[-1]
         end = bisect_left(done, wanted)

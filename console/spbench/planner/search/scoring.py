@@ -128,5 +128,7 @@ class Scores:
         self._steps[shape, micro_batch][schedule] = known
         if step >= self.step_s * _GAIN:
             return False
-        self.best, self.step_s, self.times = candidate, step, times
+        self.best = candidate
+        self.step_s = step
+        self.times = times
         return True

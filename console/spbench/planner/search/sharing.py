@@ -26,7 +26,8 @@ def share(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
 
 def _least(speeds: Sequence[tuple[float, int]], speed: float, samples: int) -> float:
     """Return the least time of whole samples at one speed in which all devices do enough."""
-    low, high = 1, samples
+    low = 1
+    high = samples
     while low < high:
         middle = (low + high) // 2
         if _done(speeds, middle / speed) >= samples:

@@ -104,7 +104,8 @@ class CostArrays:
     ) -> None:
         import numpy as np
 
-        self.roads, self.ends = roads, ends
+        self.roads = roads
+        self.ends = ends
         self.count = cost_model.training.global_batch_size // micro_batch
         crossing = np.array(cost_model.work(micro_batch).crossing, dtype=np.float32)
         self.crossing: Floats = crossing[list(ends[:-1])]
@@ -156,9 +157,11 @@ class ShortestWays:
         import numpy as np
 
         self._np = np
-        self._costs, self._tables = costs, costs.tables
+        self._costs = costs
+        self._tables = costs.tables
         self._graph = costs.roads.graph
-        self._seconds, self._deep = bounds.tolist(), deep
+        self._seconds = bounds.tolist()
+        self._deep = deep
         self._bounds: Floats = bounds.astype(np.float32)
         self._any_memory = any_memory or costs.tables.ample
         self._limits: Floats = self._bounds[:, None] * np.float32(1.0 + LEEWAY)
@@ -224,7 +227,8 @@ class ShortestWays:
         if self._deep:
             np.copyto(done, np.inf, where=sends > self._limits)
         best = done.argmin(axis=1)
-        lanes, places = self._lanes, self._places[:-1]
+        lanes = self._lanes
+        places = self._places[:-1]
         row = np.arange(len(best))[:, None, None]
         sent = sends[row, best, lanes if sends.shape[2] > 1 else 0, places]
         found = following[:, best, lanes, places]
@@ -240,10 +244,12 @@ class ShortestWays:
 
     def _stages(self, groups: Sequence[int], rest: Floats) -> Floats:
         """Return the tails that begin with the best stages of groups, by their first state."""
-        np, tables = self._np, self._tables
+        np = self._np
+        tables = self._tables
         kinds = tables.kinds[groups]
         shape = len(groups), len(self._places), len(self._bounds), len(self._places)
-        forward, both = self._forward[kinds], self._both[kinds]
+        forward = self._forward[kinds]
+        both = self._both[kinds]
         done = forward + rest[DONE].reshape(len(groups), 1, -1)
         summed = self._summed[kinds]
         if not self._any_memory:
@@ -259,7 +265,8 @@ class ShortestWays:
         left = (self._limits - rest[OVER]).reshape(len(groups), 1, -1)
         done = np.where(both > left, np.float32(np.inf), done)
         end = done.reshape(shape).argmin(axis=3).transpose(0, 2, 1)
-        at, lanes = np.arange(len(groups))[:, None, None], self._lanes
+        at = np.arange(len(groups))[:, None, None]
+        lanes = self._lanes
         taken = both.reshape(shape)[at, self._places, lanes, end]
         tails: Floats = rest[:, at, lanes, end]
         tails[DONE] = done.reshape(shape)[at, self._places, lanes, end]
@@ -270,11 +277,14 @@ class ShortestWays:
         return tails
 
     def _shape(self, tails: Floats, lane: int, first: int) -> Shape:
-        ends, groups = [], []
-        at, state = first, 0
+        ends = []
+        groups = []
+        at = first
+        state = 0
         while at >= 0:
             groups.append(self._graph.groups[at])
             following, end = tails[GROUP:, at, lane, state].astype(int).tolist()
-            at, state = following, end + 1
+            at = following
+            state = end + 1
             ends.append(self._costs.ends[end])
         return Shape(tuple(ends), tuple(groups))

@@ -88,10 +88,14 @@ def _passes(
     found = []
     for at, (start, end, group) in enumerate(spans):
         cost = cost_model.stage(group, start, end, micro_batch)
-        forward, backward, reduce = cost.forward_s, cost.backward_s, cost.all_reduce_s
-        overlapped, data = 0.0, DATA_SHARE * backward
+        forward = cost.forward_s
+        backward = cost.backward_s
+        reduce = cost.all_reduce_s
+        overlapped = 0.0
+        data = DATA_SHARE * backward
         if apart:
-            backward, data = cost.data_s + cost.weights_s, cost.data_s
+            backward = cost.data_s + cost.weights_s
+            data = cost.data_s
         if len(spans) == 1 and reduce:
             sharing = cost_model.sharing(group, micro_batch)
             reduce, overlapped = _beside_backward(cost_model, sharing, group, reduce)
@@ -176,7 +180,8 @@ def _beside_backward(
     states before it and after the sums of those behind it. Each sum has its latency: where that
     takes longer than one sum after all, it is one sum after all.
     """
-    work, rate = sharing.work, cost_model.links.all_reduce(group)
+    work = sharing.work
+    rate = cost_model.links.all_reduce(group)
     done = total = 0.0
     for at in range(len(work.working) - 1, -1, -1):
         ready = (work.backward[-1] - work.backward[at]) / sharing.speed

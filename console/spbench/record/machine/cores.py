@@ -25,7 +25,8 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
 def place_cells(part: CaseRank) -> list[str]:
     """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
     local_rank = "" if part.facts.local_rank is None else str(part.facts.local_rank)
-    cpus, nodes = fold_numbers(part.facts.cpus), fold_numbers(part.facts.nodes)
+    cpus = fold_numbers(part.facts.cpus)
+    nodes = fold_numbers(part.facts.nodes)
     return [part.host, local_rank, cpus, nodes, part.device or "", part.facts.fabric or ""]
 
 

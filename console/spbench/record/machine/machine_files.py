@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-PROC, SYS = Path("/proc"), Path("/sys")
+PROC = Path("/proc")
+SYS = Path("/sys")
 _UNLIMITED = 1 << 60
 """Bytes from which on version 1 of cgroups means that there is no limit."""
 

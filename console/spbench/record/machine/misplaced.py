@@ -66,7 +66,8 @@ def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
     hosts: dict[str, set[int]] = {}
     for part in bound.values():
         hosts.setdefault(part.host, set()).update(part.facts.cpus)
-    asked, remedy = _ASKED.get(bind, ""), _remedy(job)
+    asked = _ASKED.get(bind, "")
+    remedy = _remedy(job)
     for rank, part in bound.items():
         shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.facts.cpus)
         if asked and (found := _found(bind, part.facts, shared, hosts[part.host])):

@@ -85,8 +85,11 @@ def _views(case: CaseState) -> Iterator[_View]:
         name = row["name"]
         if name not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
             continue
-        size, value, pair = row["bytes"], row["value"], (row["source"], row["target"])
-        hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
+        size = row["bytes"]
+        value = row["value"]
+        pair = (row["source"], row["target"])
+        hosts[pair[0]] = row["host_a"]
+        hosts[pair[1]] = row["host_b"]
         micros = value if name == "latency_us" else size / (value * 1e3)
         sums[size][pair] = sums[size].get(pair, 0.0) + math.log(micros)
         counts[size][pair] = counts[size].get(pair, 0) + 1
@@ -149,7 +152,8 @@ def _links(view: _View, slow: Mapping[RankPair, float]) -> Iterator[Slow]:
         if not taken.keys() & pair and (ends not in worst or ratio > slow[worst[ends]]):
             worst[ends] = pair
     for ends, pair in worst.items():
-        (one, other), (host, far) = pair, ends
+        (one, other) = pair
+        (host, far) = ends
         name = f"link from rank {one} on {host} to rank {other} on {far}"
         comparison = f"as expected from its ends {view.what}"
         yield Slow(frozenset(pair), slow[pair], name, comparison, advise_link(host, far))

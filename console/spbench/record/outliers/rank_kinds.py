@@ -17,7 +17,8 @@ def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
 
     A host that is somewhat slow in each case is found only by what they say together.
     """
-    kinds, by_case = [], []
+    kinds = []
+    by_case = []
     for case in cases:
         medians = case.rank_medians()
         if not medians or min(medians.values()) <= 0:

@@ -23,7 +23,8 @@ _SUSPECT = re.compile(
 _LAYOUT = "\n\t"
 
 
-PRIVATE, SHARED = 0o700, 0o777
+PRIVATE = 0o700
+SHARED = 0o777
 """Modes of a run's folder: its owner's alone, or what the umask leaves to others."""
 
 

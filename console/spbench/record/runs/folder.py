@@ -207,7 +207,8 @@ class RunFolder:
         from spbench.record.runs.follow import RecordedEvents
         from spbench.record.state import RunState
 
-        state, events = RunState(), RecordedEvents(self.events)
+        state = RunState()
+        events = RecordedEvents(self.events)
         for event in events:
             state.apply(event)
         state.left_out = events.left_out

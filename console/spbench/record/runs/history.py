@@ -98,9 +98,11 @@ class _Index:
         try:
             from spbench.record.runs import index  # only here, since a Python may lack sqlite3
         except ImportError:
-            self._index, self._heads = None, {}
+            self._index = None
+            self._heads = {}
         else:
-            self._index, self._heads = index, index.heads(home)
+            self._index = index
+            self._heads = index.heads(home)
 
     def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
         """Return one run in short, read again where its run.json is not as the index has it."""
@@ -170,8 +172,10 @@ def summary_from(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
     """Return one run in short, from the content of its run.json."""
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
-    started, finished = _moment(console.get("started")), _moment(run.get("finished"))
-    code, words = run.get("exit_code"), run.get("argv")
+    started = _moment(console.get("started"))
+    finished = _moment(run.get("finished"))
+    code = run.get("exit_code")
+    words = run.get("argv")
     return RunSummary(
         folder=folder,
         id=folder.id,

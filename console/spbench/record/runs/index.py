@@ -305,7 +305,8 @@ def _put_run(
     indexed: Iterable[_IndexedCase | None],
 ) -> None:
     run = folder.id
-    stamp, head = file_stamp(folder.path / "run.json"), dict(head_of(folder.read_json("run.json")))
+    stamp = file_stamp(folder.path / "run.json")
+    head = dict(head_of(folder.read_json("run.json")))
     known = report.get("schema") == REPORT
     cases = {case.id: case for case in indexed if case is not None} if known else {}
     if not head.get("counts"):  # an older run's
@@ -371,7 +372,8 @@ def _indexed_case(case: Any) -> _IndexedCase | None:
 
 
 def _times(case: Mapping[str, Any], status: str) -> CaseTimes | None:
-    started, finished = _moment(case.get("started")), _moment(case.get("finished"))
+    started = _moment(case.get("started"))
+    finished = _moment(case.get("finished"))
     if started is None or finished is None or status not in FINAL_STATUSES:
         return None
     launches = case.get("launches")
@@ -402,7 +404,8 @@ def _fingerprint(report: Mapping[str, Any]) -> str | None:
 def _machines(report: Mapping[str, Any]) -> tuple[str | None, int | None]:
     """Return the hosts of a run as `_host_text` has them, and their CPUs if all have as many."""
     machines = _object(_object(report.get("environment")).get("fingerprint"))
-    hosts, cores = machines.get("hosts"), machines.get("cores")
+    hosts = machines.get("hosts")
+    cores = machines.get("cores")
     names = _host_text(hosts) if isinstance(hosts, list) else None
     [count] = cores if isinstance(cores, list) and len(cores) == 1 else [None]
     return names, count if type(count) is int and 0 < count < 1 << 32 else None

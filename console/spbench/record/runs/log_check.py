@@ -40,7 +40,8 @@ class LogCheck:
 
     def _passes_rank_event(self, event: dict[str, Any]) -> bool:
         rank_events.check_rank_event(event)
-        rank, job = event["rank"], event.get("job")
+        rank = event["rank"]
+        job = event.get("job")
         if type(job) is not int or job not in self._jobs or (rank is not None and rank < 0):
             return False
         if event["event"] not in rank_events.OF_CASE:

@@ -74,7 +74,8 @@ def noted(folder: RunFolder) -> bool:
 def read_note(folder: RunFolder) -> RunNote:
     """Return the note of a run; a damaged file counts as none."""
     content = folder.read_json(FILE)
-    text, tags = content.get("note"), content.get("tags")
+    text = content.get("note")
+    tags = content.get("tags")
     tags = tags if isinstance(tags, list) else []
     known = [tag for tag in tags if isinstance(tag, str) and _TAG.fullmatch(tag)]
     return RunNote(text[:MOST_TEXT] if isinstance(text, str) else "", _sorted(known))

@@ -22,7 +22,8 @@ def error_lines(run: RecordedRun) -> str:
 
     Beyond ten the last one counts the rest.
     """
-    lines, file = case_lines(run), run.summary.file
+    lines = case_lines(run)
+    file = run.summary.file
     found = [_of_case(case, file, lines) for case in not_passed(run)]
     found += [_command(file, None, "spbench", error) for error in unexplained(run)]
     if len(found) > MOST:
@@ -60,7 +61,8 @@ def _command(file: str | None, line: int | None, title: str, message: str) -> st
 
 def _within_here(file: str) -> str:
     """Return a path as it is from here: GitHub knows files by their place in the repository."""
-    path, here = Path(file), Path.cwd()
+    path = Path(file)
+    here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 

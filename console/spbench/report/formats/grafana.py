@@ -12,7 +12,8 @@ from spbench.report.recorded import RecordedRun
 
 SCHEMA_VERSION = 39
 """Grafana's version of the format: that of Grafana 10.4; later ones read it."""
-_WIDTH, _HEIGHT = 12, 8
+_WIDTH = 12
+_HEIGHT = 8
 """A panel's size; the grid is 24 wide."""
 _UNITS = {
     "seconds": "s",

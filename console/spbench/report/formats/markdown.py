@@ -29,7 +29,8 @@ _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 def markdown(run: RecordedRun) -> str:
     """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
-    verdict, suite = run.summary.verdict, escape_markdown(run.summary.suite)
+    verdict = run.summary.verdict
+    suite = escape_markdown(run.summary.suite)
     parts = [
         f"## {_sign(verdict, verdict)}: {suite}",
         _head(run),

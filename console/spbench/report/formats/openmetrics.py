@@ -78,7 +78,8 @@ def openmetrics(run: RecordedRun) -> str:
 
 
 def _of_run(run: RecordedRun) -> dict[str, Family]:
-    summary, suite = run.summary, {"suite": run.summary.suite}
+    summary = run.summary
+    suite = {"suite": run.summary.suite}
     machines = run.environment.get("fingerprint")
     version = run.environment.get("spbench")
     info = Family("The run that the figures are of.")

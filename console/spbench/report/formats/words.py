@@ -112,7 +112,8 @@ def metric_lines(case: CasePart) -> Iterator[str]:
 
 def compute_case_seconds(case: CasePart) -> float | None:
     """Return the seconds that a case took; None if it did not begin or end."""
-    started, finished = parse_timestamp(case.started), parse_timestamp(case.finished)
+    started = parse_timestamp(case.started)
+    finished = parse_timestamp(case.finished)
     return None if started is None or finished is None else max(0.0, finished - started)
 
 

@@ -32,7 +32,8 @@ FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "annotations": error_lines,
 }
 _ALIASES = {"markdown": "md"}
-GROUP, ATTRIBUTE = "spbench.reports", "report"
+GROUP = "spbench.reports"
+ATTRIBUTE = "report"
 
 
 def plugin_formats() -> Mapping[str, Offer]:
@@ -62,7 +63,8 @@ def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = 
         known = (*FORMATS, *plugins)
         near = did_you_mean(kind, known)
         raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(known)}")
-    offer, title = plugins[name], f"format {name}"
+    offer = plugins[name]
+    title = f"format {name}"
     write = guard_function(offer.value, offer.plugin, title, FailedRunError, (SpbenchError,), str)
     text: str = write(run)
     return text

@@ -204,7 +204,8 @@ class _Source:
         return pair_of(self._with(a), self._with(b.slowed(slowdown)), self.known)
 
     def _with(self, launches: Launches) -> CasePart:
-        medians, fastest = {HEADLINE: launches.medians}, launches.fastest if self.fastest else []
+        medians = {HEADLINE: launches.medians}
+        fastest = launches.fastest if self.fastest else []
         return self.part.model_copy(update={"medians": medians, "fastest": fastest})
 
 
@@ -238,7 +239,8 @@ class _Trials:
     def __init__(self, sources: Mapping[str, _Source], resamples: int, seed: int, say: Say) -> None:
         self._sources = sources
         self._seed = seed
-        chance, numbers = Random(seed), range(resamples if sources else 0)
+        chance = Random(seed)
+        numbers = range(resamples if sources else 0)
         self._resamples = [self._drawn(chance) for _ in _told(numbers, "resample", say)]
 
     @property
@@ -250,7 +252,8 @@ class _Trials:
 
     def gate_of(self, case: str) -> CaseGate:
         """Plant each slowdown in a case until one is found."""
-        source, found = self._sources[case], self._found(case)
+        source = self._sources[case]
+        found = self._found(case)
         largest = found.get(SLOWDOWNS[-1], 1.0)
         return CaseGate(
             case,
@@ -282,14 +285,16 @@ class _Trials:
 
     def _needed(self, case: str) -> int | None:
         """Return the launches a side that find the largest slowdown, of those that are tried."""
-        source, chance = self._sources[case], Random(self._seed)
+        source = self._sources[case]
+        chance = Random(self._seed)
         for launches in MORE_LAUNCHES:
             if launches > source.launches and self._enough(case, source, chance, launches):
                 return launches
         return None
 
     def _enough(self, case: str, source: _Source, chance: Random, launches: int) -> bool:
-        missed, first = 0, self._resamples[:FIRST]
+        missed = 0
+        first = self._resamples[:FIRST]
         for one in first:
             sides = source.sides(chance, launches)
             missed += not self._worse(case, one, SLOWDOWNS[-1], sides)

@@ -74,10 +74,12 @@ def remove_case(text: str, index: int) -> Edited:
     """
     outline = Outline(text)
     outline.item(index)
-    others, page = _data(outline), outline.page
+    others = _data(outline)
+    page = outline.page
     del others[index]
     span = outline.spans[index]
-    first, after = span.top, span.last + 1
+    first = span.top
+    after = span.last + 1
     if index == len(outline.items) - 1:
         while first > 1 and page.is_blank(first - 1):
             first -= 1
@@ -121,7 +123,8 @@ def _refuse_misshapen(outline: Outline, index: int) -> None:
 
 
 def _refuse_brackets(outline: Outline) -> None:
-    root, cases = outline.document.root, outline.cases
+    root = outline.document.root
+    cases = outline.cases
     if root.content is not None and not isinstance(root.content, dict):
         raise UsageError("the text is no suite: begin it with 'schema: spbench.suite/1'")
     if isinstance(root.content, dict) and root.flow:
@@ -145,7 +148,8 @@ def _entry_lines(draft: CaseDraft, indent: int) -> list[str]:
 def _put_below(outline: Outline, line: int, lines: list[str]) -> str:
     """Return the text with lines below one of its lines; a last line without end stays so."""
     page = outline.page
-    at, new = page.start(line + 1), page.newline.join(lines)
+    at = page.start(line + 1)
+    new = page.newline.join(lines)
     if page.line_of(at) == line:  # the text ends within this line
         return page.text + page.newline * bool(page.line(line)) + new
     return page.text[:at] + new + page.newline + page.text[at:]
@@ -154,7 +158,8 @@ def _put_below(outline: Outline, line: int, lines: list[str]) -> str:
 def _without_empty_list(outline: Outline, cases: Node) -> tuple[Outline, int]:
     """Return the text without what stands for no cases (``[]``, ``~``), and its line."""
     page = outline.page
-    start, end = page.offset(cases.mark), page.offset(cases.end)
+    start = page.offset(cases.mark)
+    end = page.offset(cases.end)
     if "#" in page.text[start:end]:
         raise UsageError(f"line {cases.mark.line}: remove the brackets of the empty list of cases")
     key = page.text[:start].rstrip()
@@ -208,7 +213,9 @@ def _confirmed(
         outline = Outline(text)
     except UsageError:
         raise harm from None
-    cases, old, new = _data(outline), _around(Outline(before)), _around(outline)
+    cases = _data(outline)
+    old = _around(Outline(before))
+    new = _around(outline)
     if draft is not None and index is not None:
         if not _holds(outline, index, draft):
             raise harm

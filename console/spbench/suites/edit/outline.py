@@ -134,13 +134,15 @@ class Outline:
         return any(between) or not between
 
     def _span(self, item: Node) -> EntryLines:
-        page, first = self.page, item.mark.line
+        page = self.page
+        first = item.mark.line
         if page.line(first)[: item.mark.column - 1].strip() != "-":
             first -= 1
             while first > 1 and not _LONE_DASH.fullmatch(page.line(first)):
                 first -= 1
         indent = len(page.line(first)) - len(page.line(first).lstrip())
-        top, before = first, self.spans[-1].last if self.spans else 0
+        top = first
+        before = self.spans[-1].last if self.spans else 0
         while top - 1 > before and _within(page.comment_indent(top - 1), indent):
             top -= 1
         last = page.last_line(item)

@@ -22,7 +22,8 @@ def rewritten(outline: Outline, index: int, draft: CaseDraft) -> str:
     Comments inside a value that is written anew move above its key.
     """
     edits = _Edits(outline.page)
-    item, span = outline.items[index], outline.spans[index]
+    item = outline.items[index]
+    span = outline.spans[index]
     before = draft_at(item, outline.comment(index))
     if (draft.comment or None) != before.comment:
         edits.lines(span.top, span.first, comment_lines(draft, span.indent))
@@ -99,10 +100,12 @@ class _Edits:
 
 def comments(text: str) -> list[tuple[int, str]]:
     """Return the comments of a YAML text, each with where it begins: what no token holds."""
-    found, at = [], 0
+    found = []
+    at = 0
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for token in yaml.scan(text, Loader=loader):
-        start, end = token.start_mark.index, token.end_mark.index
+        start = token.start_mark.index
+        end = token.end_mark.index
         gap = text[at:start]
         for line in gap.splitlines(keepends=True):
             mark = line.find("#")
@@ -142,7 +145,8 @@ def _change_keys(edits: _Edits, node: Node, old: Mapping[str, Any], new: Mapping
 
 def _add(edits: _Edits, node: Node, key: str, new: Mapping[str, Any]) -> None:
     """Add a key below the nearest that comes before it."""
-    keys, (first, *_) = list(new), node.content
+    keys = list(new)
+    (first, *_) = node.content
     before = [known for known in keys[: keys.index(key)] if known in node.content]
     above = node.content[before[-1] if before else first][1]
     indent = node.content[first][0].column - 1

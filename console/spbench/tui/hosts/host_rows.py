@@ -43,7 +43,8 @@ _COLOURS: Mapping[str, str] = {
     FindingStatus.NOTE: "$text-warning",
     FindingStatus.MISSING: "bold $text-error",
 }
-ASKING, NOT_ASKED = "asking", "not asked"
+ASKING = "asking"
+NOT_ASKED = "not asked"
 _WORST_FIRST = (
     FindingStatus.UNREACHABLE,
     FindingStatus.MISSING,

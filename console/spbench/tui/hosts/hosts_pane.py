@@ -55,7 +55,8 @@ the one under the cursor, escape stops asking. What was found, and how to fix it
         self.border_title = Content(f"Hosts of {source.title}")
         error = self.query_one("#source-error", Static)
         error.update(source.error)
-        error.display, self.table.display = bool(source.error), not source.error
+        error.display = bool(source.error)
+        self.table.display = not source.error
         self.table.set_rows(self._rows)
 
     def show_progress(self, words: str) -> None:

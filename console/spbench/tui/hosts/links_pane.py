@@ -125,7 +125,8 @@ def _where(table: LinkTable, rank: int) -> str:
 
 
 def _rank_map(table: LinkTable) -> LabelledMatrix:
-    ranks, slowness = table.ranks, table.slowness()
+    ranks = table.ranks
+    slowness = table.slowness()
     return LabelledMatrix(
         [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
         [[table.at(source, target) for target in ranks] for source in ranks],

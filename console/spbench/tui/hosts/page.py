@@ -146,11 +146,13 @@ the links that were measured last."""
 
     def _tell(self) -> None:
         """Show what is known of the hosts by now."""
-        asked, hosts = self._asking.asked, self._hosts
+        asked = self._asking.asked
+        hosts = self._hosts
         self._sources.used = self.context.hosts
         self._table.update_rows()
         hosts.show_progress(f"asking {len(asked)}, esc stops" if asked else "")
-        source, facts = self._source(), self._asking.facts
+        source = self._source()
+        facts = self._asking.facts
         names = source.hosts.names if source and source.hosts else ()
         self.query_one(FindingsPane).show(
             hosts.host,

@@ -16,7 +16,8 @@ from spbench.planner.request import PlanRequest, request_of
 from spbench.tui.plan.completion import NameOrPath
 from spbench.tui.plan.mode_switch import ModeSwitch
 
-PROFILE, CLUSTER = "profile", "cluster"
+PROFILE = "profile"
+CLUSTER = "cluster"
 _PROFILE_HINT = "spbench profile or torchgraph file"
 _CLUSTER_HINT = "2x8 (machines x devices), a YAML file, or a run of link.pingpong"
 _BATCH_HINT = "from file"
@@ -53,8 +54,10 @@ from, enter plans, escape leaves the fields."""
     def __init__(self, folder: Path, home: Path) -> None:
         super().__init__(id="form", classes="pane")
         self.border_title = "What to plan"
-        self._folder, self._home = folder, home
-        self._profiles, self._clusters = NameOrPath(folder), NameOrPath(folder)
+        self._folder = folder
+        self._home = home
+        self._profiles = NameOrPath(folder)
+        self._clusters = NameOrPath(folder)
 
     def compose(self) -> ComposeResult:
         with Horizontal():

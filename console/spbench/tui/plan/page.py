@@ -212,7 +212,9 @@ stands beside what was predicted."""
             self._since = None
             self._tell(f"✗ {error}", wrong=True)
         else:
-            self._since, self.planned, self._told = None, planned, ""
+            self._since = None
+            self.planned = planned
+            self._told = ""
             self.sheet.show(planned)
             self.sheet.focus()
 

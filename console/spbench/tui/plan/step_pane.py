@@ -41,7 +41,8 @@ it longer, - shorter; ← and → go along it."""
         super().__init__(id="step", classes="pane")
         self.border_title = "One step, event by event"
         self._step: Simulation | None = None
-        self._zoom, self._drawn = 1, (0, 0)
+        self._zoom = 1
+        self._drawn = (0, 0)
 
     def compose(self) -> ComposeResult:
         with HorizontalScroll():
@@ -50,7 +51,9 @@ it longer, - shorter; ← and → go along it."""
 
     def show(self, step: Simulation) -> None:
         """Show a step in the width there is."""
-        self._step, self._zoom, self._drawn = step, 1, (0, 0)
+        self._step = step
+        self._zoom = 1
+        self._drawn = (0, 0)
         self.query_one("#step-words", Static).update("\n".join(step_words(step)))
         self._draw()
 

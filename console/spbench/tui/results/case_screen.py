@@ -105,7 +105,8 @@ def _row(table: Table, *cells: str) -> None:
 def _metrics(case: CasePart) -> Table:
     table = _table("metric", "n", "min", "median", "p95", "p99", "max", "better", "note")
     for name, of in case.shown_metrics.items():
-        title, note = folded_name(name, of.unit), describe_separation(case.benchmark, name)
+        title = folded_name(name, of.unit)
+        note = describe_separation(case.benchmark, name)
         better = "" if of.better == "none" else of.better
         values = (of.min, of.p50, of.p95, of.p99, of.max)
         figures = (format_value(value, of.unit, name) for value in values)

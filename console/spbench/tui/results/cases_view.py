@@ -80,7 +80,8 @@ class RecordedCaseRows:
         case = self._of(key)
         if self._swept.has(column):
             return self._swept.sort_value(case.id, column)
-        time, limit = case.metrics.get(_TIME), case.limits.get(_TIME)
+        time = case.metrics.get(_TIME)
+        limit = case.limits.get(_TIME)
         passed, made = case.check_counts
         values = {
             "time": time.value if time else None,
@@ -191,5 +192,6 @@ def _words(run: RecordedRun) -> Content:
 
 def count_cases(run: RecordedRun) -> str:
     """Return ``4 cases, 3 passed``."""
-    count, passed = len(run.cases), sum(c.status == CaseStatus.PASSED for c in run.cases.values())
+    count = len(run.cases)
+    passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())
     return f"{format_quantity(count, 'case')}, {passed} passed"

@@ -70,7 +70,9 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
 
     def __init__(self, what: str, stem: Path, kinds: Sequence[str]) -> None:
         super().__init__()
-        self._what, self._stem, self._kinds = what, stem, kinds
+        self._what = what
+        self._stem = stem
+        self._kinds = kinds
 
     def compose(self) -> ComposeResult:
         with Vertical():

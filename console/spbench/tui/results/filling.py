@@ -49,7 +49,8 @@ class ViewFiller:
     """Reads what a view is to show, and gives it to the view."""
 
     def __init__(self, views: ViewsPane, library: Library) -> None:
-        self._views, self._library = views, library
+        self._views = views
+        self._library = library
 
     async def fill(self, wanted: Wanted) -> None:
         """Read what is wanted and show it; what cannot be read is told in its place."""
@@ -68,7 +69,9 @@ class ViewFiller:
             views.plot.show_parameter(run, views.cases.chosen())
 
     async def _compare(self, run: RecordedRun, wanted: Wanted) -> None:
-        view, library, other = self._views.compare, self._library, wanted.other
+        view = self._views.compare
+        library = self._library
+        other = wanted.other
         try:
             if wanted.baseline is not None:
                 found = await self._aside(library.compare_with_baseline, wanted.baseline, run)

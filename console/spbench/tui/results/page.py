@@ -174,7 +174,8 @@ metric over a swept parameter."""
         await asyncio.sleep(_SETTLED)
         if not self.app.is_running:
             return
-        run, views = self._pane.highlighted(), self._views
+        run = self._pane.highlighted()
+        views = self._views
         self._filled = run
         if run is None:
             views.show_nothing("no run is chosen")
@@ -325,7 +326,8 @@ metric over a swept parameter."""
             text = await asyncio.to_thread(exported, what, chosen.kind)
             await asyncio.to_thread(write_whole, chosen.path, text)
         except SpbenchError as error:
-            title, why = "not exported", str(error)
+            title = "not exported"
+            why = str(error)
             self.app.notify(why, title=title, severity="error", timeout=10, markup=False)
         else:
             self.app.notify(f"written to {chosen.path}", title="exported", markup=False)

@@ -62,12 +62,15 @@ m shows the next metric, p the next parameter, n and N the next case and the one
 
     def show_runs(self, runs: Sequence[RecordedRun], case: CasePart | None) -> None:
         """Plot a case's metric over runs."""
-        self._runs, self._run, self._case = runs, None, case
+        self._runs = runs
+        self._run = None
+        self._case = case
         self._draw()
 
     def show_parameter(self, run: RecordedRun, case: CasePart | None) -> None:
         """Plot the metric of a case, and of those with its name, over a swept parameter."""
-        self._run, self._case = run, case
+        self._run = run
+        self._case = case
         self._draw()
 
     def next_metric(self) -> None:

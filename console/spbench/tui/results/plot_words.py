@@ -60,7 +60,8 @@ def run_names(series: Series, now: float) -> list[str]:
 
 def over_runs_words(series: Series, now: float) -> list[str]:
     """Return how a metric went over runs, in a few lines."""
-    names, points = run_names(series, now), series.points
+    names = run_names(series, now)
+    points = series.points
     told = dict(zip(names, points, strict=True))
     ordered = sorted(told, key=lambda name: told[name].y, reverse=series.better == "higher")
     shown = [("newest", names[-1]), ("best", ordered[0]), ("worst", ordered[-1])]

@@ -30,7 +30,9 @@ class RunChanges:
     """
 
     def __init__(self, page: Page, home: Path, changed: Callable[[], None]) -> None:
-        self._page, self._home, self._changed = page, home, changed
+        self._page = page
+        self._home = home
+        self._changed = changed
 
     async def note(self, run: RunSummary) -> None:
         """Ask for the note and the tags of a run."""

@@ -86,7 +86,8 @@ def swept_columns(
     )
     widths = {key: min(_WIDEST, max(map(len, (key, *values[key])))) for key in keys}
     found = SweptColumns(keys, after, widths)
-    wider, before = lay_out(found.columns(others), room), lay_out(others, room)
+    wider = lay_out(found.columns(others), room)
+    before = lay_out(others, room)
     width = next(place.width for place in before.placed if place.column.key == after)
     cut = any(len(case) > width for case in cases)
     kept = {place.column.key for place in wider.placed}

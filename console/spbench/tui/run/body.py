@@ -18,14 +18,19 @@ from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
-MEDIUM, WIDE, TALL = 100, 150, 32
+MEDIUM = 100
+WIDE = 150
+TALL = 32
 """Columns from which charts stand side by side and cases beside ranks; lines for frames."""
 STRIP_LINES = 4
-SHARE, LEAST = 0.58, 4
+SHARE = 0.58
+LEAST = 4
 """The part of a column that its table takes at most, and the fewest lines of it."""
 NO_LOADS = "no host has said its load"
-NO_CASES, NO_RANKS = "waiting for the run to begin ...", "no rank has begun here"
-CASES, SHORT_CASES = 10, 5
+NO_CASES = "waiting for the run to begin ..."
+NO_RANKS = "no rank has begun here"
+CASES = 10
+SHORT_CASES = 5
 """Lines that the cases take at most above the ranks, without frames in the second."""
 SPARE = 3
 SPARE_TO_DRAW = 9
@@ -132,7 +137,8 @@ class Body(Container):
             pane.frame(size.height >= TALL)
         panels = panels_for(size)
         if panels != self._panels:
-            self._panels, self._asked = panels, False
+            self._panels = panels
+            self._asked = False
             self._show(panels[0])
 
     def next_panel(self) -> None:
@@ -189,9 +195,11 @@ class Body(Container):
         Where that leaves room on a short screen, and the reader asked for no panel, the findings
         appear there, or a chart if there are none.
         """
-        short, wide = self.has_class("-short"), self.has_class("-wide")
+        short = self.has_class("-short")
+        wide = self.has_class("-wide")
         frame = 1 if short else 3
-        left, right = self.query_one("#left"), self.query_one("#right")
+        left = self.query_one("#left")
+        right = self.query_one("#right")
         if not wide:
             left.styles.height = min(SHORT_CASES if short else CASES, cases + frame)
         strip = self.query_one(RankStrip)

@@ -106,7 +106,8 @@ class RunCaseRows:
     def look(self) -> None:
         """Make the rows again of the cases that may have changed."""
         for case in self._feed.state.cases.values():
-            known, now = self._rows.get(case.id), (self._feed.status_of(case), self.short)
+            known = self._rows.get(case.id)
+            now = (self._feed.status_of(case), self.short)
             if (
                 case.status == CaseStatus.RUNNING
                 or known is None

@@ -68,7 +68,8 @@ class HistogramPane(ChartPane):
 
     def show(self, counted: Counted, metric: str, rank: int | None) -> None:
         """Show a metric's samples."""
-        chart, samples = self.query_one(HistogramChart), counted.samples
+        chart = self.query_one(HistogramChart)
+        samples = counted.samples
         samples.update()
         if not samples:
             self.clear()
@@ -93,7 +94,8 @@ class TimeLinePane(ChartPane):
 
     def show(self, counted: Counted, metric: str, rank: int | None) -> None:
         """Show a metric, iteration by iteration."""
-        chart, info = self.query_one(TimeLine), counted.case.identity.metrics[metric]
+        chart = self.query_one(TimeLine)
+        info = counted.case.identity.metrics[metric]
         values = counted.timeline.points(max(16, 2 * chart.size.width))
         chart.update(values, info.unit, info.better, "", expected(counted.case, metric))
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""

@@ -67,7 +67,10 @@ class DetailsScreen(Modal[None]):
         self, title: str, lines: list[Line], bars: list[StackedBars], verbatim: str = ""
     ) -> None:
         super().__init__()
-        self._title, self._lines, self._bars, self._verbatim = title, lines, bars, verbatim
+        self._title = title
+        self._lines = lines
+        self._bars = bars
+        self._verbatim = verbatim
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
@@ -159,7 +162,8 @@ def _reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
     """The references, and the efficiency of the metric that each belongs to."""
     is_beaten = False
     for name, limit in case.measured.limits.items():
-        info, summary = case.identity.metrics.get(name), case.summary(name)
+        info = case.identity.metrics.get(name)
+        summary = case.summary(name)
         better = info.better if info is not None else "lower"
         value = summary.p50 if summary is not None else None
         efficiency = efficiency_of(value, limit["value"], better)
@@ -235,7 +239,8 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
 
 def _compared(case: CaseState, rank: int) -> Iterator[Line]:
     """The median time of a rank, its waits, and how it compares with ranks of the same work."""
-    times, comparison = case.own_medians(), RankComparison(case.identity)
+    times = case.own_medians()
+    comparison = RankComparison(case.identity)
     if rank not in times:
         return
     time = times[rank]

@@ -44,10 +44,12 @@ class EventRate:
         """Take in how many events have come by now."""
         now = time.monotonic()
         if not self._since:
-            self._since, self._events = now, events
+            self._since = now
+            self._events = events
         elif now - self._since >= 1:
             self.value = (events - self._events) / (now - self._since)
-            self._since, self._events = now, events
+            self._since = now
+            self._events = events
 
 
 class Headline(Static):
@@ -80,7 +82,8 @@ class Headline(Static):
             noisy: A sentence on noise; it comes after the phase of the run.
         """
         if feed is not self._feed:
-            self._feed, self._rate = feed, EventRate()
+            self._feed = feed
+            self._rate = EventRate()
         self._rate.look(feed.events)
         lines = (_first(feed, self._rate.value), _second(feed, paused, worst, noisy))
         width = max(1, self.content_size.width)
@@ -91,7 +94,8 @@ class Headline(Static):
 
 
 def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
-    run, cases = feed.state.run, feed.state.cases.values()
+    run = feed.state.run
+    cases = feed.state.cases.values()
     if run is None:
         why = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]

@@ -12,7 +12,8 @@ from spbench.tui.widgets.table_columns import Column, TableCell
 
 WIDTH = 12
 """Cells of a sparkline, each a second."""
-_SHARES, _RATES = ("cpu", "memory", "gpu"), ("received", "sent")
+_SHARES = ("cpu", "memory", "gpu")
+_RATES = ("received", "sent")
 BUSY = 0.95
 COLUMNS = (
     Column("host", "host", 9, flexible=True),

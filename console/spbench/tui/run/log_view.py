@@ -70,7 +70,8 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         """Show what the ranks of a run have said by now, of one rank or of all."""
         if (feed, rank) != (self._feed, self.rank):
             self._last = None
-        self._feed, self.rank = feed, rank
+        self._feed = feed
+        self.rank = rank
         seen = (id(feed), rank, feed.said, self._last, self.size)
         if seen != self._seen:
             self._seen = seen

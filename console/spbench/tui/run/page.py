@@ -179,7 +179,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.query_one(Headline).display = body.display = True
         body.fit(self.size)
         body.close_filter()
-        self.opened, self._presenter = feed, RunPresenter(body, RunSelection(feed))
+        self.opened = feed
+        self._presenter = RunPresenter(body, RunSelection(feed))
         self._presenter.ranks.focus()
         self.call_after_refresh(self._presenter.all)
         self.startable = False
@@ -191,7 +192,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.startable = await asyncio.to_thread(_startable, feed.folder, here)
 
     def _show_headline(self) -> None:
-        body, words = self.query_one(Body), self.presenter.words
+        body = self.query_one(Body)
+        words = self.presenter.words
         unseen = [] if body.shows_words else words
         worst = next((word for word in unseen[:1] if word.kind not in ("noisy", "note")), None)
         noisy = next((word for word in unseen if word.kind == "noisy"), None)

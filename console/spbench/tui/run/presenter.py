@@ -66,7 +66,8 @@ class RunPresenter:
         self._known: dict[LineTable, Hashable] = {}
         self._strip_shows: object = None
         self._ended = False
-        self.ranks.paused, self.ranks.filter = False, ""
+        self.ranks.paused = False
+        self.ranks.filter = ""
         self._set_rows(self.cases, selection.cases)
         self.hosts = body.query_one("#host-loads", LineTable)
         self.hosts.set_rows(HostLoadRows(selection.feed.state.host_loads))
@@ -97,7 +98,8 @@ class RunPresenter:
 
     def _go_on(self, now: float) -> None:
         """Bring parts up to date for a while, and at last all of them once more."""
-        self._until, self._settled = now + AFTER, False
+        self._until = now + AFTER
+        self._settled = False
 
     def all(self) -> None:
         """Bring everything up to date at once: there is another run or another size."""
@@ -129,7 +131,8 @@ class RunPresenter:
 
         A case, a rank or a panel that the reader chose stays.
         """
-        run, selection = self.selection.feed.state.run, self.selection
+        run = self.selection.feed.state.run
+        selection = self.selection
         if self._shows_outcome or run is None or run.finished is None:
             return False
         self._shows_outcome = True
@@ -233,14 +236,16 @@ class RunPresenter:
             self.hosts.update_rows()
 
     def _show_strip(self) -> None:
-        source, rank = self._source, self.selection.rank
+        source = self._source
+        rank = self.selection.rank
         shows = (source.ratios(), source.failed(), rank)
         if shows != self._strip_shows:
             self._strip_shows = shows
             self.strip.update(*shows)
 
     def _show_chart(self, pane: ChartPane) -> None:
-        counted, metric = self.selection.samples(), self.selection.metric
+        counted = self.selection.samples()
+        metric = self.selection.metric
         if not pane.is_on_screen:
             return
         if counted is None or metric is None:
@@ -249,7 +254,8 @@ class RunPresenter:
             pane.show(counted, metric, self.selection.rank)
 
     def _show_logs(self) -> None:
-        view, rank = self._body.query_one(LogView), self.selection.rank
+        view = self._body.query_one(LogView)
+        rank = self.selection.rank
         if view.is_on_screen:
             view.show(self.selection.feed, rank)
             whose = "all ranks" if rank is None else f"rank {rank}"

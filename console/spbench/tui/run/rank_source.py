@@ -61,17 +61,20 @@ class RankSource(ABC):
 
     def look(self) -> None:
         """Bring up to date columns, and for sorting and filtering thousands of rows in portions."""
-        names, case = self.place_names(), self.case
+        names = self.place_names()
+        case = self.case
         own = case is not None and any(info.waits for info in case.identity.metrics.values())
         if (names, own) != (self._names, self._own):
-            self._names, self._own = names, own
+            self._names = names
+            self._own = own
             self.columns = rank_columns(names, own=own)
             self._drawn.clear()
         # All are kept once before anybody asks: thousands at a key's press take 0.2 s.
         if not self._wanted and len(self._kept) >= len(self.ranks()):
             return
         self._wanted = max(0, self._wanted - 1)
-        ranks, until = self.ranks(), time.monotonic() + SLICE
+        ranks = self.ranks()
+        until = time.monotonic() + SLICE
         for _ in range(len(ranks)):
             self._turn = (self._turn + 1) % len(ranks)
             self._keep(ranks[self._turn])
@@ -79,7 +82,8 @@ class RankSource(ABC):
                 break
 
     def _keep(self, rank: int) -> RankRow | None:
-        known, stamp = self._kept.get(rank), self.stamp(rank)
+        known = self._kept.get(rank)
+        stamp = self.stamp(rank)
         if known is None or known[0] != stamp:
             known = self._kept[rank] = stamp, self.row(rank)
         return known[1]
@@ -143,10 +147,12 @@ class RankSource(ABC):
         return self._draw(_rank(key)).cells
 
     def _draw(self, rank: int) -> _Drawn:
-        known, stamp = self._drawn.get(rank), self.stamp(rank)
+        known = self._drawn.get(rank)
+        stamp = self.stamp(rank)
         if known is None or known.stamp != stamp:
             row = self.row(rank)
-            names, own = self._names, self._own
+            names = self._names
+            own = self._own
             cells = rank_cells(row, names, own=own) if row else no_cells(names, own=own)
             same = known is not None and known.cells == cells
             version = known.version if known and same else next(self._versions)

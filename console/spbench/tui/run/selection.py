@@ -47,7 +47,8 @@ class RunSelection:
 
     def choose(self, case: str) -> None:
         """Show a case from now on, whichever runs."""
-        self._chosen, self.following = case, False
+        self._chosen = case
+        self.following = False
 
     @property
     def ranks(self) -> RankSource:
@@ -76,7 +77,8 @@ class RunSelection:
 
     def samples(self) -> Counted | None:
         """Return the samples of the shown case, metric and rank; None where there is no case."""
-        case, metric = self.case, self.metric
+        case = self.case
+        metric = self.metric
         if case is None or metric is None:
             return None
         return self._samples.of(case, metric, self.rank)
@@ -88,7 +90,8 @@ class RunSelection:
 
     def next_case_with_failed(self) -> str | None:
         """Return the case after the shown one, round and round, in which a rank has failed."""
-        ids, shown = list(self.feed.state.cases), self.case
+        ids = list(self.feed.state.cases)
+        shown = self.case
         at = ids.index(shown.id) + 1 if shown is not None else 0
         order = [*ids[at:], *ids[:at]]
         return next((id for id in order if _has_failed(self.feed.state.cases[id])), None)

@@ -34,7 +34,8 @@ class CasesPane(Vertical):
 
         def __init__(self, line: int, opened: bool) -> None:
             super().__init__()
-            self.line, self.opened = line, opened
+            self.line = line
+            self.opened = opened
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -86,7 +87,8 @@ class CasesPane(Vertical):
 
     def follow(self, line: int) -> None:
         """Choose the first case shown of the entry at a line, unless one of its cases is chosen."""
-        table, there = self.cases.table, self._rows.at_line(line)
+        table = self.cases.table
+        there = self._rows.at_line(line)
         if there and table.cursor_key not in there:
             shown = set(table.keys_shown)
             first = next((key for key in there if key in shown), None)
@@ -117,7 +119,8 @@ class CasesPane(Vertical):
         self._pause = self.set_timer(PAUSE, self._show_command)
 
     def _show_command(self) -> None:
-        case, reading = self.case, self._reading
+        case = self.case
+        reading = self._reading
         if case is not None and reading is not None:
             self._command(reading, case)
 

@@ -113,7 +113,8 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         return self._estimate.restricted_to(names).short_text
 
     def _entitle(self) -> None:
-        cases, table = self.rows.cases, self.table
+        cases = self.rows.cases
+        table = self.table
         title = format_quantity(len(cases), "case") if cases else "Cases"
         if table.filter and cases:
             title = f"{table.shown:,} of {title}"

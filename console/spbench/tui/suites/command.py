@@ -45,7 +45,8 @@ copies the launch line with its environment.
 
 
 def _lines(command: JobCommand) -> Text:
-    quiet, strong = Style(dim=True), Style(bold=True)
+    quiet = Style(dim=True)
+    strong = Style(bold=True)
     text = Text().append(f"{command.heading}\n", quiet)
     text.append(command.launcher_line, strong)  # first: a short pane has no room for more
     if command.added:

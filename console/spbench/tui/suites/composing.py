@@ -39,15 +39,20 @@ class CaseComposer:
         complain: Callable[[str], None],
         marked: Callable[[], int | None],
     ) -> None:
-        self._pane, self._complain, self._marked = pane, complain, marked
+        self._pane = pane
+        self._complain = complain
+        self._marked = marked
 
     async def compose(self) -> None:
         """Ask for a benchmark, show its form, and write the case below the one at the cursor."""
-        document, editor = self._pane.document, self._pane.editor
+        document = self._pane.document
+        editor = self._pane.editor
         if document is None:
             self._complain("no suite is open: choose one of the files, or make one with Ctrl+N")
             return
-        text, line, suite = editor.text, editor.cursor_line, document.path.stem
+        text = editor.text
+        line = editor.cursor_line
+        suite = document.path.stem
 
         def write(draft: CaseDraft) -> Edited:
             return insert_case(text, draft, line, suite)
@@ -61,7 +66,8 @@ class CaseComposer:
         chooser = Chooser("Benchmark of the new case", choices)
         chosen = await self._pane.app.push_screen_wait(chooser)
         if chosen is not None:
-            name, entry = _unlike(names, chosen.rpartition(".")[2]), BENCHMARKS[chosen]
+            name = _unlike(names, chosen.rpartition(".")[2])
+            entry = BENCHMARKS[chosen]
             draft = CaseDraft(name, chosen, params=dict(entry.begins_with))
             await self._fill_in(entry, draft, write, "Insert")
 
@@ -128,7 +134,8 @@ class CaseComposer:
 
 def _unlike(names: Iterable[str], name: str) -> str:
     """Return a name that no other case has."""
-    taken, number = set(names), 1
+    taken = set(names)
+    number = 1
     while (free := name if number == 1 else f"{name}-{number}") in taken:
         number += 1
     return free

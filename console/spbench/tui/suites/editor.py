@@ -107,7 +107,8 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
     def change(self, text: str, line: int) -> None:
         """Make the text another one, in one step that can be undone, and go to a line of it."""
-        before, after = "\n".join(self.document.lines), "\n".join(lines_of(text))
+        before = "\n".join(self.document.lines)
+        after = "\n".join(lines_of(text))
         start = _alike(before, after)
         kept = _alike(before[start:][::-1], after[start:][::-1])
         end = len(before) - kept
@@ -168,7 +169,8 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         if row not in self._problems or row >= self.document.line_count:
             return strip
         gutter = self.gutter_width
-        ground, tint = self.rich_style.bgcolor, self._style("problem").bgcolor
+        ground = self.rich_style.bgcolor
+        tint = self._style("problem").bgcolor
         tinted = [
             Segment(text, (style or Style()) + Style(bgcolor=tint))
             if style is None or style.bgcolor in (None, ground)

@@ -53,7 +53,9 @@ _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, 
 
 SECOND_LOOK = 3.0
 """Seconds after which the page looks for unsaved texts once more."""
-RECOVER, LATER, DISCARD = "Recover", "Later", "Discard"
+RECOVER = "Recover"
+LATER = "Later"
+DISCARD = "Discard"
 """The answers to the question for an unsaved text."""
 
 
@@ -263,7 +265,8 @@ What starts a run at once has no letter: F5 and F6."""
 
     def _document_of(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
-        file, folder = suite_path(path), self.context.opening.folder
+        file = suite_path(path)
+        folder = self.context.opening.folder
         named = is_shipped_name(path) and is_foreign(file, folder)
         if named or listed or is_installed(file):
             return copied_document(file, folder)
@@ -316,7 +319,8 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _save(self) -> bool:
         """Write the text into its file, over changes of others only after a yes; say if it is."""
-        document, text = self.text_pane.document, self.text_pane.editor.text
+        document = self.text_pane.document
+        text = self.text_pane.editor.text
         if document is None:
             return False
         question = f"{document.path.name} has changed on disk since it was read. Overwrite it?"
@@ -474,7 +478,8 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
         """Start a run; ask first if it wants more ranks or memory than this machine has."""
-        document, reading = self.text_pane.document, await self.text_pane.reading()
+        document = self.text_pane.document
+        reading = await self.text_pane.reading()
         assert document is not None  # else it was not ready
         rejection = await asyncio.to_thread(rejection_of, reading, cases)
         if rejection is not None:

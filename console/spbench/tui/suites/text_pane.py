@@ -119,7 +119,8 @@ class TextPane(Vertical):
 
     def written(self, document: SuiteDocument) -> None:
         """Note that the text was saved."""
-        self.document, self._saved = document, document.text
+        self.document = document
+        self._saved = document.text
         if not self.changed:  # there may be a key since
             self.drop_unsaved()
         self._entitle()
@@ -184,7 +185,8 @@ class TextPane(Vertical):
 
     async def _kept(self) -> None:
         """Keep the text as it is now, or nothing where it is saved."""
-        document, file = self.document, self.recovery
+        document = self.document
+        file = self.recovery
         if document is None or file is None:
             return
         async with self._writing:
@@ -206,7 +208,8 @@ class TextPane(Vertical):
 
     async def reading(self) -> Reading:
         """Return what the text comes to as it stands now."""
-        text, document = self.editor.text, self.document
+        text = self.editor.text
+        document = self.document
         if self._reading is None or self._reading.text != text:
             assert document is not None  # an action needs an open suite
             return await asyncio.to_thread(read, text, self._request_of(document.path))

@@ -51,7 +51,8 @@ def below(places: Sequence[tuple[int, str]], width: int) -> str:
         places: For each word the cell of its middle, ascending.
         width: The line's cells.
     """
-    line, free = "", 0
+    line = ""
+    free = 0
     for middle, word in places:
         start = max(0, min(middle - cells(word) // 2, width - cells(word)))
         if start >= free and start + cells(word) <= width:

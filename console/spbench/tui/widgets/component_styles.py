@@ -47,11 +47,14 @@ class ComponentStyles:
 
 def merged(pieces: Iterable[tuple[str, Style]]) -> list[Segment]:
     """Return one segment for neighbours of one style: every later step costs by the segment."""
-    segments, texts, last = [], [""], Style()
+    segments = []
+    texts = [""]
+    last = Style()
     for text, style in pieces:
         if style is not last:
             segments.append(Segment("".join(texts), last))
-            texts, last = [], style
+            texts = []
+            last = style
         texts.append(text)
     segments.append(Segment("".join(texts), last))
     return [segment for segment in segments if segment.text]

@@ -16,9 +16,11 @@ class Dots:
     """Dots by column from the left and row from the bottom, and glyphs over them by cell."""
 
     def __init__(self, width: int, height: int, ascii: bool = False) -> None:
-        self.width, self.height = width, height
+        self.width = width
+        self.height = height
         self._per_x, self._per_y = (1, 1) if ascii else (2, 4)
-        self.columns, self.rows = width * self._per_x, height * self._per_y
+        self.columns = width * self._per_x
+        self.rows = height * self._per_y
         self._ascii = ascii
         self._cells: dict[tuple[int, int], tuple[int, str]] = {}
         self._glyphs: dict[tuple[int, int], Piece] = {}
@@ -31,7 +33,9 @@ class Dots:
 
     def rise(self, column: int, low: int, high: int, style: str) -> None:
         """Set all dots of a column from one row to another."""
-        top, bottom, step = self.rows - 1 - high, self.rows - 1 - low, self._per_y
+        top = self.rows - 1 - high
+        bottom = self.rows - 1 - low
+        step = self._per_y
         for y in range(top // step, bottom // step + 1):
             bits, _ = self._cells.get((column // self._per_x, y), (0, ""))
             for down in range(max(top, y * step), min(bottom, (y + 1) * step - 1) + 1):
@@ -40,10 +44,12 @@ class Dots:
 
     def join(self, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
         """Set the dots of a straight line, both ends with it."""
-        (x0, y0), (x1, y1) = start, end
+        (x0, y0) = start
+        (x1, y1) = end
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
         for step in range(steps + 1):
-            x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
+            x = x0 + (x1 - x0) * step / steps
+            y = y0 + (y1 - y0) * step / steps
             self.set(round(x), round(y), style)
 
     def put(self, column: int, row: int, glyph: str, style: str) -> None:

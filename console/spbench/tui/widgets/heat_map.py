@@ -20,7 +20,8 @@ from spbench.tui.widgets.fitting import cells, fit, phrases
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.steps import mark, usual
 
-_NUMBER, _GLYPH = 7, 2
+_NUMBER = 7
+_GLYPH = 2
 """Cells of a column with numbers, and with glyphs alone."""
 _WIDEST_LABEL = 16
 
@@ -90,9 +91,11 @@ class HeatMap(Chart):
         for matrix in (values, values if slowness is None else slowness):
             if len(matrix) != len(labels) or any(len(row) != len(across) for row in matrix):
                 raise ValueError(f"the matrix is not {len(labels)} rows of {len(across)}")
-        self._rows, self._columns = tuple(labels), tuple(across)
+        self._rows = tuple(labels)
+        self._columns = tuple(across)
         self._values = [[finite(value) for value in row] for row in values]
-        self._unit, self._better = unit, better
+        self._unit = unit
+        self._better = better
         known = [value for row in self._values for value in row if value is not None]
         middle = statistics.median_high if better == "higher" else statistics.median_low
         self._usual = middle(known) if known else None
@@ -108,7 +111,8 @@ class HeatMap(Chart):
     def stop_at(self, at: Offset) -> int | None:
         """Return the cell of the matrix at a cell of the widget."""
         frame = self._frame(*self.size)
-        row, column = at.y - 1, (at.x - frame.margin) // frame.wide
+        row = at.y - 1
+        column = (at.x - frame.margin) // frame.wide
         if 0 <= row < len(frame.rows) and 0 <= column < len(frame.columns):
             return frame.rows[row] * len(self._columns) + frame.columns[column]
         return None
@@ -127,7 +131,8 @@ class HeatMap(Chart):
             frame = self._frame(*self.size)
             top = max(row - len(frame.rows) + 1, min(frame.rows.start, row))
             left = max(column - len(frame.columns) + 1, min(frame.columns.start, column))
-            self._top, self._left = top, left
+            self._top = top
+            self._left = left
             self.redraw()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
@@ -161,9 +166,11 @@ class HeatMap(Chart):
         """The part in view from the place that was scrolled to, or from the last that there is."""
         widest = max(map(cells, self._rows), default=0)
         margin = min(widest, _WIDEST_LABEL, width // 3) + 1
-        room, many = max(1, width - margin), len(self._columns)
+        room = max(1, width - margin)
+        many = len(self._columns)
         wide = _NUMBER if many * _NUMBER <= room else _GLYPH
-        lines, shown = max(1, height - 2), max(1, room // wide)
+        lines = max(1, height - 2)
+        shown = max(1, room // wide)
         top = max(0, min(self._top, len(self._rows) - lines))
         left = max(0, min(self._left, many - shown))
         rows = range(top, min(len(self._rows), top + lines))
@@ -171,7 +178,8 @@ class HeatMap(Chart):
 
     def _heading(self, frame: _Frame) -> list[Piece]:
         """The columns' labels, without what all begin with, as much of their ends as fits."""
-        common, most = _common(self._columns), frame.wide - 1
+        common = _common(self._columns)
+        most = frame.wide - 1
         names = [self._columns[column][common:][-most:] for column in frame.columns]
         return [
             (" " * frame.margin + "".join(f"{fit(name, most, 'right')} " for name in names), "axis")
@@ -183,7 +191,8 @@ class HeatMap(Chart):
         return [(label, "axis"), *cells_of_row]
 
     def _cell(self, row: int, column: int, wide: int) -> Piece:
-        value, slower = self._values[row][column], self._slowness[row][column]
+        value = self._values[row][column]
+        slower = self._slowness[row][column]
         if value is not None and slower is None:
             slower = 1.0
         glyph, style = mark(slower, NOTABLE_LINK, ascii=self.ascii)

@@ -13,7 +13,8 @@ from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
 
-_BLOCKS, _ASCII = " ▁▂▃▄▅▆▇█", " .#"
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_ASCII = " .#"
 MOST_BAR_LINES = 16
 """Lines of the highest bar: higher ones show no more of a distribution."""
 
@@ -53,7 +54,8 @@ class HistogramChart(Chart):
         if len(edges) != len(counts) + 1 and (edges or counts):
             raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
         scale = scale_of(edges, unit)
-        self._edges, self._counts = tuple(map(scale.convert, edges)), tuple(counts)
+        self._edges = tuple(map(scale.convert, edges))
+        self._counts = tuple(counts)
         self._unit = scale.unit
         self._marks = {name: scale.convert(value) for name, value in (marks or {}).items()}
         self.redraw()
@@ -91,7 +93,9 @@ class HistogramChart(Chart):
     def _bars(self, width: int, rows: int) -> list[list[Piece]]:
         """The lines of the bars, from the top."""
         glyphs = _ASCII if self.ascii else _BLOCKS
-        steps, most, columns = len(glyphs) - 1, max(self._counts), []
+        steps = len(glyphs) - 1
+        most = max(self._counts)
+        columns = []
         for x in range(width):
             start, end = self._bins(x, width)
             count = sum(self._counts[start:end]) / (end - start)
@@ -106,8 +110,10 @@ class HistogramChart(Chart):
 
     def _axis(self, width: int) -> list[Piece]:
         """The smallest and the largest value, and marks between them where there is room."""
-        low, high = format_number(self._edges[0]), self._amount(self._edges[-1])
-        line, pointer = ["-" if self.ascii else "─"] * width, "^" if self.ascii else "▲"
+        low = format_number(self._edges[0])
+        high = self._amount(self._edges[-1])
+        line = ["-" if self.ascii else "─"] * width
+        pointer = "^" if self.ascii else "▲"
         taken = [False] * width
         for text, at in ((low, 0), (high, width - cells(high))):
             _write(line, taken, text, at)
@@ -123,11 +129,13 @@ class HistogramChart(Chart):
 
     def _middle(self, at: int, width: int) -> int:
         """The middle of a bin's columns of cells."""
-        first, last = -(-at * width // self.stops()), ((at + 1) * width - 1) // self.stops()
+        first = -(-at * width // self.stops())
+        last = ((at + 1) * width - 1) // self.stops()
         return min(last, (first + last) // 2)
 
     def _phrases(self) -> Iterator[str]:
-        counts, total = self._counts, sum(self._counts)
+        counts = self._counts
+        total = sum(self._counts)
         if self.cursor is not None:
             end = min(self.cursor + self.stride(), self.stops())
             count = sum(counts[self.cursor : end])
@@ -141,7 +149,8 @@ class HistogramChart(Chart):
         yield f"most in {self._range(most, most + 1)}"
 
     def _range(self, start: int, end: int) -> str:
-        low, high = self._edges[start], self._edges[end]
+        low = self._edges[start]
+        high = self._edges[end]
         return f"{format_number(low)} to {format_number(high)} {self._unit}".rstrip()
 
     def _amount(self, value: float) -> str:

@@ -126,7 +126,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
         def __init__(self, table: LineTable, column: str | None, reverse: bool) -> None:
             super().__init__(table)
-            self.column, self.reverse = column, reverse
+            self.column = column
+            self.reverse = reverse
 
     def __init__(
         self,
@@ -195,7 +196,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def sort_by(self, column: str | None, reverse: bool = False) -> None:
         """Sort by the column of a key, or in natural order."""
-        self._order.sort, self._order.reverse = column, reverse
+        self._order.sort = column
+        self._order.reverse = reverse
         self._reorder(at_once=True)
         self.refresh()
         self.post_message(self.SortChanged(self, column, reverse))
@@ -223,7 +225,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def _follow(self) -> None:
         """Keep the cursor on its row; unless the view is at its top, it stays in its line too."""
-        top, old = self.scroll_offset.y, self._cursor
+        top = self.scroll_offset.y
+        old = self._cursor
         in_view = 0 < top <= old < top + self._lines
         place = self._order.place(self._cursor_key)
         self._resize_contents()
@@ -245,7 +248,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     def _move(self, place: int) -> None:
         self._put_cursor(place)
         top = self.scroll_offset.y
-        lowest, highest = self._cursor - self._lines + 1, self._cursor
+        lowest = self._cursor - self._lines + 1
+        highest = self._cursor
         if not lowest <= top <= highest:
             self._scroll_rows(max(lowest, min(top, highest)))
         self._repaint()
@@ -294,7 +298,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
                 self.action_choose()
 
     def _click_heading(self, at: Offset) -> None:
-        scroll, width = self.scroll_offset.x, self._width
+        scroll = self.scroll_offset.x
+        width = self._width
         if at.x == 0 and scroll:
             self.action_sideways(-1)
         elif at.x == width - 1 and self._more_right:

@@ -17,7 +17,8 @@ from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.fitting import phrases
 from spbench.tui.widgets.keys import key
 
-_GLYPHS, _ASCII = "●▲■◆○△", "ox+#%@"
+_GLYPHS = "●▲■◆○△"
+_ASCII = "ox+#%@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Plot(Chart):
             x_log: Whether x is logarithmic; None: where its range is wide.
             y_log: The same for y.
         """
-        self._series, self._titles = tuple(series), (x_title, y_title)
+        self._series = tuple(series)
+        self._titles = (x_title, y_title)
         points = [(at, point) for at, one in enumerate(series) for point in one.points]
         points = [(at, point) for at, point in points if _drawable(point)]
         self._categories = _categories([point.x for _, point in points])
@@ -152,7 +154,8 @@ class Plot(Chart):
             style = f"series-{spot.series % SERIES}"
             if before is not None and before.series == spot.series:
                 dots.join(self._dot(before, dots), (column, row), style)
-            low, high = finite(spot.point.low), finite(spot.point.high)
+            low = finite(spot.point.low)
+            high = finite(spot.point.high)
             rows = [
                 self._scales[1].place(y, dots.rows) for y in (low, high, spot.y) if y is not None
             ]
@@ -197,7 +200,8 @@ class Plot(Chart):
             return [f"across: {x_title}{log}", "left and right read the points out"]
         spot = self._spots[self.cursor]
         x = spot.point.x if isinstance(spot.point.x, str) else round_word(spot.point.x)
-        low, high = finite(spot.point.low), finite(spot.point.high)
+        low = finite(spot.point.low)
+        high = finite(spot.point.high)
         span = ""
         if low is not None and high is not None:
             span = f" ({format_number(low)} to {format_number(high)})"

@@ -72,7 +72,8 @@ class RankStrip(Chart):
 
         def __init__(self, strip: RankStrip, rank: int) -> None:
             super().__init__()
-            self.strip, self.rank = strip, rank
+            self.strip = strip
+            self.rank = rank
 
         @property
         def control(self) -> RankStrip:
@@ -162,7 +163,8 @@ class RankStrip(Chart):
 
     def _cell(self, stop: int, cells: Cells) -> Piece:
         worst = self._worst(cells.of(stop))
-        ratio, failed = self._ratios[worst], worst in self._failed
+        ratio = self._ratios[worst]
+        failed = worst in self._failed
         glyph, style = mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
         if stop != self.cursor:
             return glyph * cells.wide, style
@@ -201,7 +203,8 @@ class RankStrip(Chart):
     def _about(self, ranks: range) -> str:
         chosen = self._selected
         rank = chosen if chosen is not None and chosen in ranks else self._worst(ranks)
-        ratio, words = self._ratios[rank], [f"rank {rank}"]
+        ratio = self._ratios[rank]
+        words = [f"rank {rank}"]
         if rank in self._failed:
             words.append("failed")
         words.append("not compared" if ratio is None else usual(ratio))

@@ -13,7 +13,8 @@ from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit
 
-REST, _ASCII_REST = "·", "."
+REST = "·"
+_ASCII_REST = "."
 _WIDEST_LABEL = 0.4
 """The part of a line that labels take at most."""
 _GAP = 2
@@ -51,8 +52,10 @@ class StackedBars(Chart, can_focus=False):
         """
         if any(len(bar.parts) != len(names) for bar in bars):
             raise ValueError(f"a bar has not {len(names)} parts")
-        self._names, self._letters = tuple(names), letters(names)
-        self._bars, self._rest = tuple(bars), rest
+        self._names = tuple(names)
+        self._letters = letters(names)
+        self._bars = tuple(bars)
+        self._rest = rest
         self.redraw()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from spbench.record.number_formatting import format_factor
 
-_GLYPHS, _ASCII = "░▒▓█", "-+*#"
-_FAILED, _NONE = "✗", "·"
-_FAILED_ASCII, _NONE_ASCII = "!", "."
+_GLYPHS = "░▒▓█"
+_ASCII = "-+*#"
+_FAILED = "✗"
+_NONE = "·"
+_FAILED_ASCII = "!"
+_NONE_ASCII = "."
 
 
 def step(ratio: float, notable: float) -> int:

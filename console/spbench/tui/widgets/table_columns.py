@@ -124,13 +124,15 @@ def lay_out(columns: Sequence[Column], room: int, every: bool = False) -> Layout
         room: The width of the table in cells.
         every: Leave none out, even if they do not fit.
     """
-    shown, usable = list(enumerate(columns)), room
+    shown = list(enumerate(columns))
+    usable = room
     while not every and _needed(shown) > usable and any(column.rank for _, column in shown):
         # Of several that are equally dispensable, the rightmost goes.
         shown.remove(max(shown, key=lambda item: (item[1].rank, item[0])))
         usable = room - _MARK
     spare = max(0, usable - _needed(shown))
-    placed, x = [], MARGIN
+    placed = []
+    x = MARGIN
     for index, column in shown:
         width = column.width
         if column.flexible:

@@ -35,7 +35,8 @@ def row_strip(
     """
     under = "cursor" if cursor else ""
     plain = styles(under)
-    pieces, x = [((_CURSOR if cursor else "").ljust(MARGIN), plain)], MARGIN
+    pieces = [((_CURSOR if cursor else "").ljust(MARGIN), plain)]
+    x = MARGIN
     for place in layout.placed:
         cell = cells[place.index]
         words, word = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
@@ -53,7 +54,8 @@ def heading_strip(
 ) -> Strip:
     """Return the titles in the layout's whole width; an arrow marks the sorted column."""
     plain = styles("heading")
-    pieces, x = [(" " * MARGIN, plain)], MARGIN
+    pieces = [(" " * MARGIN, plain)]
+    x = MARGIN
     for place in layout.placed:
         chosen = place.column.key == sort
         arrow = ("▼" if reverse else "▲") if chosen else ""

@@ -41,7 +41,8 @@ class Order:
             keys = self._merged(natural)
         else:
             return False
-        self._natural, self.total = natural, len(natural)
+        self._natural = natural
+        self.total = len(natural)
         if keys == self.keys:
             return False
         self.keys = keys

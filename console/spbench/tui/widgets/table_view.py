@@ -63,7 +63,8 @@ class TableView(ScrollView):
         """Show other columns; sorted by one that is gone, rows are in natural order again."""
         self._columns = tuple(columns)
         if all(column.key != self._order.sort for column in columns):
-            self._order.sort, self._order.reverse = None, False
+            self._order.sort = None
+            self._order.reverse = False
         self._fit_columns()
 
     def on_resize(self, _: Resize) -> None:
@@ -90,7 +91,8 @@ class TableView(ScrollView):
         """Scroll by a column; to the right of those that fit are the ones that were left out."""
         if way > 0 and self._fitted.left_out and self.scroll_offset.x >= self.max_scroll_x:
             self.action_wide()
-        at, fixed = self.scroll_offset.x, fixed_cells(self._fitted, self._width)
+        at = self.scroll_offset.x
+        fixed = fixed_cells(self._fitted, self._width)
         stops = [place.x - (fixed or MARGIN) for place in self._fitted.placed]
         ahead = [stop for stop in stops if (stop - at) * way > 0]
         if ahead:
@@ -100,8 +102,10 @@ class TableView(ScrollView):
         """Return a line of the widget; line 0 is the heading."""
         if y == 0:
             return self._heading()
-        scroll, width = self.scroll_offset, self.size.width
-        keys, place = self._order.keys, scroll.y + y - 1
+        scroll = self.scroll_offset
+        width = self.size.width
+        keys = self._order.keys
+        place = scroll.y + y - 1
         self._painted[y] = self._state(place)
         if place >= len(keys):
             return self._nothing(place, width)
@@ -110,7 +114,9 @@ class TableView(ScrollView):
         return window(line, self._fitted, scroll.x, width, self._style("cursor" if cursor else ""))
 
     def _heading(self) -> Strip:
-        order, scroll, width = self._order, self.scroll_offset.x, self._width
+        order = self._order
+        scroll = self.scroll_offset.x
+        width = self._width
         line = heading_strip(self._fitted, self._style, order.sort, order.reverse)
         line = window(line, self._fitted, scroll, width, self._style("heading"))
         return marked(line, self._style, width, self.paused, (scroll > 0, self._more_right))
@@ -148,7 +154,8 @@ class TableView(ScrollView):
 
     def _repaint(self) -> None:
         """Draw the lines in view that show something else by now."""
-        width, above = self._width, self.scroll_offset.y - 1
+        width = self._width
+        above = self.scroll_offset.y - 1
         changed = [
             Region(0, y, width, 1)
             for y in range(1, self.size.height)

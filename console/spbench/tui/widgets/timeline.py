@@ -72,7 +72,9 @@ class TimeLine(Chart):
         # The unit of most values, whatever the slowest one needs.
         scale = unit_of([median(known)] if known else [], unit)
         self._values = [None if value is None else scale.convert(value) for value in numbers]
-        self._unit, self._better, self._title = scale.unit, better, title
+        self._unit = scale.unit
+        self._better = better
+        self._title = title
         self._limit = None if limit is None else finite(scale.convert(limit))
         self.redraw()
 

@@ -76,7 +76,8 @@ class Batch:
 
     def rank(self, name, rank, *said, at=1.0, torn="", bye=True, end=None):
         """A rank's events: each word a case, a capital one that is not ended, or a number of s."""
-        events, now = [], at
+        events = []
+        now = at
         head = [rank_event("hello", rank, host=f"n{rank}"), rank_event("ready", rank)]
         for event in [*head, *said, *([rank_event("bye", rank)] if bye else [])]:
             if isinstance(event, float):
@@ -111,7 +112,8 @@ class Batch:
     def collect(self):
         self.state = RunState()
         outcome = collect(self.path, self.home, self.state, lambda event: None)
-        self.folder, self.code = outcome.folder, int(outcome.exit_code)
+        self.folder = outcome.folder
+        self.code = int(outcome.exit_code)
         self.report = outcome.report.to_json()
         return {case["id"]: case["status"] for case in self.report["cases"]}
 

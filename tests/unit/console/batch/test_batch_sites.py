@@ -107,7 +107,8 @@ def test_a_site_file_that_is_named_must_be_there(tmp_path, places):
 
 # Files that somebody else may have written
 
-SOMEBODY, NOBODY = 12345, 65534
+SOMEBODY = 12345
+NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 
 

@@ -133,7 +133,8 @@ EXAMPLE_LINES = [
 def test_example_is_a_command_line(words, line):
     program, *rest = shlex.split(line)
     assert program == "spbench"
-    command, context = COMMANDS[""], None
+    command = COMMANDS[""]
+    context = None
     name = "spbench"
     while True:
         context = command.make_context(name, list(rest), parent=context)

@@ -71,7 +71,8 @@ def metric_event(rank, name, value):
 
 
 def printed(name, columns, verbosity=0):
-    state, lines = RunState(), []
+    state = RunState()
+    lines = []
     view = Lines(state, lines.append, verbosity, columns)
     for event in suite_events(SUITES[name]):
         state.apply(event)

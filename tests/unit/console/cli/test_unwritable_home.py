@@ -14,7 +14,8 @@ def test_a_run_exits_with_3_and_its_report_says_so(spbench, tmp_path):
         "np: 1, params: {argv: ['true']}}]\n"
     )
     (tmp_path / "file").write_text("")
-    home, report = tmp_path / "file" / "home", tmp_path / "report.json"
+    home = tmp_path / "file" / "home"
+    report = tmp_path / "report.json"
     done = spbench("run", str(suite), "--headless", "--home", str(home), "--json", str(report))
     assert done.status == 3
     assert f"cannot write {home}" in done.refusal

@@ -66,7 +66,8 @@ def test_the_table_leaves_out_columns_only_where_they_do_not_fit(width, wide):
 
 
 def phases_printed(verbosity, columns=None):
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity, columns)
     for event in in_phases():
         state.apply(event)
@@ -105,7 +106,8 @@ def test_places_stand_in_columns_of_their_own(width, replica):
 
 
 def test_lines_on_a_pipe_tell_all():
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity=0)
     for event in of_job_1():
         state.apply(event)
@@ -159,7 +161,8 @@ def test_the_legend_explains_the_iterations_of_few_benchmarks():
 
 
 def test_a_quiet_run_says_only_its_verdict():
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity=-1)
     for event in of_job_1():
         state.apply(event)
@@ -168,7 +171,8 @@ def test_a_quiet_run_says_only_its_verdict():
 
 
 def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity=0)
     steps = [
         rank_event("progress", 0, case="a", phase="check", done=done, total=100, time=1001.0 + done)
@@ -202,7 +206,8 @@ def lagging(seconds, case="a", slow=(3,), start=1001.0):
 
 def printed_of(events, verbosity=0):
     """The printed notes on stragglers, unwrapped."""
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity)
     for event in events:
         state.apply(event)
@@ -255,7 +260,8 @@ def test_a_quiet_run_says_nothing_of_stragglers():
 
 def test_of_many_ranks_the_slowest_are_shown():
     hosts = [f"node{number // 8:02}" for number in range(64)]
-    state, console = RunState(), Console(file=io.StringIO(), width=120)
+    state = RunState()
+    console = Console(file=io.StringIO(), width=120)
     view = LiveView(state, console, verbosity=0)
     times = [rank_event("samples", rank, values=[10.0 + rank]) for rank in range(64)]
     for event in [*started(described("a", 64), hosts=hosts), *times]:
@@ -287,7 +293,8 @@ def replayed(folder, speed=None, verbosity=0):
 @pytest.mark.parametrize("verbosity", [0, 1])
 def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
     folder = recorded(tmp_path, whole_run())
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity)
     for event in RecordedEvents(folder.events):
         state.apply(event)
@@ -313,7 +320,8 @@ def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
 def test_a_run_of_a_stranger_moves_no_cursor_as_it_is_played_or_runs(tmp_path):
     printed = replayed(recorded(tmp_path, told_by_a_stranger()), verbosity=1)
     assert any("?[2J" in line for line in printed)
-    state, output = RunState(), io.StringIO()
+    state = RunState()
+    output = io.StringIO()
     view = LiveView(state, Console(file=output, width=200), 1)
     frames = io.StringIO()
     for event in told_by_a_stranger():
@@ -368,7 +376,8 @@ def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
 
 
 def test_the_last_line_counts_expectations_that_the_run_left_open():
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, -1)
     left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
     left_open |= {"expression": "case(b).time_ms", "status": "skipped", "reason": "b is left out"}
@@ -386,7 +395,8 @@ def test_the_last_line_counts_expectations_that_the_run_left_open():
 
 
 def printed_lines(events, verbosity=0, **options):
-    state, printed = RunState(), []
+    state = RunState()
+    printed = []
     lines = Lines(state, printed.append, verbosity, **options)
     for event in events:
         state.apply(event)

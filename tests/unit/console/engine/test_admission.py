@@ -166,7 +166,8 @@ async def test_without_descriptors_the_silent_go_and_ranks_come_in(door, stack):
 
 
 async def test_without_any_descriptor_it_waits_and_logs_nothing(door, stack, monkeypatch, caplog):
-    tried, goes = [], door.admission._listening
+    tried = []
+    goes = door.admission._listening
 
     class Full:
         def __getattr__(self, name):

@@ -100,7 +100,8 @@ async def test_why_nobody_answers_is_returned(monkeypatch, tmp_path, program, sa
 
 
 async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_path):
-    python, pid = tmp_path / "python", tmp_path / "pid"
+    python = tmp_path / "python"
+    pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
     monkeypatch.setattr(checked_cases, "_SILENCE", 0.1)
@@ -116,7 +117,8 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
 
 
 async def test_a_console_that_is_cancelled_leaves_no_checker(monkeypatch, tmp_path):
-    python, pid = tmp_path / "python", tmp_path / "pid"
+    python = tmp_path / "python"
+    pid = tmp_path / "pid"
     python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
     python.chmod(0o755)
     checking = asyncio.ensure_future(checked(monkeypatch, suite_of(NETWORK, python=str(python))))

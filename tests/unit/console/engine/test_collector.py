@@ -170,7 +170,8 @@ async def test_the_end_of_a_ranks_connection_is_told_once(console, heard):
 
 
 async def test_closing_ends_all_connections(console, heard):
-    rank, stranger = await console.rank(), await console.connect()
+    rank = await console.rank()
+    stranger = await console.connect()
     await console.collector.close()
     await rank.ended()
     await stranger.ended()

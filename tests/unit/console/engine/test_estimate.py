@@ -49,7 +49,9 @@ cases:
   - {name: many, benchmark: compute.gemm, np: 2, params: {n: 8192}}
 """
 PROGRAM = "  - {name: other, benchmark: program.run, np: 1, params: {argv: [uname]}}\n"
-HISTORY, WORK, UNKNOWN = EstimateSource.HISTORY, EstimateSource.WORK, EstimateSource.UNKNOWN
+HISTORY = EstimateSource.HISTORY
+WORK = EstimateSource.WORK
+UNKNOWN = EstimateSource.UNKNOWN
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +82,8 @@ def record_run(
     """Record a run of a plan: its cases took these seconds, after the start of their one job."""
     folder = recorded(home, whole_run(), verdict="passed", exit_code=0, finished=9.0)
     own = {"id": "abc", "hosts": [socket.gethostname()], "cores": [os.cpu_count()]}
-    now, cases = start, []
+    now = start
+    cases = []
     for job in run.jobs:
         for case in job.cases:
             times = {"started": stamp(now), "finished": stamp(now + seconds[case.id])}

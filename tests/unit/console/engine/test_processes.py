@@ -67,7 +67,8 @@ async def test_a_process_that_does_not_is_killed_after_the_grace(start):
 
 
 async def test_in_a_hurry_no_grace_is_left(start):
-    process, hurry = await start(STUBBORN), asyncio.Event()
+    process = await start(STUBBORN)
+    hurry = asyncio.Event()
     asyncio.get_running_loop().call_later(0.2, hurry.set)
     assert await timed_end(process, 30.0, hurry) < 3.0
     assert members(RUN) == []

@@ -102,7 +102,8 @@ async def node():
 
 async def test_ranks_of_a_node_share_a_connection_and_each_gets_its_own_answers(node):
     await node.start(3)
-    heard, collector = node.heard, node.collector
+    heard = node.heard
+    collector = node.collector
     assert [event["rank"] for event in heard.events if event["event"] == "hello"] == [0, 1, 2]
     assert {one.peer for one in collector.ranks} == {heard.sources[0].peer}
     assert len(node.relays) == 1

@@ -11,7 +11,8 @@ from spbench.suites.case import Case, Until
 from spbench.suites.settings import LaunchSettings
 from unit.events import described, job_end, job_start, rank_event, run_start, state_of
 
-WIDE, LONG = 0.1, 1000.0
+WIDE = 0.1
+LONG = 1000.0
 
 
 def case(name, repeat=1):

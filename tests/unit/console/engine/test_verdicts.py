@@ -25,7 +25,8 @@ def ended(case):
 
 def told(tmp_path, cases, order):
     """Which cases are judged after each of these has ended."""
-    state, said = state_of(started(*cases, hosts=["node01"])[:2]), []
+    state = state_of(started(*cases, hosts=["node01"])[:2])
+    said = []
     recorder = Recorder(EventLog(tmp_path / "events.jsonl"), state, said.append)
     for case in order:
         for event in ended(case):

@@ -41,7 +41,8 @@ def test_a_launcher_that_is_named_is_taken_or_refused(launcher):
 
 
 def test_mvapich_has_mpirun_rsh_up_to_3_and_hydra_from_4_on():
-    three, four = assumed_library("mvapich-3.0rc"), assumed_library("mvapich-4.0")
+    three = assumed_library("mvapich-3.0rc")
+    four = assumed_library("mvapich-4.0")
     assert assumed_launcher(settings(), three).launcher.name == "mpirun_rsh"
     assert assumed_launcher(settings(), four).launcher.name == "hydra"
     with pytest.raises(UsageError, match=r"MVAPICH 4\.0 has no mpirun_rsh; it comes with hydra"):

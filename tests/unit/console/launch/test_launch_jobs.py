@@ -59,7 +59,8 @@ def test_equal_settings_and_ranks_make_one_job_in_order_of_appearance():
 
 
 def test_jobs_take_turns_with_a_repeat_each():
-    often, once = replace(case("a", 4), repeat=3), case("b", 4)
+    often = replace(case("a", 4), repeat=3)
+    once = case("b", 4)
     else_ = replace(case("c", 2), repeat=2)
     jobs = group([often, once, else_], NO_HOSTS)
     turns = list(by_turns(jobs))

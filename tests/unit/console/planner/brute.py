@@ -95,7 +95,9 @@ class Brute:
             return True
         states = self.states
         share = self.share(spans[0][2], size)
-        held, once, fixed = [], [], 0.0
+        held = []
+        once = []
+        fixed = 0.0
         for start, end, _ in spans:
             whole = self.part(states.kept_bytes, start, end)
             working = max(layer.working_bytes for layer in states.profile.layers[start:end])
@@ -185,9 +187,13 @@ class Brute:
 
     def sends(self, spans, size):
         """All that crosses goes along, or each stage gets what it reads, where that is cheaper."""
-        layers, edges = self.states.profile.layers, self.states.profile.edges
+        layers = self.states.profile.layers
+        edges = self.states.profile.edges
         scale = size / self.states.profile.batch_size
-        along, straight, spared, taken = [], [], 0.0, 0.0
+        along = []
+        straight = []
+        spared = 0.0
+        taken = 0.0
         for source, target in pairwise(spans):
             start, end, _ = target
             alive = {a for a, b in edges if a < start <= b}
@@ -211,8 +217,12 @@ class Brute:
 
     def rate(self, source, target):
         """Seconds a byte, and latency; both deal the micro-batch in the order of their devices."""
-        mine, theirs = self.pieces(source[2]), self.pieces(target[2])
-        out, into, inner, latency = {}, {}, 0.0, 0.0
+        mine = self.pieces(source[2])
+        theirs = self.pieces(target[2])
+        out = {}
+        into = {}
+        inner = 0.0
+        latency = 0.0
         for a, b in product(mine, theirs):
             part = min(a[2], b[2]) - max(a[1], b[1])
             if part < 1e-9:
@@ -233,7 +243,8 @@ class Brute:
         return 1 / (sum(group[1]) - sum(group[0]))
 
     def pieces(self, group):
-        done, found = 0.0, []
+        done = 0.0
+        found = []
         for at, (first, last) in enumerate(zip(*group, strict=True)):
             part = (last - first) * self.one(group)
             if part:
@@ -267,10 +278,12 @@ def run(times, sends, orders, count, parts=None):
                     continue
                 if kind == "F":
                     ready = sent[at - 1][k] if at else 0.0
-                    ends, seconds = forward, times[at][0]
+                    ends = forward
+                    seconds = times[at][0]
                 else:
                     ready = back[at + 1][k] if at + 1 < stages else forward[at][k]
-                    ends, seconds = backward, parts[at][0] if split[at] else times[at][1]
+                    ends = backward
+                    seconds = parts[at][0] if split[at] else times[at][1]
                 free = max(free, ready) + seconds
                 moved |= ends[at][k] != free
                 ends[at][k] = free
@@ -304,7 +317,8 @@ def split_order(stage, stages, count):
     Once it has no forward left, one follows each of data.
     """
     ahead = min(stages - 1 - stage, count)
-    found, done = [("F", k) for k in range(ahead)], 0
+    found = [("F", k) for k in range(ahead)]
+    done = 0
     for k in range(count):
         left = ahead + k < count
         found += [("F", ahead + k)] if left else []
@@ -337,18 +351,21 @@ def run_rounds(times, sends, groups, count):
     """An interleaved step by fixed points; a link carries all that one group sends another."""
     stages = len(times)
     orders = [rounds_order(at, groups, stages // groups, count) for at in range(groups)]
-    came, ends = {}, [0.0] * groups
+    came = {}
+    ends = [0.0] * groups
     moved = True
     while moved:
         moved = False
         for group, order in enumerate(orders):
-            free, links = 0.0, {}
+            free = 0.0
+            links = {}
             for kind, at, k in order:
                 forward = kind == "F"
                 free = max(free, came.get((kind, at, k), 0.0)) + times[at][0 if forward else 1]
                 to = at + 1 if forward else at - 1
                 if to == stages:
-                    arrival, key = free, ("B", at, k)
+                    arrival = free
+                    key = ("B", at, k)
                 elif to < 0:
                     continue
                 else:

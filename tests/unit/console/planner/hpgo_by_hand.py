@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from itertools import product
 
-WITHIN, BETWEEN, COLLECTIVE = 25e9, 1e9, 3e9
+WITHIN = 25e9
+BETWEEN = 1e9
+COLLECTIVE = 3e9
 
 
 class Reference:
     """The search over a chain: cumulative ms, parameter bytes and crossing bytes of a batch."""
 
     def __init__(self, compute, parameters, crossing, ends, batch, micro=1):
-        self.compute, self.parameters, self.crossing = compute, parameters, crossing
-        self.ends, self.batch, self.micro = ends, batch, micro
+        self.compute = compute
+        self.parameters = parameters
+        self.crossing = crossing
+        self.ends = ends
+        self.batch = batch
+        self.micro = micro
         self.machines = [set(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
         self.devices = ends[-1]
-        self.total, self.last = compute[-1], len(compute) - 1
+        self.total = compute[-1]
+        self.last = len(compute) - 1
 
     def span(self, start, end, sums):
         return sums[end] - (sums[start - 1] if start else 0.0)

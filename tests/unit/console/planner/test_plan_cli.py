@@ -220,7 +220,8 @@ def test_the_memory_of_all_kinds_of_devices_is_described():
 
 
 def test_format_table_is_now_text(plan):
-    old, new = plan("--format", "table"), plan("--format", "text")
+    old = plan("--format", "table")
+    new = plan("--format", "text")
     assert old[:2] == new[:2]
     assert old[2] == "warning: --format table is now --format text\n"
 
@@ -416,7 +417,8 @@ def started(monkeypatch):
 def test_a_plan_for_more_devices_than_there_are_is_not_started(
     plan, runnable, started, tmp_path, capsys
 ):
-    suite, home = tmp_path / "plan.yaml", ("--home", str(tmp_path / "home"))
+    suite = tmp_path / "plan.yaml"
+    home = ("--home", str(tmp_path / "home"))
     words = ("--machines", "32", "--emit", str(suite), "--verify", *home)
     status, _, err = plan(*words, batch="64")
     assert status == 3, err

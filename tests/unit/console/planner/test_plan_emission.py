@@ -129,7 +129,8 @@ def test_plans_that_no_benchmark_runs(plan, sentence):
 
 
 def test_an_order_of_machines_that_no_layout_has():
-    kind, link = DeviceKind("d"), Link("l", 1e9)
+    kind = DeviceKind("d")
+    link = Link("l", 1e9)
     machines = (Machine("a", (kind,)), Machine("b", (kind, kind), link))
     cluster = Cluster("uneven", machines, link)
     with pytest.raises(PlannerError, match="in another order"):

@@ -135,7 +135,8 @@ async def test_a_process_that_breaks_is_told(monkeypatch, folder):
 
 
 def test_memory_is_drawn_against_the_devices_where_that_can_be_seen():
-    half, little = StageMemory(1.0, 3.0, 1.0, 10.0), StageMemory(0.2, 0.2, 0.1, 10.0)
+    half = StageMemory(1.0, 3.0, 1.0, 10.0)
+    little = StageMemory(0.2, 0.2, 0.1, 10.0)
     assert wholes([half, little]) == ([10.0, 10.0], True)
     assert wholes([little, replace(little, fixed=0.1)]) == ([0.5, 0.5], False)
     assert wholes([half, replace(half, capacity=None)]) == ([5.0, 5.0], False)

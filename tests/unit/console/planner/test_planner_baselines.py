@@ -54,7 +54,8 @@ def test_what_one_layer_leaves_over_hides_another_ones():
 
 def test_an_iteration_takes_what_fits():
     profile = chain([1.0], [2e9], [4e9])
-    states, cluster = antichain_states(profile), cluster_from_ends([2])
+    states = antichain_states(profile)
+    cluster = cluster_from_ends([2])
     # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
     assert iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
     assert iteration_share(states, cluster, Training(6)) == 1.0

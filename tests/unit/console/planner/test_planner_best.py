@@ -153,7 +153,8 @@ def way(cost_model, shape):
 
 def step_of(plan, states, place, training):
     """The least step of a plan's stages at any micro-batch size, as mode best counts it."""
-    used, groups = [0] * len(place.sizes), []
+    used = [0] * len(place.sizes)
+    groups = []
     for stage in plan.stages:
         first = tuple(used)
         for device in stage.devices:
@@ -268,7 +269,8 @@ def test_the_all_reduce_of_one_stage_hides_behind_the_backward_pass():
 
 
 def test_mixed_devices_share_by_their_speed():
-    fast, slow = DeviceKind("fast", None, 2.0), DeviceKind("slow", 1000.0)
+    fast = DeviceKind("fast", None, 2.0)
+    slow = DeviceKind("slow", 1000.0)
     machine = Machine("m", (fast, slow), Link("l", 1e9))
     best = plan(chain([1.0]), Cluster("mixed", (machine,)), 6, micro_batch_size=6)
     assert best.step_s == pytest.approx(0.006)  # four samples at twice the speed, and two
@@ -279,10 +281,8 @@ def test_mixed_devices_share_by_their_speed():
 
 def test_measured_batch_sizes_count_as_they_were_measured():
     # A pass takes 10 ms for one sample and 11 for two: two at once are much cheaper.
-    one, two = (
-        LayerProfile("a", "a", 4.0, 6.0, 1.0, 0.0),
-        LayerProfile("a", "a", 4.4, 6.6, 2.0, 0.0),
-    )
+    one = LayerProfile("a", "a", 4.0, 6.0, 1.0, 0.0)
+    two = LayerProfile("a", "a", 4.4, 6.6, 2.0, 0.0)
     profile = Profile("fixed-cost", 1, (one,), (), (BatchMeasurement(2, (two,)),))
     best = plan(profile, cluster([1]), 4)
     assert best.micro_batch_size == 4

@@ -89,7 +89,8 @@ def test_two_machines_of_eight(name, batch, total, ends, stages):
 @pytest.mark.parametrize("ends", [[2, 4], [8, 16]])
 def test_the_chain_of_cuts_has_as_good_a_plan(name, ends):
     profile = load_profile(shared(f"profiles/{name}.txt"), 64)
-    cluster, training = cluster_from_ends(ends), Training(1024)
+    cluster = cluster_from_ends(ends)
+    training = Training(1024)
     few, all_of_them = (
         search_hpgo(make(profile), cluster, training).speedup
         for make in (linear_states, antichain_states)
@@ -324,8 +325,10 @@ def test_wrong_batches_are_told(numbers, error):
 
 
 def test_what_hpgo_cannot_tell_apart_is_refused():
-    a, b = DeviceKind("a"), DeviceKind("b")
-    link, slow = Link("l", 1e9), Link("slow", 1e8)
+    a = DeviceKind("a")
+    b = DeviceKind("b")
+    link = Link("l", 1e9)
+    slow = Link("slow", 1e8)
     kinds = Cluster("kinds", (Machine("m", (a, b), link),))
     links = Cluster("links", (Machine("m", (a, a), link), Machine("n", (a, a), slow)), link)
     for cluster, what in ((kinds, "devices"), (links, "links")):

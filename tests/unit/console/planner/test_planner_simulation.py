@@ -244,7 +244,8 @@ def test_stages_that_are_not_those_of_the_schedule(plan, schedule, says):
 @st.composite
 def rounds_of(draw):
     """Groups, rounds, micro-batches, and stages with times in whole seconds."""
-    groups, rounds = draw(st.integers(2, 4)), draw(st.integers(2, 3))
+    groups = draw(st.integers(2, 4))
+    rounds = draw(st.integers(2, 3))
     count = groups * draw(st.integers(1, 3))
     stages = [
         PlanStage(

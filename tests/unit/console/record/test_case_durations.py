@@ -116,7 +116,8 @@ def test_an_index_without_runs_reads_the_newest_reports_only(home, monkeypatch):
 
 
 def test_durations_on_the_same_hosts_the_newest_run_first(home):
-    first, second = ended(home, 4), ended(home, 5)
+    first = ended(home, 4)
+    second = ended(home, 5)
     ended(home, 6, hosts=["node02"])
     ended(home, 7, cores=[64])
     rows = past_durations(home, WORKS, ["node01"], 2)

@@ -400,7 +400,8 @@ def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
 
 def test_a_console_is_known_whatever_the_system_clock_says(home, console):
     begun = process_start(console.pid)
-    ahead, behind = time.time() + 7200, time.time() - 7200
+    ahead = time.time() + 7200
+    behind = time.time() - 7200
     for started in (ahead, behind):
         place = place_of(console, started=started, since_boot=begun)
         assert recorded(home, SHORT_RUN, **place).alive()

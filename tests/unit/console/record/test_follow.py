@@ -37,7 +37,8 @@ def read(tail, *limit):
 
 
 def test_what_is_appended_is_read_once(path):
-    tail, log = EventTail(path), EventLog(path)
+    tail = EventTail(path)
+    log = EventLog(path)
     log.append(lines(0, 1))
     assert read(tail) == [0, 1]
     assert read(tail) == []
@@ -74,7 +75,9 @@ def test_a_torn_line_waits_for_its_rest(path):
 @pytest.mark.parametrize("limit", [1, 7, 40, 64, 65, 1000])
 def test_a_look_reads_no_more_than_it_may(path, limit):
     path.write_bytes(lines(*range(20)))
-    tail, found, looks = EventTail(path), [], 0
+    tail = EventTail(path)
+    found = []
+    looks = 0
     while not tail.at_end:
         new = read(tail, limit)
         assert len(new) <= limit // len(lines(0)) + 1
@@ -129,7 +132,8 @@ def test_a_line_that_is_no_event_is_left_out_and_told_with_its_place(path, wrong
 def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
     path.write_bytes(lines(*range(50)) + b"nonsense\n" + lines(50) + b"nonsense\n" * 11)
     for limit in (len(lines(10)), 1000, 1 << 20):
-        tail, found = EventTail(path), []
+        tail = EventTail(path)
+        found = []
         while not tail.at_end:
             found += read(tail, limit)
         assert found == list(range(51))
@@ -193,7 +197,8 @@ def test_before_its_first_event_a_log_tells_nothing(path):
 def test_a_line_that_never_ends_is_not_kept(path, monkeypatch):
     monkeypatch.setattr(follow, "MOST_LINE", 1000)
     path.write_bytes(lines(0) + b"x" * 5000 + b"\n" + lines(1))
-    tail, found = EventTail(path), []
+    tail = EventTail(path)
+    found = []
     while not tail.at_end:
         found += read(tail, 300)
         assert len(tail._rest) <= 1300

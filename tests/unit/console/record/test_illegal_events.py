@@ -171,7 +171,8 @@ OTHER_EVENTS = st.sampled_from(
 
 @given(st.lists(RANK_EVENTS | OTHER_EVENTS, max_size=30))
 def test_no_order_of_events_raises(events):
-    check, state = LogCheck(), RunState()
+    check = LogCheck()
+    state = RunState()
     for event in [run_start(*TWO), job_start("a", "b"), *events]:
         if check.passes(event):
             state.apply(event)

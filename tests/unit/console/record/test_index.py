@@ -77,7 +77,8 @@ def test_what_the_index_knows_is_not_read_again_and_said_alike(home, reads):
 
 
 def test_a_run_that_changed_is_read_again_and_one_that_is_gone_forgotten(home, reads):
-    kept, gone = ended(home), ended(home)
+    kept = ended(home)
+    gone = ended(home)
     summaries(home)
     kept.write_json("run.json", kept.read_json("run.json") | {"verdict": "failed"})
     gone.path.rename(home / "elsewhere")
@@ -158,7 +159,8 @@ def set_version(path, number):
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_index_is_worked_around(home, damage):
     ended(home)
-    runs, launches = summaries(home), past_launches(home, "a", "time_ms")
+    runs = summaries(home)
+    launches = past_launches(home, "a", "time_ms")
     assert len(launches) == 1
     DAMAGE[damage](home / "index.sqlite")
     for _ in range(2):
@@ -258,9 +260,11 @@ def test_a_full_disk_is_worked_around(home, monkeypatch):
 
 def test_tables_that_another_console_has_just_made_are_kept(home, monkeypatch):
     """The version is read twice: as it was before the other console wrote, and as it is now."""
-    first, second = ended(home), ended(home)
+    first = ended(home)
+    second = ended(home)
     note_run(first)
-    read_version, versions = index_file._version, iter([0])
+    read_version = index_file._version
+    versions = iter([0])
     monkeypatch.setattr(
         index_file, "_version", lambda connection: next(versions, read_version(connection))
     )
@@ -275,7 +279,8 @@ def test_tables_that_a_newer_console_has_just_made_are_kept(home, monkeypatch):
     connection.execute(f"PRAGMA user_version = {index_file.VERSION + 1}")
     connection.close()
     newer = path.read_bytes()
-    read_version, versions = index_file._version, iter([0])
+    read_version = index_file._version
+    versions = iter([0])
     monkeypatch.setattr(
         index_file, "_version", lambda connection: next(versions, read_version(connection))
     )

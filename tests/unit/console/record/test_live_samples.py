@@ -74,7 +74,8 @@ batches = st.lists(
 @given(batches=batches, shares=st.sampled_from([(), (2, 2), (1, 3)]))
 def test_the_samples_are_those_of_the_report_at_any_time(name, batches, shares):
     state, case = started_state(np=4, repeat=3, shares=list(shares))
-    samples, ended = LiveSamples(case, name), set()
+    samples = LiveSamples(case, name)
+    ended = set()
     for rank, repeat, values, ends, is_read in batches:
         if (rank, repeat) in ended:
             continue

@@ -243,7 +243,8 @@ def test_removal_of_a_run_follows_no_link_in_it(tmp_path, run, outside):
 
 @pytest.mark.parametrize("kind", ["link", "link-to-nothing", "pipe"])
 def test_files_of_a_home_replace_what_was_planted(tmp_path, outside, kind, monkeypatch):
-    home, suite = tmp_path / "home", tmp_path / "a.yaml"
+    home = tmp_path / "home"
+    suite = tmp_path / "a.yaml"
     monkeypatch.setattr("spbench.tui.failed_page.time.strftime", lambda *_: "now")
     unsaved = RecoveryFile.of(home, suite)
     report = home / "crashes" / "console-now.txt"

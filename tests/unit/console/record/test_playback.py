@@ -120,7 +120,8 @@ def test_the_time_waits_for_events_that_were_not_taken():
 
 
 def test_the_position_tells_how_many_of_how_many():
-    known, unknown = Playback(at(0, 1)), Playback(iter(at(0, 1)))
+    known = Playback(at(0, 1))
+    unknown = Playback(iter(at(0, 1)))
     assert (known.position, unknown.position) == ((0, 2), (0, None))
     due(known, 0.0)
     assert known.position == (1, 2)
@@ -163,7 +164,9 @@ def test_a_speed_is_above_0(speed):
     st.sampled_from([0.5, 1.0, 50.0, None]),
 )
 def test_every_event_comes_once_and_in_order(times, looks, speed):
-    play, now, found = Playback(at(*times), speed), 0.0, []
+    play = Playback(at(*times), speed)
+    now = 0.0
+    found = []
     for passed, limit in looks:
         now += passed
         new = due(play, now, limit)

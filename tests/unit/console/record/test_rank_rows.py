@@ -148,7 +148,8 @@ def test_times_that_came_before_the_rows_are_in_them():
 
 def test_a_row_stays_until_something_of_it_changes():
     watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
-    row, version = watched.row(1), watched.rows.version(1)
+    row = watched.row(1)
+    version = watched.rows.version(1)
     watched.take(rank_event("heartbeat", 1), rank_event("progress", 0))
     assert watched.row(1) is row
     assert watched.rows.version(1) == version
@@ -166,7 +167,8 @@ def test_a_row_stays_until_something_of_it_changes():
 )
 def test_a_rows_version_grows_when_it_changes(event):
     watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
-    row, version = watched.row(1), watched.rows.version(1)
+    row = watched.row(1)
+    version = watched.rows.version(1)
     watched.take(event)
     assert watched.rows.version(1) > version
     assert watched.row(1) != row

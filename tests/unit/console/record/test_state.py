@@ -64,7 +64,8 @@ def test_a_ratio_of_times_over_repeats_follows_from_the_times(name, expected):
     """Each repeat's own ratio is another one: their median would be 1."""
     metrics = [make.TIME, make.metric("sequential_ms"), make.metric(name, better="higher")]
     what = make.described(repeat=3, metrics=metrics)
-    times, others = [1.0, 2.0, 8.0], [4.0, 2.0, 8.0]
+    times = [1.0, 2.0, 8.0]
+    others = [4.0, 2.0, 8.0]
     events = [
         event
         for repeat, (time, other) in enumerate(zip(times, others, strict=True))

@@ -60,7 +60,8 @@ def test_the_metric_says_which_direction_is_better(better, factor, outcome):
 
 @pytest.mark.parametrize(("better", "inverse"), [("lower", False), ("higher", True)])
 def test_a_metric_with_the_launches_of_the_time_has_its_outcome(better, inverse):
-    a, b = FIVE, times(0.97, [1.0, 1.002, 1.001, 0.999, 0.998])
+    a = FIVE
+    b = times(0.97, [1.0, 1.002, 1.001, 0.999, 0.998])
 
     def side(launches):
         # Medians of iterations that are taken in two ways differ slightly.
@@ -99,7 +100,8 @@ def test_a_small_difference_counts_only_with_earlier_runs(past):
 
 
 def test_a_difference_within_the_tolerance_is_not_judged_if_it_may_be_large():
-    a, b = [1.0, 1.001, 1.002, 0.999, 0.998], [1.03, 1.04, 1.045, 1.2, 1.3]
+    a = [1.0, 1.001, 1.002, 0.999, 0.998]
+    b = [1.03, 1.04, 1.045, 1.2, 1.3]
     sides = [run(case("a", {"time_ms": of[0]}, medians={"time_ms": of})) for of in (a, b)]
     compared = compare(*sides)
     assert compared.cases[0].rows[0].outcome == "not enough samples"
@@ -142,7 +144,8 @@ def test_recorded_launches_that_differ_by_more_than_the_constant_raise_it():
 
 
 def test_a_noisy_case_is_never_judged_from_one_launch():
-    quiet, noisy = case("a"), case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
+    quiet = case("a")
+    noisy = case("a", {"time_ms": 2000.0}, noisy="other work had its cores")
     for sides in ((quiet, noisy), (noisy, quiet)):
         [row] = compare(*map(run, sides)).rows
         assert (row.outcome, row.factor) == ("not enough samples", None)
@@ -197,7 +200,9 @@ def test_with_four_launches_the_medians_alone_are_tested():
 
 
 def test_two_tests_cry_wolf_no_more_often_than_one():
-    chance, wrong, trials = Random(3), 0, 2000
+    chance = Random(3)
+    wrong = 0
+    trials = 2000
 
     def side():
         medians = [math.exp(chance.gauss(0, 0.1)) for _ in range(5)]
@@ -298,7 +303,8 @@ def test_rows_stand_in_the_order_of_the_first_run():
 
 
 def test_cases_of_one_run_alone_are_named():
-    first, second = run(case("a"), case("both"), id="1"), run(case("both"), case("b"), id="2")
+    first = run(case("a"), case("both"), id="1")
+    second = run(case("both"), case("b"), id="2")
     comparison = compare(first, second)
     assert (comparison.only_a, comparison.only_b) == (("a",), ("b",))
     assert [pair.id for pair in comparison.cases] == ["both"]
@@ -358,14 +364,16 @@ def test_both_runs_may_have_gone_wrong():
 
 
 def test_outcomes_are_counted():
-    a, b = {"worse": 1.0, "gone": 1.0, "better": 2.0}, {"worse": 1.0, "better": 2.0}
+    a = {"worse": 1.0, "gone": 1.0, "better": 2.0}
+    b = {"worse": 1.0, "better": 2.0}
     of_a = {"worse": FIVE, "better": FIVE}
     of_b = {"worse": times(1.2), "better": times(0.8)}
     assert compare(run(case("a", a, medians=of_a)), run(case("a", b, medians=of_b))).tally == (
         "0 of 1 case judged, 1 unjudged"
     )
     assert compare(run(), run()).tally == "0 of 0 cases judged"
-    slower, died = case("b", medians={"time_ms": times(1.3)}), case("c", status="error")
+    slower = case("b", medians={"time_ms": times(1.3)})
+    died = case("c", status="error")
     sides = run(case("b", medians={"time_ms": FIVE}), case("c")), run(slower, died, case("d"))
     assert compare(*sides).tally == "1 of 3 cases judged (1 worse), 1 unjudged, 1 broken"
 
@@ -440,7 +448,8 @@ def test_a_case_that_was_broken_before_is_broken_again():
 
 
 def test_a_case_of_one_side_alone_is_unjudged():
-    old, new = run(case("old"), id="1"), run(case("new"), id="2")
+    old = run(case("old"), id="1")
+    new = run(case("new"), id="2")
     assert judgements(compare(old, new)) == {
         "new": ("unjudged", "not in run 1"),
         "old": ("unjudged", "only in run 1"),

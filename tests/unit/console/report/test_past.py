@@ -42,14 +42,16 @@ def _write(home: Path, id: str, machines: str, time: float, **changes: Any) -> N
 
 
 def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) -> None:
-    a, b = on("m1", "20260101-000000-x-0000"), on("m1", "another")
+    a = on("m1", "20260101-000000-x-0000")
+    b = on("m1", "another")
     past = past_of(home, a, b)
     assert list(past("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
     assert list(past("a", "skew")) == list(past("b", "time_ms")) == []
 
 
 def test_a_case_of_the_same_name_that_does_other_work_is_no_past(home: Path) -> None:
-    a, b = on("m1", "x"), on("m1", "y")
+    a = on("m1", "x")
+    b = on("m1", "y")
     before = list(past_of(home, a, b)("a", "time_ms"))
     _write(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
     _write(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
@@ -68,7 +70,8 @@ def test_runs_after_both_do_not_change_their_comparison(home: Path) -> None:
 
 
 def test_a_run_with_a_planted_fault_is_no_past(home: Path) -> None:
-    a, b = on("m1", "x"), on("m1", "y")
+    a = on("m1", "x")
+    b = on("m1", "y")
     slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
     assert list(past_of(home, slowed, a)("a", "time_ms")) == []
     assert list(past_of(home, a, slowed)("a", "time_ms"))
@@ -81,7 +84,8 @@ def test_other_machines_have_no_past(home: Path, machines: tuple[str, str]) -> N
 
 
 def test_one_launch_a_side_is_judged_by_how_much_earlier_runs_differ(home: Path) -> None:
-    a, b = on("m1", "x", 1.0), on("m1", "y", 1.6)
+    a = on("m1", "x", 1.0)
+    b = on("m1", "y", 1.6)
     [row] = compare(a, b, past_of(home, a, b)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
     assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"

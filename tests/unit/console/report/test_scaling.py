@@ -67,7 +67,8 @@ def test_it_pays_unless_the_most_that_an_added_rank_can_bring_is_too_little():
 
 
 def test_intervals_need_four_launches():
-    few, many = one(at(1, 9.0), at(2, 5.0)), one(at(1, *[9.0] * 4), at(2, *[4.5] * 4))
+    few = one(at(1, 9.0), at(2, 5.0))
+    many = one(at(1, *[9.0] * 4), at(2, *[4.5] * 4))
     assert few.rows[1].interval is None
     assert many.rows[1].interval == pytest.approx((1.0, 1.0))
     assert scaling_remarks([few])[-1] == (

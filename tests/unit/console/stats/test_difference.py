@@ -86,7 +86,8 @@ def test_the_ratio_is_that_of_the_medians_and_within_the_interval(
 
 def test_an_interval_that_lies_elsewhere_is_widened_to_the_ratio() -> None:
     # Differences of pairs lie around 1, and the medians are in the two halves of the launches.
-    a, b = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    a = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+    b = [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
     found = difference(a, b)
     assert (found.ratio, found.high) == (2.0, 2.0)
 

@@ -15,7 +15,8 @@ SPREAD = 0.05
 
 def drawn(runs: list[list[float]], launches: int, count: int = 4000) -> list[list[float]]:
     """Runs drawn with the noise of others, as logarithms."""
-    noise, chance = noise_of(runs), Random(2)
+    noise = noise_of(runs)
+    chance = Random(2)
     assert noise is not None
     return [list(map(math.log, noise.draw(chance, launches).medians)) for _ in range(count)]
 

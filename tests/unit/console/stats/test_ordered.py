@@ -43,7 +43,8 @@ def test_samples_are_in_order_however_they_come(batches):
 @given(batches.filter(any), value)
 def test_what_is_told_of_them_is_exact(batches, limit):
     values = [value for batch in batches for value in batch]
-    samples, summary = of(batches), summarize(values)
+    samples = of(batches)
+    summary = summarize(values)
     assert (samples.least, samples.greatest) == (summary.min, summary.max)
     told = [samples.percentile(part) for part in (0.5, 0.95, 0.99)]
     assert told == [summary.p50, summary.p95, summary.p99]
@@ -65,7 +66,8 @@ def test_nothing_is_no_sample():
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(value, max_size=12)), max_size=12))
 def test_repeats_are_summarized_exactly_whenever_they_are_asked_for(batches):
-    samples, repeats = OrderedRepeats(), {}
+    samples = OrderedRepeats()
+    repeats = {}
     for repeat, values in batches:
         samples.add(repeat, array("d", values))
         repeats.setdefault(repeat, []).extend(values)

@@ -174,7 +174,8 @@ def test_an_entry_looks_as_in_the_shipped_suites():
 
 @pytest.mark.parametrize("name", ["halo", "links"])
 def test_the_shipped_entries_are_written_as_they_stand(name):
-    text, again = SHIPPED[name], ""
+    text = SHIPPED[name]
+    again = ""
     for index in range(text.count("- name:")):
         again = compose.insert_case(again, compose.draft_of(text, index)).text
     assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
@@ -457,7 +458,8 @@ def test_an_entry_in_braces_is_changed():
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
 def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
     index = data.draw(st.integers(0, text.count("name: ") - 2))
-    before, drawn = compose.draft_of(text, index), data.draw(DRAFTS)
+    before = compose.draft_of(text, index)
+    drawn = data.draw(DRAFTS)
     names = data.draw(st.sets(st.sampled_from(CaseDraft.__slots__)))
     draft = replace(before, **{name: getattr(drawn, name) for name in names})
     edited = compose.replace_case(text, index, draft)

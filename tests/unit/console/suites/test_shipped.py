@@ -91,7 +91,8 @@ def test_a_hostfile_of_it_is_beside_it():
 
 
 def test_a_link_to_nowhere_is_not_written_through(tmp_path):
-    target, link = tmp_path / "elsewhere.yaml", tmp_path / "mine" / "suites" / "halo.yaml"
+    target = tmp_path / "elsewhere.yaml"
+    link = tmp_path / "mine" / "suites" / "halo.yaml"
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
     assert copy_shipped(tmp_path / "mine").kept == (link,)

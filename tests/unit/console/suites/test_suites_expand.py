@@ -29,7 +29,8 @@ def sweeps(draw):
     lists = st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True)
     rows = draw(st.integers(1, 3))
     in_step = st.lists(st.integers(0, 99), min_size=rows, max_size=rows, unique=True)
-    matrix, zipped = draw(columns("abc", lists)), draw(columns("xyz", in_step))
+    matrix = draw(columns("abc", lists))
+    zipped = draw(columns("xyz", in_step))
 
     def items(given):
         return {key: [Item(v, show(v)) for v in values] for key, values in given.items()}

@@ -328,7 +328,8 @@ def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, lau
     try:
         cases = load_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
     except UsageError as error:
-        told, cases = str(error), ()
+        told = str(error)
+        cases = ()
     assert bool(told) != bool(cases)
     assert "Input should" not in told
 

@@ -184,7 +184,8 @@ def test_loading_is_fast_and_imports_little():
 
 
 def test_the_page_of_results_is_that_of_the_report_of_a_gpu():
-    report, page = DOCS / "gpu_results.json", DOCS / "gpu_results.md"
+    report = DOCS / "gpu_results.json"
+    page = DOCS / "gpu_results.md"
     no_gpu_yet = "**Status:** no GPU has run spbench yet."
     if not report.exists():
         assert not page.exists()

@@ -21,14 +21,16 @@ brute_force = settings(max_examples=60)
 @st.composite
 def partitions(draw, height=None, width=None, size=None):
     """Tiles of any ranks in any order; some are empty where the image is small."""
-    rows, cols = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    rows = draw(st.integers(1, 4))
+    cols = draw(st.integers(1, 4))
     if size is not None and rows * cols > size:
         rows, cols = draw(st.sampled_from([(1, size), (size, 1), (1, 1)]))
     if size is None:
         size = rows * cols + draw(st.integers(0, 3))
     ranks = draw(st.permutations(range(size)))[: rows * cols]
     if height is None:
-        height, width = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+        height = draw(st.integers(1, 14))
+        width = draw(st.integers(1, 14))
     return Partition(Grid(rows, cols), height, width, tuple(ranks), size)
 
 
@@ -153,7 +155,8 @@ def test_redistribution_moves_each_pixel_once_and_only_where_its_owner_changes(p
     moved = np.zeros((owned.height, owned.width), dtype=int)
     stays = np.zeros_like(moved)
     for rank in range(owned.size):
-        had, has = mask(owned, owned.tile(rank)), mask(owned, wanted.tile(rank))
+        had = mask(owned, owned.tile(rank))
+        has = mask(owned, wanted.tile(rank))
         assert (mask(owned, kept_by(table, rank)) == had * has).all()
         stays += had * has
         for piece in table.sent_by(rank):
@@ -205,7 +208,8 @@ def test_an_empty_tile_has_no_halo():
 def test_tiles_come_together_on_one_rank():
     tiles = Partition.of_grid(Grid(1, 3), 4, 9, ranks=[4, 0, 2], size=5)
     whole = Partition.of_grid(Grid(1, 1), 4, 9, ranks=[2], size=5)
-    join, split = redistribution(tiles, whole), redistribution(whole, tiles)
+    join = redistribution(tiles, whole)
+    split = redistribution(whole, tiles)
     pieces = (Piece(0, Box((0, 4), (3, 6))), Piece(4, Box((0, 4), (0, 3))))
     assert join.received_by(2) == pieces
     assert split.sent_by(2) == pieces

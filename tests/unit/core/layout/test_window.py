@@ -52,7 +52,8 @@ def test_inside_are_the_outputs_that_read_nothing_else(window, beyond, inputs):
 @given(windows, windows, st.integers(1, 20), st.integers(1, 20))
 def test_outputs_are_as_many_as_torch_makes(rows, cols, height, width):
     window = Window2d(rows, cols)
-    image, weight = torch.empty(1, 1, height, width), torch.empty(1, 1, rows.kernel, cols.kernel)
+    image = torch.empty(1, 1, height, width)
+    weight = torch.empty(1, 1, rows.kernel, cols.kernel)
     stride, padding, dilation = (
         (getattr(rows, name), getattr(cols, name)) for name in ("stride", "padding", "dilation")
     )

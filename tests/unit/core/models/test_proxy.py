@@ -10,7 +10,8 @@ from spbench_core.models.proxy import multiply_adds, proxy_of
 from spbench_core.models.reach import kept_values
 from spbench_core.models.registry import model
 
-ONE, SQUARE = Grid(1, 1), Grid(2, 2)
+ONE = Grid(1, 1)
+SQUARE = Grid(2, 2)
 
 
 def resnet(size=128, **words):
@@ -73,7 +74,8 @@ def test_layers_images_and_filters_shrink_and_kinds_and_stages_stay():
 def test_halos_stay_as_wide_and_come_from_the_next_tile(grid):
     # Kernels of 1x7 and 7x1 read three pixels beyond, at the smallest map, a 32nd of the image.
     found, _ = proxied(amoebanet(1024, 3, 64), 0, grid)
-    rows, cols = found.model.image.height // 32, found.model.image.width // 32
+    rows = found.model.image.height // 32
+    cols = found.model.image.width // 32
     assert rows // grid.rows >= 3
     assert cols // grid.cols >= 3
     assert max(rows // grid.rows, cols // grid.cols) < 2 * 3 * max(grid.rows, grid.cols)

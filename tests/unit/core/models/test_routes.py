@@ -15,7 +15,10 @@ class Reader(Layer):
     """A layer that reads some of its inputs by their names, and makes one tensor of its own."""
 
     def __init__(self, name, given, read, gives):
-        self.name, self._given, self._read, self._gives = name, given, read, gives
+        self.name = name
+        self._given = given
+        self._read = read
+        self._gives = gives
 
     def output(self, flow):
         return tuple(Map(1, 8, 8) for _ in self._gives)
@@ -109,7 +112,8 @@ def test_those_beside_a_stage_come_first():
 def test_every_stage_gets_what_it_reads_and_sends_what_it_gets_or_makes(balance, straight):
     found = routes(balance, straight)
     for stage, (first, last) in enumerate(found.stages):
-        table, got = found.table, set(found.inputs(stage))
+        table = found.table
+        got = set(found.inputs(stage))
         made = {at for at, layer in enumerate(table.makers) if at and first <= layer < last}
         read = {
             at for at, layers in enumerate(table.readers) if any(first <= x < last for x in layers)

@@ -147,7 +147,8 @@ def test_another_order_gives_another_load():
 
 
 def test_big_arrays_that_are_not_split_overload_a_server_or_a_device():
-    vgg, alexnet = elements("vgg", 16), elements("alexnet")
+    vgg = elements("vgg", 16)
+    alexnet = elements("alexnet")
     whole = [round(hashed_imbalance(vgg, servers, math.inf), 1) for servers in (2, 4, 8)]
     assert whole == [2.0, 3.3, 6.1]
     assert [round(home_imbalance(vgg, devices), 2) for devices in (2, 4, 8)] == [1.49, 2.97, 5.94]
@@ -184,7 +185,8 @@ def test_names_and_shapes_of_a_residual_network_are_in_graph_order():
 
 @pytest.mark.parametrize("depth", [18, 34, 50, 101, 152, 200, 269])
 def test_both_residual_networks_have_the_same_shapes(depth):
-    first, second = parameters("resnet", depth), parameters("resnet-v1", depth)
+    first = parameters("resnet", depth)
+    second = parameters("resnet-v1", depth)
     assert [param.shape for param in first] == [param.shape for param in second]
     assert sum(param.name.endswith("_sc_weight") for param in first) == 4
     assert sum(param.name.endswith("_conv1sc_weight") for param in second) == 4
@@ -244,7 +246,8 @@ def test_long_windows_lie_and_stand_in_turn():
 )
 def test_branches_come_in_the_order_in_which_they_are_joined(name, first, kernels):
     names = [param.name for param in parameters(name)]
-    at, module = names.index(first), first.removesuffix("1x1_weight")
+    at = names.index(first)
+    module = first.removesuffix("1x1_weight")
     expected = [
         f"{module}{kernel}_{kind}" for kernel in kernels.split() for kind in ("weight", "bias")
     ]

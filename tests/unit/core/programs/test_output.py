@@ -105,7 +105,8 @@ def test_marks_that_are_missing_or_forbidden():
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_lines_do_not_depend_on_how_bytes_arrive(data, size):
-    at_once, lines = LineSplitter(), LineSplitter()
+    at_once = LineSplitter()
+    lines = LineSplitter()
     expected = [*at_once.feed(data), *at_once.end()]
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     assert [line for piece in pieces for line in lines.feed(piece)] + [*lines.end()] == expected

@@ -86,7 +86,8 @@ def test_each_captured_output_has_a_source():
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_all_numbers_of_a_captured_output_are_read(name):
-    found, expected = read(name, captured(name)), EXPECTED[name]
+    found = read(name, captured(name))
+    expected = EXPECTED[name]
     assert found.values == pytest.approx(expected["values"])
     assert len(found.points) == expected["points"]
     assert found.samples == expected.get("samples", {})

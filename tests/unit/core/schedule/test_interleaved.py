@@ -21,7 +21,8 @@ COST = st.integers(1, 4).map(float)
 
 @st.composite
 def layouts(draw):
-    members, rounds = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4)), draw(ROUNDS)
+    members = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    rounds = draw(ROUNDS)
     replicas = draw(st.integers(1, 2))
     stages = len(members) * rounds
     return model_layout(stages, members=members * rounds, replicas=replicas, rounds=rounds)
@@ -123,7 +124,8 @@ def test_two_ranks_two_rounds_and_four_micro_batches_by_hand():
 @pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, st.booleans())
 def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
-    layout, parts = pipeline(stages, rounds), stages * groups
+    layout = pipeline(stages, rounds)
+    parts = stages * groups
     orders = orders_of(layout, parts, forward_only=forward_only)
     kinds = ("forward",) if forward_only else ("forward", "backward")
     for rank, order in enumerate(orders):
@@ -148,7 +150,8 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
 @pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, COST, COST)
 def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, backward):
-    layout, parts = pipeline(stages, rounds), stages * groups
+    layout = pipeline(stages, rounds)
+    parts = stages * groups
     cost = {"forward": forward, "backward": backward}
     for forward_only in (False, True):
         orders = orders_of(layout, parts, forward_only=forward_only)

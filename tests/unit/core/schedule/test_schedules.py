@@ -231,7 +231,8 @@ def test_mirrored_halves_never_meet_on_a_rank(stages, parts, times):
 @pytest.mark.parametrize("stages", range(2, 7))
 def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages):
     for parts in (1, 2, 3, 4, 8):
-        one, two = model_layout(stages), model_layout(stages, mirrored=True)
+        one = model_layout(stages)
+        two = model_layout(stages, mirrored=True)
         _, alone = step(one, 2 * parts, "1f1b")
         _, both = step(two, parts, "1f1b")
         assert (
@@ -240,7 +241,8 @@ def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages
         # Of the two stages of a rank each holds as many as the first of one pipeline, at the most.
         assert max(map(in_flight, both)) <= 2 * stages
     # With one micro-batch each way the ends fill each other's idle time.
-    (_, both), (_, alone) = step(two, 1, "1f1b"), step(one, 2, "1f1b")
+    (_, both) = step(two, 1, "1f1b")
+    (_, alone) = step(one, 2, "1f1b")
     assert simulate_orders(two, both).length < simulate_orders(one, alone).length
 
 

@@ -35,7 +35,8 @@ class FakeCuda:
     """libcuda with some GPUs, as ctypes calls it; ``fails`` names calls that return an error."""
 
     def __init__(self, count=2, fails=()):
-        self._count, self._fails = count, fails
+        self._count = count
+        self._fails = fails
         self.current = None
 
     def _status(self, name):
@@ -112,7 +113,8 @@ def test_the_real_loader_finds_no_driver_or_one_that_counts():
 @pytest.fixture
 def sockets(tmp_path, monkeypatch):
     """Two sockets of two cores, a GPU on each, and one of which sysfs knows no node."""
-    pci, cpus = tmp_path / "pci", tmp_path / "cpu"
+    pci = tmp_path / "pci"
+    cpus = tmp_path / "cpu"
     for address, node in (("0000:41:00.0", 0), ("0000:c1:00.0", 1), ("0000:e1:00.0", -1)):
         (pci / address).mkdir(parents=True)
         (pci / address / "numa_node").write_text(f"{node}\n")

@@ -32,7 +32,8 @@ class Context(TypedParams):
         self.world = SimpleNamespace(
             rank=0, size=1, local_rank=0, doubt="", host="here", cpus=(0,), comm=Comm()
         )
-        self.seed, self.told = 0, []
+        self.seed = 0
+        self.told = []
 
     def planted_in_job(self, fault):
         return False

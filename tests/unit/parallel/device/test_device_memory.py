@@ -37,7 +37,9 @@ class Cuda:
     """
 
     def __init__(self):
-        self.calls, self.peak, self.initialized = [], 0, True
+        self.calls = []
+        self.peak = 0
+        self.initialized = True
 
     def _called(self, name):
         self.calls.append((name, self.memory_allocated()))

@@ -47,7 +47,8 @@ def test_it_may_lie_apart_or_be_nothing(memory):
 
 
 def test_what_is_put_waits_for_nobody_and_comes_in_order(memory):
-    target, LATE.waits = late(0, 0), 0
+    target = late(0, 0)
+    LATE.waits = 0
     values = torch.tensor([3.0, 4.0])
     memory.put(values, target)
     doubled = target * 2
@@ -104,7 +105,8 @@ def test_memory_is_kept_and_grows(memory):
 @pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("late", False)])
 def test_memory_of_a_gpu_of_nvidias_is_pinned(kind, pinned, monkeypatch):
     """By what torch is asked for: without a GPU it pins nothing."""
-    asked, right = [], torch.empty
+    asked = []
+    right = torch.empty
 
     def empty(*shape, pin_memory=False, **more):
         asked.append(pin_memory)
@@ -175,7 +177,8 @@ def test_moments_are_those_of_the_host(dtype):
 def test_a_sum_and_moments_wait_for_the_device_once():
     """When numbers are on the host, and not again when they are back."""
     tiling = Tiling.of_grid(Twin(), Grid(1, 2), 4, 8)
-    values, pixels = late(1, 2), torch.ones(2, 3, 4, 4).to(DEVICE) * 1
+    values = late(1, 2)
+    pixels = torch.ones(2, 3, 4, 4).to(DEVICE) * 1
     LATE.waits = 0
     sum_over(Twin(), values)
     assert LATE.waits == 1

@@ -82,7 +82,8 @@ def test_opens_memory_of_another_gpu_under_the_own_one_without_an_event(events):
     """The sender asks for an event; torch would open it and never destroy it."""
     handle = (0, b"memory", 512, 0, b"users", 1, b"event", True)
     storage = torch.UntypedStorage(512)
-    share, open_shared = Mock(return_value=handle), Mock(return_value=storage)
+    share = Mock(return_value=handle)
+    open_shared = Mock(return_value=storage)
     with (
         patch("spbench_parallel.device.ipc.storage_functions", return_value=(share, open_shared)),
         patch.object(torch, "empty", lambda count, **_: torch.zeros(count, dtype=torch.uint8)),

@@ -41,7 +41,8 @@ def test_a_copy_that_does_not_block_comes_later():
 
 def test_a_blocking_copy_takes_the_host_values_of_now():
     host = torch.ones(2)
-    there, meanwhile = torch.empty(2, device="late"), torch.empty(2, device="late")
+    there = torch.empty(2, device="late")
+    meanwhile = torch.empty(2, device="late")
     there.copy_(host)
     assert LATE.waits == 1
     meanwhile.copy_(host, non_blocking=True)
@@ -81,7 +82,8 @@ def test_streams_in_order_see_it():
 
 
 def test_gradients_are_those_of_the_host():
-    pixels, weight = torch.randn(1, 2, 6, 6), torch.randn(3, 2, 3, 3)
+    pixels = torch.randn(1, 2, 6, 6)
+    weight = torch.randn(3, 2, 3, 3)
     found = []
     for device in ("cpu", "late"):
         given = [one.clone().to(device).requires_grad_() for one in (pixels, weight)]
@@ -169,7 +171,8 @@ def test_copies_numbers_and_indices_may_be_of_the_host(operation, expected):
 
 def copied_and_freed(*, is_awaited):
     """Return what the copy stream reads of a tensor that is freed meanwhile."""
-    source, target = on_device(), torch.zeros(3)
+    source = on_device()
+    target = torch.zeros(3)
     LATE.streams.follow()
     with LATE.streams.copying():
         target.copy_(source, non_blocking=True)

@@ -72,7 +72,8 @@ def plain(module, pixels, weight=None, bias=None):
 
 
 def error_of(module, call, precision):
-    errors, rounding = OperatorErrors(), Rounding.of(precision)
+    errors = OperatorErrors()
+    rounding = Rounding.of(precision)
     WindowCheck("it", module, MPI.COMM_SELF, precision.work, rounding, errors).check(call)
     return errors.single
 
@@ -138,7 +139,8 @@ def test_a_norm_is_held_against_sums_of_its_own(precision):
     grads = {name: one.grad for name, one in module.named_parameters()}
 
     def worst_of(**other):
-        errors, words = OperatorErrors(), {"found": found.detach(), "input_gradient": pixels.grad}
+        errors = OperatorErrors()
+        words = {"found": found.detach(), "input_gradient": pixels.grad}
         check = NormCheck("it", module, MPI.COMM_SELF, [0], Rounding.of(precision), errors)
         words |= {"parameter_gradients": grads} | other
         call = Call(pixels.detach(), output_gradient=gradient, **words)
@@ -161,7 +163,8 @@ def test_a_norm_is_held_against_sums_of_its_own(precision):
 @pytest.mark.parametrize("padding", [0, 1, 3])
 def test_readers_are_all_outputs_that_read_a_pixel(kernel, stride, padding):
     length = 11
-    axis, outputs = WindowAxis(kernel, stride, padding), Window(kernel, stride, padding)
+    axis = WindowAxis(kernel, stride, padding)
+    outputs = Window(kernel, stride, padding)
     count = outputs.outputs(length)
     reads = {out: set(range(*axis.read((out, out + 1)))) for out in range(count)}
     for first in range(length):

@@ -30,7 +30,8 @@ def image(dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("grid", [Grid(2, 2), Grid(1, 3), Grid(6, 1)], ids=str)
 def test_a_sum_does_not_depend_on_the_tiles(dtype, grid):
-    values, totals = image(dtype), [0, 0]
+    values = image(dtype)
+    totals = [0, 0]
     for tile in range(grid.size):
         box = grid.tile(tile, 6, 7)
         part = values[:, :, slice(*box.rows), slice(*box.cols)]
@@ -46,7 +47,8 @@ def test_a_number_at_another_place_changes_it(axes):
 def test_a_last_bit_changes_it():
     other = image()
     other[1, 2, 3, 4] = torch.nextafter(other[1, 2, 3, 4], torch.tensor(9.0))
-    before, after = _sums(image(), WHOLE), _sums(other, WHOLE)
+    before = _sums(image(), WHOLE)
+    after = _sums(other, WHOLE)
     assert before[0] == after[0]
     assert before[1] != after[1]
 
@@ -61,7 +63,8 @@ def test_a_last_bit_changes_it():
     ],
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
-    sums, worst = JointSums(None), WorstError.with_tolerance(0.0)
+    sums = JointSums(None)
+    worst = WorstError.with_tolerance(0.0)
     words = {1: Passage(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}

@@ -57,7 +57,8 @@ class Recorder:
 @pytest.mark.parametrize("most", [1, 2, None])
 def test_the_first_calls_have_their_own_gradients(most, backwards):
     torch.manual_seed(0)
-    conv, recorder = nn.Conv2d(2, 2, 1, bias=False), Recorder()
+    conv = nn.Conv2d(2, 2, 1, bias=False)
+    recorder = Recorder()
     hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, most=most)
     images = [torch.randn(1, 2, 3, 3) for _ in range(3)]
     losses = [conv(one).square().sum() for one in images]

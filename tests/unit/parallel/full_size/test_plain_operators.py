@@ -40,7 +40,8 @@ def call_of(name, precision, seed=0):
     module.to(torch.float64 if precision is FP64 else torch.float32)
     shape = (6, 16) if linear else (2, 16, 9, 9)
     pixels = torch.randn(shape, dtype=torch.float64).to(kept)
-    exact, wide = copy.deepcopy(module).double(), pixels.double().requires_grad_()
+    exact = copy.deepcopy(module).double()
+    wide = pixels.double().requires_grad_()
     for parameter in exact.parameters():
         parameter.data = parameter.data.to(kept).double()
     found = exact(wide)
@@ -52,7 +53,8 @@ def call_of(name, precision, seed=0):
 
 
 def errors_of(module, call, precision):
-    errors, rounding = OperatorErrors(), Rounding.of(precision)
+    errors = OperatorErrors()
+    rounding = Rounding.of(precision)
     PlainCheck("it", module, precision.work, rounding, errors).check(call)
     return errors
 
@@ -98,7 +100,8 @@ def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, pa
     pixels = call.pixels.double()
     exact = functional.conv2d(pixels, weight, bias, padding=1)
     sizes = functional.conv2d(pixels.abs(), weight.abs(), bias.abs(), padding=1)
-    value, magnitude = exact[1, :, 4, 5].norm(), sizes[1, :, 4, 5].norm()
+    value = exact[1, :, 4, 5].norm()
+    magnitude = sizes[1, :, 4, 5].norm()
     wide = Rounding.of(precision).sums * 16 * magnitude
     bound = 2 * (precision.epsilon * value + wide + Rounding.of(precision).least * math.sqrt(8))
     exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
@@ -135,9 +138,12 @@ class LastStage:
 
     def __init__(self, name, factor):
         torch.manual_seed(1)
-        self.module, self.loss = nn.Conv2d(12, 5, 1), 0.0
-        self._pixels, self._classes = torch.randn(8, 12, 4, 4), torch.randint(5, (8, 4, 4))
-        self._loss_of, self._factor = Loss(name, 16), factor
+        self.module = nn.Conv2d(12, 5, 1)
+        self.loss = 0.0
+        self._pixels = torch.randn(8, 12, 4, 4)
+        self._classes = torch.randint(5, (8, 4, 4))
+        self._loss_of = Loss(name, 16)
+        self._factor = factor
 
     def targets(self, micro_batch):
         return self._classes
@@ -150,7 +156,8 @@ class LastStage:
 
 
 def loss_errors(name, factor):
-    errors, stage = OperatorErrors(), LastStage(name, factor)
+    errors = OperatorErrors()
+    stage = LastStage(name, factor)
     check = LossCheck("it", stage, ExactLoss(name, 16, None), 8, 4.0, errors)
     stage.forward(0)
     check.finish()
@@ -183,7 +190,8 @@ def engine_with(stage):
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False), (0.0, False)])
 def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
     torch.manual_seed(1)
-    training, stage = TrainingConfig(optimizer, 0.01, 1e-4), nn.Linear(30, 20)
+    training = TrainingConfig(optimizer, 0.01, 1e-4)
+    stage = nn.Linear(30, 20)
     check = UpdateCheck(engine_with(stage), training)
     before = [one.detach().clone() for one in stage.parameters()]
     for one in stage.parameters():

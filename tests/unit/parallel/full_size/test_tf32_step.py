@@ -36,7 +36,8 @@ def errors_of(network, precision=TF32, bits=TF32_BITS, seed=3, change=lambda _: 
     batches = micro_batches(2, 1, mirrored=False, times=1)
     plan = ModelPlan(network, model_layout(1), (len(network.layers),), batches, precision=precision)
     images = SyntheticImages(network.image, 5, seed=seed, dtype=plan.dtype)
-    training, errors = TrainingConfig("sgd"), StepErrors()
+    training = TrainingConfig("sgd")
+    errors = StepErrors()
     with Tf32Products(bits):
         engine = Engine(MPI.COMM_SELF, plan, images, training)
         change(engine.stages[0])

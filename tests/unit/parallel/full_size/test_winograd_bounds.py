@@ -31,9 +31,12 @@ from standins.winograd import INPUT, KERNEL, OUTPUT, WinogradConvolutions
 
 pytestmark = pytest.mark.slow
 install()
-CPU, GPU = torch.device("cpu"), torch.device("late")
+CPU = torch.device("cpu")
+GPU = torch.device("late")
 FORMATS = [FP64, FP32, TF32, FP16, BF16]
-SIDE, CHANNELS, OUTPUTS = 18, 3, 8
+SIDE = 18
+CHANNELS = 3
+OUTPUTS = 8
 TILING = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), SIDE, SIDE, transport="packed")
 
 
@@ -197,7 +200,8 @@ def check_plain(module, call):
     plain = nn.Conv2d(CHANNELS, OUTPUTS, 3, 1, 1, bias=False, device=module.weight.device)
     with torch.no_grad():
         plain.weight.copy_(module.weight)
-    errors, rounding = OperatorErrors(), Rounding.of(FP32)
+    errors = OperatorErrors()
+    rounding = Rounding.of(FP32)
     PlainCheck("it", plain, FP32.work, rounding, errors).check(call)
     return errors
 
@@ -261,7 +265,8 @@ def call_of(module, precision):
 
 def bounds_of(module, call, precision):
     """Return all bounds of a check: of the output, the input's gradient and the parameters'."""
-    bounds, bound = [], Rounding.bound
+    bounds = []
+    bound = Rounding.bound
 
     def record_bound(*args):
         bounds.append(bound(*args))
@@ -274,8 +279,10 @@ def bounds_of(module, call, precision):
 
 def bounds_for_sums(module, call, precision):
     """Return the same by the formula that holds for sums, on the CPU."""
-    rounding, window = Rounding.of(precision), windows._window_of(module, precision.work)
-    tile, made = module.tiled.tiling.partition, module.tiled.output.partition
+    rounding = Rounding.of(precision)
+    window = windows._window_of(module, precision.work)
+    tile = module.tiled.tiling.partition
+    made = module.tiled.output.partition
     size = made.height, made.width
     regions = Regions.of(window.axes, [tile.tile(0)], [made.tile(0)], size)
     pixels = fetch(MPI.COMM_SELF, call.pixels, regions.tiles, regions.inputs, window.fill).double()

@@ -454,7 +454,8 @@ def test_what_is_too_few_for_a_step_is_passed_over(medical):
 
 
 def test_the_next_steps_images_are_decoded_meanwhile(medical, monkeypatch):
-    decoded, right = [], image_folder.ImageFolder.crop
+    decoded = []
+    right = image_folder.ImageFolder.crop
     ready = threading.Event()
 
     def crop(self, number, box):

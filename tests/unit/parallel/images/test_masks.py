@@ -145,7 +145,8 @@ def test_a_mask_of_more_classes_or_of_colours_is_told(scans):
 
 
 def test_the_next_steps_masks_are_read_meanwhile(scans, monkeypatch):
-    read, whole = [], MaskedFolder.target
+    read = []
+    whole = MaskedFolder.target
 
     def noted(self, number, box):
         read.append(number)

@@ -50,7 +50,8 @@ def test_a_tile_drops_what_the_whole_map_drops(unit):
 
 
 def test_a_tile_whose_channels_are_last_drops_what_the_whole_does():
-    values, shape = torch.ones(3, 30, 41, 4), (30, 41, 4)
+    values = torch.ones(3, 30, 41, 4)
+    shape = (30, 41, 4)
     whole = drop_of(shape=shape)(values)
     assert float((whole == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
     for tile in range(6):
@@ -111,7 +112,8 @@ class Own(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.drop, self.never = nn.Dropout(0.3), nn.Dropout(0.0)
+        self.drop = nn.Dropout(0.3)
+        self.never = nn.Dropout(0.0)
 
     def forward(self, values):
         values = self.never(self.drop(values))

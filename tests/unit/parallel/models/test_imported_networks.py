@@ -59,14 +59,17 @@ def balances(model):
 def test_stages_do_what_the_users_module_does_to_the_last_bit(name):
     model = network(name)
     for balance in balances(model):
-        parts, whole = stages(model, balance), build_reference(model, seed=0, device="cpu")
+        parts = stages(model, balance)
+        whole = build_reference(model, seed=0, device="cpu")
         for training in (True, False):
             images = torch.randn(3, *IMAGE.shape, dtype=torch.float64)
-            found, wanted = images.clone().requires_grad_(), images.clone().requires_grad_()
+            found = images.clone().requires_grad_()
+            wanted = images.clone().requires_grad_()
             for each in (*parts, whole):
                 each.train(training)
                 each.zero_grad()
-            made, expected = in_a_row(parts, found), whole(wanted)
+            made = in_a_row(parts, found)
+            expected = whole(wanted)
             assert torch.equal(made, expected)
             made.square().sum().backward()
             expected.square().sum().backward()
@@ -297,7 +300,8 @@ def test_weights_of_another_network_are_refused(tmp_path, state, says):
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
 def test_weights_are_taken_from_a_file(tmp_path, suffix):
-    path, own = tmp_path / f"weights{suffix}", own_networks.UNet()
+    path = tmp_path / f"weights{suffix}"
+    own = own_networks.UNet()
     with path.open("wb") as file:
         write_state(own.state_dict(), path, file)
     model = imported("own_networks:UNet", {}, IMAGE, 0, str(path))

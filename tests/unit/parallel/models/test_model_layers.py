@@ -29,7 +29,8 @@ SMALL = [
 small_networks = pytest.mark.parametrize(
     ("name", "size", "config"), SMALL, ids=[f"{name} {config}" for name, _, config in SMALL]
 )
-BATCH, CLASSES = 2, 7
+BATCH = 2
+CLASSES = 7
 
 
 def made(name, size=(64, 64), classes=10, **config):
@@ -106,7 +107,8 @@ def test_resnets_compute_as_much_as_published():
 @small_networks
 def test_counts_and_shapes_are_those_of_the_modules(name, size, config):
     network = made(name, size, CLASSES, **config)
-    data, stage = image_of(network), stage_of(network)
+    data = image_of(network)
+    stage = stage_of(network)
     computed = multiply_adds_of(stage)
     for layer, flow, count in zip(stage, network.flows[1:], network.counts, strict=True):
         computed.clear()
@@ -162,7 +164,8 @@ def test_version_2_projects_the_first_block_of_each_stack_and_activates_before_e
 @pytest.mark.parametrize("version", [1, 2])
 def test_small_resnets_compute_what_was_published(version):
     network = made("resnet", version=version, depth={1: 8, 2: 11}[version], width=4)
-    stage, image = stage_of(network).eval(), image_of(network)
+    stage = stage_of(network).eval()
+    image = image_of(network)
     state = stage.state_dict()
 
     def conv(data, name, stride=1):
@@ -176,7 +179,8 @@ def test_small_resnets_compute_what_was_published(version):
 
     data = norm(conv(image, "stem.conv"), "stem.norm").relu()
     for stack in (1, 2, 3):
-        name, stride = f"stack{stack}_block1", 1 if stack == 1 else 2
+        name = f"stack{stack}_block1"
+        stride = 1 if stack == 1 else 2
         main = f"{name}.main"
         if version == 1:
             way = norm(conv(data, f"{main}.conv1", stride), f"{main}.norm1").relu()
@@ -203,7 +207,9 @@ def test_the_cells_add_and_join_what_the_published_cells_do():
     reduced, before = stage.stem2(stem)
     assert before is stem
     cell = stage.stem2
-    op, one, two = cell.operations, cell.prepare[0](stem), cell.prepare[1](stem)
+    op = cell.operations
+    one = cell.prepare[0](stem)
+    two = cell.prepare[1](stem)
     three = op[0](one) + op[1](one)
     four = op[2](three) + op[3](two)
     five = op[4](three) + op[5](three)
@@ -212,7 +218,9 @@ def test_the_cells_add_and_join_what_the_published_cells_do():
     assert torch.equal(reduced, torch.cat([five, six, seven], 1))
     flow = stage.stem3((reduced, before))
     cell = stage.cell1_normal1
-    op, one, two = cell.operations, cell.prepare[0](flow[0]), cell.prepare[1](flow[1])
+    op = cell.operations
+    one = cell.prepare[0](flow[0])
+    two = cell.prepare[1](flow[1])
     three = op[0](two) + op[1](two)
     four = op[2](two) + op[3](one)
     five = op[4](one) + op[5](one)
@@ -233,7 +241,8 @@ def test_pool3_says_which_pool_stands_in_the_maximum_s_place(pool3, maxima, mean
 
 def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
     torch.manual_seed(0)
-    conv, image = ShiftedConv2d(3, 4), torch.randn(2, 3, 8, 6)
+    conv = ShiftedConv2d(3, 4)
+    image = torch.randn(2, 3, 8, 6)
     shifted = functional.pad(image[:, :, 1:, 1:], (0, 1, 0, 1))
     assert torch.equal(conv(image), functional.conv2d(shifted, conv.weight, stride=2))
     with_shift, without = (
@@ -304,8 +313,10 @@ def test_stages_in_a_row_are_the_whole_network(name, size, config):
 def test_states_have_the_same_names_and_values_over_tiles(name, size, config):
     network = made(name, size, CLASSES, **config)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), *size)
-    whole, tiled = stage_of(network), stage_of(network, builder=SpatialBuilder(tiling))
-    one, other = whole.state_dict(), tiled.state_dict()
+    whole = stage_of(network)
+    tiled = stage_of(network, builder=SpatialBuilder(tiling))
+    one = whole.state_dict()
+    other = tiled.state_dict()
     assert list(one) == list(other)
     assert all(torch.equal(one[key], other[key]) for key in one)
     layers = {layer.name for layer in network.layers}

@@ -24,7 +24,8 @@ from spbench_workers.benchmarks.model.network import check
 pytestmark = pytest.mark.slow
 
 IMAGE = Map(3, 32, 32)
-TWO, FOUR = Grid(1, 2), Grid(2, 2)
+TWO = Grid(1, 2)
+FOUR = Grid(2, 2)
 
 
 def network(name, image=IMAGE, **arguments):
@@ -73,7 +74,8 @@ def test_channels_may_be_last_or_in_groups():
 
 
 def test_what_repeats_pixels_fetches_them_where_tiles_do_not_end_at_them():
-    even, uneven = network("UNet").network, network("UNet", Map(3, 36, 44)).network
+    even = network("UNet").network
+    uneven = network("UNet", Map(3, 36, 44)).network
     ways = [
         [way for node, way in ways_of(one, FOUR).items() if node.name.startswith("interpolate")]
         for one in (even, uneven)
@@ -122,7 +124,8 @@ def test_one_tile_is_the_whole_image(name):
     )
     images = torch.randn(2, *IMAGE.shape, dtype=torch.float64)
     assert list(whole.state_dict()) == list(tiled.state_dict())
-    wanted, found = whole(images), tiled(images)
+    wanted = whole(images)
+    found = tiled(images)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     wanted.square().sum().backward()
     found.square().sum().backward()

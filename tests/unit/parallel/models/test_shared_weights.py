@@ -22,7 +22,8 @@ from spbench_workers.benchmarks.model.network import check
 pytestmark = pytest.mark.slow
 
 IMAGE = Map(3, 24, 36)
-STAGES, TILES = model_layout(2, []), model_layout(1, [Grid(1, 2)])
+STAGES = model_layout(2, [])
+TILES = model_layout(1, [Grid(1, 2)])
 TILES_AND_A_STAGE = model_layout(2, [Grid(2, 2)])
 MEMBERS = model_layout(1, [], members=2)
 MIXING = {

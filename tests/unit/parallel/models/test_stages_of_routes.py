@@ -25,13 +25,15 @@ def plans(name, stages, straight):
     for ends in combinations(range(1, count), stages - 1):
         edges = (0, *ends, count)
         balance = tuple(edges[at + 1] - edges[at] for at in range(stages))
-        layout, batches = model_layout(stages), micro_batches(2, 1, mirrored=False)
+        layout = model_layout(stages)
+        batches = micro_batches(2, 1, mirrored=False)
         yield ModelPlan(model, layout, balance, batches, straight=frozenset(straight))
 
 
 def through_stages(plan, images):
     """The logits of images that go through all stages, by the plan's routes."""
-    routes, held = plan.routes(), {0: images}
+    routes = plan.routes()
+    held = {0: images}
     for stage, (first, last) in enumerate(layer_ranges(plan.balance)):
         part = build_stage(
             plan.model_of(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64

@@ -20,7 +20,9 @@ LATE = install()
 class Comm:
     """A communicator of one rank."""
 
-    rank, size, handle = 0, 1, 7
+    rank = 0
+    size = 1
+    handle = 7
 
     def allgather(self, value):
         return [value]
@@ -47,7 +49,8 @@ class Nccl:
 
     class Options:
         def __init__(self):
-            self._timeout, self.is_high_priority_stream = None, False
+            self._timeout = None
+            self.is_high_priority_stream = False
 
     def allreduce(self, tensors, options):
         return SimpleNamespace(wait=lambda: None)
@@ -92,7 +95,8 @@ class StreamPools:
     stream of its priority's pool, and a group of NCCL one of the highest priority's.
     """
 
-    SIZE, PRIORITIES = 32, 4
+    SIZE = 32
+    PRIORITIES = 4
 
     def __init__(self):
         self._next = [count() for _ in range(self.PRIORITIES)]
@@ -112,7 +116,8 @@ class StreamPools:
 
 def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
     """A group's messages would wait behind a receive of another on the same stream."""
-    pools, living = StreamPools(), {}
+    pools = StreamPools()
+    living = {}
     monkeypatch.setattr(torch.cuda, "Stream", pools)
     monkeypatch.setattr(torch_group, "_dealt", count())
     monkeypatch.setattr(torch_group, "_groups", living)

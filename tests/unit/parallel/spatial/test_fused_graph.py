@@ -25,7 +25,8 @@ def windows(draw):
     """A window that keeps its centre in the image, as those of networks do."""
     axes = []
     for _ in NAMES:
-        padding, dilation = draw(st.integers(0, 3)), draw(st.integers(1, 2))
+        padding = draw(st.integers(0, 3))
+        dilation = draw(st.integers(1, 2))
         kernel = draw(st.integers(padding + 1, 2 * padding + 2))
         axes.append(Window(kernel, draw(st.integers(1, 3)), padding * dilation, dilation))
     return Window2d(*axes)
@@ -41,10 +42,12 @@ def graphs(draw):
         grid, draw(st.integers(3, 12)), draw(st.integers(3, 12)), ranks=ranks, size=size
     )
     inputs = (image,) * draw(st.integers(1, 2))
-    values, steps = list(inputs), []
+    values = list(inputs)
+    steps = []
     for _ in range(draw(st.integers(1, 6))):
         reads = draw(st.integers(0, len(values) - 1))
-        read, window = values[reads], draw(st.none() | windows())
+        read = values[reads]
+        window = draw(st.none() | windows())
         alike = [number for number, one in enumerate(values) if one == read]
         if window is None:
             several = tuple(draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3)))
@@ -122,7 +125,8 @@ def convolved(pixels, window, weights):
     padded = np.pad(pixels, [(axis.padding, axis.padding) for axis in (window.rows, window.cols)])
     made = np.zeros((rows, cols))
     for row, col in np.ndindex(window.rows.kernel, window.cols.kernel):
-        top, left = row * window.rows.dilation, col * window.cols.dilation
+        top = row * window.rows.dilation
+        left = col * window.cols.dilation
         part = padded[top :: window.rows.stride, left :: window.cols.stride]
         made += weights[row, col] * part[:rows, :cols]
     return made
@@ -217,11 +221,14 @@ def test_a_value_is_kept_until_its_last_use(graph):
 
 def test_halos_of_residual_blocks_are_those_of_the_formula():
     """2w + 4 (f - w) - 1 for f blocks of two 3x3 convolutions, the block after w halving."""
-    three, halving, both = Window(3, 1, 1), Window(3, 2, 1), Grid(2, 2)
+    three = Window(3, 1, 1)
+    halving = Window(3, 2, 1)
+    both = Grid(2, 2)
     for blocks in range(1, 5):
         for before in range(blocks):
             image = Partition.of_grid(both, 128, 128)
-            values, steps = [image], []
+            values = [image]
+            steps = []
             for block in range(blocks):
                 first = halving if block == before else three
                 for window in (first, three):

@@ -36,7 +36,8 @@ def axes(draw):
 @st.composite
 def layers(draw):
     """A window, who owns its inputs and who makes its outputs."""
-    (rows, height), (cols, width) = draw(axes()), draw(axes())
+    (rows, height) = draw(axes())
+    (cols, width) = draw(axes())
     grid = Grid(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     size = grid.size + draw(st.integers(0, 1))
     ranks = draw(st.permutations(range(size)))[: grid.size]
@@ -96,7 +97,8 @@ def test_inner_outputs_read_the_tile_alone(layer):
     """All that they read is the rank's own; where an axis is whole, the operator pads it."""
     window, owned, _ = layer
     for rank, frame in inner_splits_of(layer):
-        tile, read = owned.tile(rank), window.need(frame.inner)
+        tile = owned.tile(rank)
+        read = window.need(frame.inner)
         assert contains(tile, frame.crop)
         for parts, axis, padding, crop, needed, own in zip(
             (owned.grid.rows, owned.grid.cols),
@@ -178,11 +180,13 @@ def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
     window, owned, produced = layer
     halo = halo_of(window, owned, produced)
     for rank in range(owned.size):
-        outputs, pixels = produced.tile(rank), mask(owned, halo.needed[rank])
+        outputs = produced.tile(rank)
+        pixels = mask(owned, halo.needed[rank])
         if outputs.empty:
             assert not pixels.any()
             continue
-        rows, cols = taps(window.rows, outputs.rows), taps(window.cols, outputs.cols)
+        rows = taps(window.rows, outputs.rows)
+        cols = taps(window.cols, outputs.cols)
         read = np.zeros_like(pixels)
         read[np.ix_(*(inside(*axis) for axis in ((rows, owned.height), (cols, owned.width))))] = 1
         assert (read <= pixels).all()
@@ -226,7 +230,8 @@ def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high
 
 def test_a_whole_axis_is_padded_by_the_operator():
     axis = Window(kernel=3, padding=1)
-    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 2), 8, 16)
+    window = Window2d(axis, axis)
+    owned = Partition.of_grid(Grid(1, 2), 8, 16)
     frame = interior_split_of(window, owned, owned, rank=0)
     assert frame.inner == Box((0, 8), (1, 7))
     assert frame.crop == Box((0, 8), (0, 8))
@@ -236,7 +241,8 @@ def test_a_whole_axis_is_padded_by_the_operator():
 
 def test_a_small_tile_computes_all_at_once():
     axis = Window(kernel=5, padding=2)
-    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(2, 2), 8, 8)
+    window = Window2d(axis, axis)
+    owned = Partition.of_grid(Grid(2, 2), 8, 8)
     frame = interior_split_of(window, owned, owned, rank=3)
     assert frame.inner.empty
     assert frame.strips == (Box((4, 8), (4, 8)),)
@@ -244,7 +250,8 @@ def test_a_small_tile_computes_all_at_once():
 
 def test_a_single_tile_needs_no_strip():
     axis = Window(kernel=3, stride=2, padding=1)
-    window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 1), 9, 9)
+    window = Window2d(axis, axis)
+    owned = Partition.of_grid(Grid(1, 1), 9, 9)
     frame = interior_split_of(window, owned, owned.resized(5, 5), rank=0)
     assert frame.inner == frame.outputs
     assert frame.strips == ()

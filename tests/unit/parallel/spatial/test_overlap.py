@@ -2,7 +2,8 @@ import pytest
 
 from spbench_parallel.spatial.overlap import WITHIN_HOST, OverlapChoice, overlaps_of
 
-ON, OFF = OverlapChoice(True, (1.0, 2.0)), OverlapChoice(False, (2.0, 1.0))
+ON = OverlapChoice(True, (1.0, 2.0))
+OFF = OverlapChoice(False, (2.0, 1.0))
 
 
 @pytest.mark.parametrize(

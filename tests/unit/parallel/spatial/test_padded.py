@@ -13,7 +13,8 @@ from spbench_parallel.spatial.exchange import is_channels_last
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.padded import PaddedReLU, padded_of, with_room
 
-IMAGE, ROOM = Box((0, 4), (0, 5)), Box((-1, 5), (-2, 7))
+IMAGE = Box((0, 4), (0, 5))
+ROOM = Box((-1, 5), (-2, 7))
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 layouts = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 

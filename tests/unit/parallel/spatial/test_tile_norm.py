@@ -87,7 +87,8 @@ def test_values_and_gradients_are_those_of_torch(dtype, size, layout):
     tiled, alone = norms(*size)
     dtype, shape = FORMATS[dtype], (4, CHANNELS, *size)
     pixels, gradient = (pixels_of(shape, dtype, layout) for _ in range(2))
-    found, wanted = [], []
+    found = []
+    wanted = []
     for norm, taken, of in ((tiled, dtype, found), (alone, torch.float64, wanted)):
         given = pixels.detach().to(taken).requires_grad_()
         output = norm(given)

@@ -33,7 +33,9 @@ def test_a_residual_block_with_a_stride():
     layers, tilings = layers_of("resnet", 2, 3, version=1, depth=8)
     graph, operators = trace(layers, tilings)
     names = [getattr(one, "__name__", type(one).__name__) for one in operators]
-    conv, norm, relu = "SpatialConv2d", "SpatialBatchNorm2d", "ReLU"
+    conv = "SpatialConv2d"
+    norm = "SpatialBatchNorm2d"
+    relu = "ReLU"
     padded = "PaddedReLU"  # a convolution with a window reads it
     assert names == [conv, norm, padded, conv, norm, conv, "add", relu]
     assert [step.reads for step in graph.steps] == [

@@ -74,7 +74,9 @@ class DropByPosition(nn.Module):
         channels_last: bool = False,
     ) -> None:
         super().__init__()
-        self._chance, self._shape, self._box = chance, tuple(shape), box
+        self._chance = chance
+        self._shape = tuple(shape)
+        self._box = box
         self._channels_last = channels_last
         self.drawn: DrawnImages | None = None
 
@@ -176,7 +178,8 @@ class DrawnByPosition(TorchFunctionMode):
 
     def __init__(self, drawn: DrawnImages) -> None:
         super().__init__()
-        self._drawn, self._calls = drawn, 0
+        self._drawn = drawn
+        self._calls = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -190,7 +193,8 @@ class DrawnByPosition(TorchFunctionMode):
             kept = dropped(values, chance, self._drawn, tuple(values.shape[1:]))
             return values.copy_(kept) if inplace else kept
         if func is torch.Tensor.bernoulli_:
-            noise, share = args[0], 1.0 - (args[1] if len(args) > 1 else words["p"])
+            noise = args[0]
+            share = 1.0 - (args[1] if len(args) > 1 else words["p"])
             chance = self._next(share, "image")
             kept = _kept(chance, self._drawn, (1,), None, noise.device)
             return noise.copy_(kept.reshape(noise.shape))

@@ -142,7 +142,8 @@ def _of_function(network: Traced, node: fx.Node, source: fx.Node) -> Counterpart
     if node.target is functional.interpolate:
         words = words_of(node, _RESIZING)
         factor = None if words.get("recompute_scale_factor") else words.get("scale_factor")
-        mode, known = words.get("mode", "nearest"), not isinstance(factor, fx.Node)
+        mode = words.get("mode", "nearest")
+        known = not isinstance(factor, fx.Node)
         if mode in _MODES and known and not words.get("antialias"):
             return _resizing(mode, words.get("align_corners"), factor)
     if node.target is functional.pad:

@@ -71,7 +71,8 @@ def _best(network: Traced, alive: Sequence[Sequence[fx.Node]], places: Sequence[
     last = min(places, key=lambda at: (len(alive[at]), -at))
     if _are_maps(network, alive[last]):
         return last
-    fewest, size = len(alive[last]), _values(network, alive[last])
+    fewest = len(alive[last])
+    size = _values(network, alive[last])
     maps = [
         at
         for at in places
@@ -107,7 +108,8 @@ def _alive(network: Traced) -> list[tuple[fx.Node, ...]]:
 
 def _has_channels_first(network: Traced, node: fx.Node) -> bool:
     """Return whether what crosses a cut is a map as stages know it, or no map."""
-    axes, shape = pixel_axes(network).get(node), network.shapes[node]
+    axes = pixel_axes(network).get(node)
+    shape = network.shapes[node]
     return axes == LAST or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
 
 

@@ -36,7 +36,8 @@ class UNet(nn.Module):
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """Return logits, ``batch x classes``, or those of each pixel, with rows and columns."""
-        maps, skips = image, []
+        maps = image
+        skips = []
         for level in self.down:
             maps = level(maps)
             skips.append(maps)

@@ -116,7 +116,8 @@ def check_copies(network: str, module: nn.Module) -> None:
 
 def _kept_by(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a function keeps from its definition: in its closure, or as defaults."""
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=False):
         yield name, cell.cell_contents
     for value in getattr(function, "__defaults__", None) or ():
@@ -160,7 +161,8 @@ def without_hooks(module: Any) -> Iterator[None]:
         yield
         return
     kept = module._forward_pre_hooks, module._forward_hooks
-    module._forward_pre_hooks, module._forward_hooks = OrderedDict(), OrderedDict()
+    module._forward_pre_hooks = OrderedDict()
+    module._forward_hooks = OrderedDict()
     try:
         yield
     finally:

@@ -79,7 +79,8 @@ def _layers(
 
     If the balance is not, they are those of all stages or of the first and the last one.
     """
-    stages, count = layout.stages, len(model.layers)
+    stages = layout.stages
+    count = len(model.layers)
     if balance is not None:
         ranges = zip(stages, layer_ranges(balance), strict=True)
         return {layer for stage, span in ranges if stage in chosen for layer in range(*span)}
@@ -194,7 +195,8 @@ def check_ends(model: ImportedModel, layout: ModelLayout) -> None:
     Raises:
         CannotRunError: There is none.
     """
-    before, stages = 0, len(layout.stages)
+    before = 0
+    stages = len(layout.stages)
     for index, stage in enumerate(layout.stages[:-1]):
         last = len(model.layers) - (stages - index - 1)
         ends = (at for at in range(before + 1, last + 1) if has_pixels(model.flows[at], stage.grid))

@@ -163,7 +163,8 @@ class _Comparison:
 
     def _origin(self, node: fx.Node) -> fx.Node:
         """Return the first operator on the way to one that mixed: it may have lost the images."""
-        behind, reached = [node], {node}
+        behind = [node]
+        reached = {node}
         while behind:
             for source in behind.pop().all_input_nodes:
                 if source in self._network.shapes or source in reached:

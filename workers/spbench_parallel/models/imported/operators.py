@@ -139,7 +139,8 @@ def parted(network: Traced, node: fx.Node) -> fx.Node | None:
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node) or not source.all_input_nodes:
         return None
-    whole, axes = source.all_input_nodes[0], pixel_axes(network)
+    whole = source.all_input_nodes[0]
+    axes = pixel_axes(network)
     if whole in axes and cuts_channels(source, axes[whole], len(network.shapes[whole])):
         return whole
     return None
@@ -148,7 +149,8 @@ def parted(network: Traced, node: fx.Node) -> fx.Node | None:
 def _is_by_pixel(network: Traced, each: Operator, grid: Grid) -> bool:
     node = each.node
     source = next(one for one in node.all_input_nodes if in_tiles(network, one))
-    axes, sides = pixel_axes(network)[source], len(network.shapes[source])
+    axes = pixel_axes(network)[source]
+    sides = len(network.shapes[source])
     if (order := permuted(node, sides)) is not None:
         return pixel_axes(network)[node] == tuple(map(order.index, axes))
     if takes_channels(node, axes):
@@ -221,7 +223,8 @@ def _begins(parts: int, length: int) -> list[int]:
 
 def _alike(network: Traced, each: Operator) -> bool:
     """Return whether all that is in tiles has the result's pixels, and all else one pixel."""
-    node, axes = each.node, pixel_axes(network)
+    node = each.node
+    axes = pixel_axes(network)
     tiled = [one for one in node.all_input_nodes if one in axes]
     alike = {(axes[one], sides_of(network, one)) for one in tiled}
     if alike != {(axes[node], sides_of(network, node))}:

@@ -103,7 +103,8 @@ def _reach(module: nn.Module | None) -> tuple[int, int]:
     """Return how many rows and columns an operator may read beyond a tile."""
     if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
         return 0, 0
-    kernel, dilation = both_axes(module.kernel_size), both_axes(getattr(module, "dilation", 1))
+    kernel = both_axes(module.kernel_size)
+    dilation = both_axes(getattr(module, "dilation", 1))
     return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 
@@ -111,11 +112,14 @@ class _Building:
     """The building of one piece: its graph, and the modules that the graph calls."""
 
     def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> None:
-        self._piece, self._tiling, self._norm_of = piece, tiling, norm_of
+        self._piece = piece
+        self._tiling = tiling
+        self._norm_of = norm_of
         self._network = piece.network
         self._grid = tiling.partition.grid
         self._ways = ways_of(piece.network, self._grid, piece.operators)
-        self._graph, self._root = fx.Graph(), dict[str, Any]()
+        self._graph = fx.Graph()
+        self._root = dict[str, Any]()
         self._memo: dict[int, Any] = {}
         self._made: dict[fx.Node, fx.Node] = {}
         self._whole: dict[fx.Node, fx.Node] = {}
@@ -129,7 +133,8 @@ class _Building:
         return fx.GraphModule(self._root, self._graph, class_name="TiledPiece")
 
     def _operator(self, each: Operator) -> fx.Node:
-        node, way = each.node, self._ways[each.node]
+        node = each.node
+        way = self._ways[each.node]
         if way is TileWay.NUMBER:
             return self._number(each)
         if way is TileWay.TILES:
@@ -147,7 +152,8 @@ class _Building:
         if way is TileWay.MEAN:
             return self._mean(node, each)
         if way is TileWay.GROUPS:
-            shape, source = self._network.shapes[node], node.all_input_nodes[0]
+            shape = self._network.shapes[node]
+            source = node.all_input_nodes[0]
             return self._graph.call_function(_regrouped, (self._made[source], *shape[:-2]))
         if way is TileWay.GATHERED:
             return self._cut(node, self._timed(node, self._gathered_inputs(node)))
@@ -159,7 +165,8 @@ class _Building:
 
     def _leave_room(self, node: fx.Node, counterpart: nn.Module) -> None:
         """Let a ReLU that this operator alone reads leave room for its halo around the tile."""
-        relu, reader = node.all_input_nodes[0], getattr(counterpart, "tiled", None)
+        relu = node.all_input_nodes[0]
+        reader = getattr(counterpart, "tiled", None)
         copied = self._made[relu]
         if not isinstance(reader, TiledWindow) or len(relu.users) > 1 or not self._is_relu(relu):
             return
@@ -239,7 +246,8 @@ class _Building:
 
     def _of_maps(self, word: str, node: fx.Node, module: nn.Module, made: fx.Node) -> fx.Node:
         """Return what a module of maps gives of a value, whose channels may be elsewhere."""
-        shape, axes = self._network.shapes[node], pixel_axes(self._network)[node]
+        shape = self._network.shapes[node]
+        axes = pixel_axes(self._network)[node]
         if axes == LAST and len(shape) == 3:
             return self._call(word, node, module, made)
         # Channels, of one axis or several, become one, and come first.
@@ -285,7 +293,8 @@ class _Building:
 
     def _counterpart(self, node: fx.Node) -> nn.Module:
         """Return the operator over tiles, with the weights that the network was loaded with."""
-        network, source = self._network, node.all_input_nodes[0]
+        network = self._network
+        source = node.all_input_nodes[0]
         original = module_of(network, node)
         with without_hooks(original):
             module = copy.deepcopy(original, self._memo)

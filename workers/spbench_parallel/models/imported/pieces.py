@@ -66,7 +66,9 @@ class ImportedPiece:
 
         It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
         """
-        graph, span, ours = fx.Graph(), self.span, dict[str, Any]()
+        graph = fx.Graph()
+        span = self.span
+        ours = dict[str, Any]()
         made = with_shape(graph, self.network, span.inputs)
         memo: dict[int, Any] = {}
         for each in self.operators:
@@ -78,7 +80,8 @@ class ImportedPiece:
                 else:
                     made[node] = graph.node_copy(node)
             if each.node in self.network.chance:
-                path, (source, *_) = f"dropped_{each.node.name}", each.node.all_input_nodes
+                path = f"dropped_{each.node.name}"
+                (source, *_) = each.node.all_input_nodes
                 ours[path] = drop_of(self.network, each.node)
                 made[each.node] = graph.call_module(path, (made[source],))
             else:

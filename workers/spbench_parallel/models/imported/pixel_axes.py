@@ -58,7 +58,8 @@ def in_tiles(network: Traced, node: fx.Node) -> bool:
 
 def sides_of(network: Traced, node: fx.Node) -> tuple[int, int]:
     """Return height and width of what is in tiles."""
-    shape, (rows, cols) = network.shapes[node], pixel_axes(network)[node]
+    shape = network.shapes[node]
+    (rows, cols) = pixel_axes(network)[node]
     return shape[rows], shape[cols]
 
 
@@ -70,7 +71,8 @@ def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes
     if not sources:
         part = _of_part(network, node, found)
         return part or (None if _keeps_shape(network, node, tensors) else made)
-    source, sides = sources[0], len(network.shapes[sources[0]])
+    source = sources[0]
+    sides = len(network.shapes[sources[0]])
     axes = found[source]
     order = permuted(node, sides)
     if order is not None:
@@ -133,7 +135,8 @@ def regroups(network: Traced, node: fx.Node, source: fx.Node, axes: Axes) -> boo
     """Return whether a node parts or joins channels alone, before the axes of pixels."""
     if _word(node) not in ("view", "reshape", "flatten", "unflatten"):
         return False
-    given, made = network.shapes[source], network.shapes.get(node)
+    given = network.shapes[source]
+    made = network.shapes.get(node)
     return (
         made is not None
         and len(made) > 2

@@ -199,7 +199,8 @@ def _of_one_image(first: _Made | None, second: _Made | None) -> tuple[int, ...] 
     """Return the shape for one image, of what has a row for each; else None."""
     if first is None or second is None:
         return None
-    one, other = first.value, second.value
+    one = first.value
+    other = second.value
     if not (isinstance(one, torch.Tensor) and one.is_floating_point() and one.dim() > 0):
         return None
     alike = one.shape[1:] == other.shape[1:]
@@ -211,7 +212,8 @@ def _number(first: _Made | None, second: _Made | None) -> tuple[bool, Any]:
     """Return whether an operator gives a size or a number, and it, where it is known before."""
     if first is None or second is None:
         return False, None
-    one, other = first.value, second.value
+    one = first.value
+    other = second.value
     if isinstance(one, torch.Size):
         return True, tuple(one[1:]) if one[1:] == other[1:] else None
     return _is_number(one), None

@@ -32,7 +32,8 @@ class FetchedBox:
     """
 
     def __init__(self, tiling: Tiling, box_of: BoxOf, fill: float = 0.0) -> None:
-        owned, self._tiling = tiling.partition, tiling
+        owned = tiling.partition
+        self._tiling = tiling
         needs = [box_of(rank) for rank in range(tiling.comm.size)]
         inside = (need.intersect(owned.image) for need in needs)
         table = Transfers(owned, tuple(NOTHING if one.empty else one for one in inside))
@@ -80,7 +81,8 @@ class PaddedBox:
         self, tiling: Tiling, box_of: BoxOf, mode: str = "constant", value: float = 0.0
     ) -> None:
         image = tiling.partition.image
-        self._box, self._mode = box_of(tiling.comm.rank), mode
+        self._box = box_of(tiling.comm.rank)
+        self._mode = mode
         self._sides = image.height, image.width
         if mode == "constant":
             self._fetches = {(0, 0): FetchedBox(tiling, box_of, value)}

@@ -103,8 +103,11 @@ class SpatialPaddedConv2d(FetchingOperator):
 
     def __init__(self, conv: nn.Conv2d, *, tiling: Tiling) -> None:
         super().__init__()
-        self.weight, self.bias = conv.weight, conv.bias
-        self._stride, self._dilation, self._groups = conv.stride, conv.dilation, conv.groups
+        self.weight = conv.weight
+        self.bias = conv.bias
+        self._stride = conv.stride
+        self._dilation = conv.dilation
+        self._groups = conv.groups
         pads = pads_of(conv)
         rows, cols = (
             Window(conv.kernel_size[axis], conv.stride[axis], 0, conv.dilation[axis])
@@ -117,8 +120,10 @@ class SpatialPaddedConv2d(FetchingOperator):
         )
         mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
         windows = _Windows(Window2d(rows, cols), pads, sides, mode, 0.0, tiling)
-        self.output, self._padded = windows.output, windows.box
-        self.fetches, self._comm = self._padded.fetches, tiling.comm
+        self.output = windows.output
+        self._padded = windows.box
+        self.fetches = self._padded.fetches
+        self._comm = tiling.comm
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
@@ -164,7 +169,8 @@ class SpatialCeilMaxPool2d(FetchingOperator):
         pads = around.cols.padding, 0, around.rows.padding, 0
         window = window_of(kernel_size, stride, 0, dilation)
         windows = _Windows(window, pads, sides, "constant", -math.inf, tiling)
-        self.output, self._padded = windows.output, windows.box
+        self.output = windows.output
+        self._padded = windows.box
         self.fetches = self._padded.fetches
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:

@@ -31,14 +31,19 @@ class SpatialConvTranspose2d(FetchingOperator):
 
     def __init__(self, conv: nn.ConvTranspose2d, sides: tuple[int, int], *, tiling: Tiling) -> None:
         super().__init__()
-        self.weight, self.bias = conv.weight, conv.bias
-        self._stride, self._dilation, self._groups = conv.stride, conv.dilation, conv.groups
-        self.output, self._comm = tiling.resized(*sides), tiling.comm
+        self.weight = conv.weight
+        self.bias = conv.bias
+        self._stride = conv.stride
+        self._dilation = conv.dilation
+        self._groups = conv.groups
+        self.output = tiling.resized(*sides)
+        self._comm = tiling.comm
         axes = [
             _Axis(conv.kernel_size[at], conv.stride[at], int(conv.padding[at]), conv.dilation[at])
             for at in (0, 1)
         ]
-        image, tile_of = tiling.partition.image, self.output.partition.tile
+        image = tiling.partition.image
+        tile_of = self.output.partition.tile
 
         def reads(rank: int) -> Box:
             tile = tile_of(rank)
@@ -50,7 +55,8 @@ class SpatialConvTranspose2d(FetchingOperator):
 
         self._fetch = FetchedBox(tiling, reads)
         self.fetches = (self._fetch,)
-        box, tile = self._fetch.box, self.output.tile
+        box = self._fetch.box
+        tile = self.output.tile
         self._shifts = [
             (interval[0] - axis.first(inputs[0]), interval[1] - interval[0])
             for axis, interval, inputs in zip(
@@ -78,7 +84,8 @@ class _Axis:
     """A transposed convolution along an axis."""
 
     def __init__(self, kernel: int, stride: int, padding: int, dilation: int) -> None:
-        self._span, self._stride = dilation * (kernel - 1), stride
+        self._span = dilation * (kernel - 1)
+        self._stride = stride
         self._padding = padding
 
     def first(self, inputs: int) -> int:
@@ -99,7 +106,8 @@ def _part(values: torch.Tensor, axis: int, first: int, count: int) -> torch.Tens
     start = min(max(first, 0), length)
     end = max(min(first + count, length), start)
     inside = values.narrow(axis, start, end - start)
-    before, after = start - first, first + count - end
+    before = start - first
+    after = first + count - end
     if not before and not after:
         return inside
     pads = (0, 0, before, after) if axis == 2 else (before, after, 0, 0)

@@ -65,7 +65,8 @@ class SpatialWeightedSums(FetchingOperator):
             tiling, lambda rank: Box(rows.needs(tile_of(rank).rows), cols.needs(tile_of(rank).cols))
         )
         self.fetches = (self._fetch,)
-        box, tile = self._fetch.box, self.output.tile
+        box = self._fetch.box
+        tile = self.output.tile
         self._axes = (
             _AxisSum(rows, tile.rows, box.rows, 2),
             _AxisSum(cols, tile.cols, box.cols, 3),
@@ -85,7 +86,8 @@ class _AxisSum:
     def __init__(self, taps: Taps, outputs: Interval, pixels: Interval, axis: int) -> None:
         self._places = taps.places[slice(*outputs)] - pixels[0]
         self._weights = taps.weights[slice(*outputs)]
-        self._length, self._axis = pixels[1] - pixels[0], axis
+        self._length = pixels[1] - pixels[0]
+        self._axis = axis
         self._made: dict[Any, torch.Tensor] = {}
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
@@ -178,7 +180,8 @@ def pooling_taps(
         counts_padding: Whether padding counts in the mean.
         divisor: By what sums are divided; None: by what counts.
     """
-    windows, counts = [], []
+    windows = []
+    counts = []
     for at in range(outputs):
         first = at * stride - padding
         last = min(first + kernel, length + padding)

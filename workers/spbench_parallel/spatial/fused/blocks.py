@@ -60,7 +60,8 @@ class FusedBlock(nn.Sequential):
         super().__init__(*layers)
         self.tiling = tiling
         self._links, self.output = _chain(layers, tiling)
-        rank, produced = tiling.comm.rank, self.output.partition
+        rank = tiling.comm.rank
+        produced = self.output.partition
         self.redundant_share = redundant_share(self._links, produced)
         self._boxes = boxes_of(self._links, produced, rank)
         self._fills = fills_of(layers)

@@ -91,7 +91,8 @@ class _Fill(Function):
         ctx: Any, pixels: torch.Tensor, origin: Box, strips: Sequence[Box], value: float
     ) -> torch.Tensor:
         ctx.mark_dirty(pixels)
-        ctx.origin, ctx.strips = origin, strips
+        ctx.origin = origin
+        ctx.strips = strips
         for strip in strips:
             view(pixels, origin, strip).fill_(value)
         return pixels

@@ -91,8 +91,10 @@ def hull(a: Box, b: Box) -> Box:
     """Return the smallest box that holds both."""
     if a.empty or b.empty:
         return b if a.empty else a
-    rows, cols = zip(a.rows, b.rows, strict=True), zip(a.cols, b.cols, strict=True)
-    (top, bottom), (left, right) = rows, cols
+    rows = zip(a.rows, b.rows, strict=True)
+    cols = zip(a.cols, b.cols, strict=True)
+    (top, bottom) = rows
+    (left, right) = cols
     return Box((min(top), max(bottom)), (min(left), max(right)))
 
 

@@ -94,7 +94,8 @@ def boxes_of(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
         boxes[value] = hull(boxes[value], values[value].tile(rank))
     first = len(graph.inputs)
     for index in reversed(range(len(graph.steps))):
-        step, made = graph.steps[index], first + index
+        step = graph.steps[index]
+        made = first + index
         if step.statistics:
             boxes[made] = hull(boxes[made], step.made.tile(rank))
         if boxes[made].empty:
@@ -139,7 +140,8 @@ def _axis(window: Window, divided: bool, outputs: Interval, length: int) -> _Axi
         return _Axis((0, length), window.padding, (0, 0))
     first, last = window.need(outputs)
     inside = max(first, 0), min(last, length)
-    before, after = inside[0] - first, last - inside[1]
+    before = inside[0] - first
+    after = last - inside[1]
     if before == after:
         return _Axis(inside, before, (0, 0))
     return _Axis(inside, 0, (before, after))

@@ -52,7 +52,8 @@ class FusedGraph:
     def __init__(self, layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]) -> None:
         self.graph, self._operators = trace(layers, tilings)
         self.tables = graph_transfers(self.graph)
-        self._tilings, self._first = tuple(tilings), len(tilings)
+        self._tilings = tuple(tilings)
+        self._first = len(tilings)
         self._comm = tilings[0].comm
         self._exchanged = tuple(
             any(table.received_by(rank) for rank in range(self._comm.size)) for table in self.tables
@@ -97,7 +98,8 @@ class FusedGraph:
 
     def _cut(self, index: int) -> Cut | None:
         """Return the cut of a step's input; None where it has no window, or no outputs."""
-        step, outputs = self.graph.steps[index], self._boxes[self._first + index]
+        step = self.graph.steps[index]
+        outputs = self._boxes[self._first + index]
         if step.window is None or outputs.empty:
             return None
         return cut_of(step.window, self.graph.values[step.reads[0]], outputs)
@@ -148,7 +150,8 @@ class FusedGraph:
 
     def _windowed(self, index: int, pixels: torch.Tensor, parameters: TensorTuple) -> torch.Tensor:
         operator: Any = self._operators[index]
-        cut, outputs = self._cuts[index], self._boxes[self._first + index]
+        cut = self._cuts[index]
+        outputs = self._boxes[self._first + index]
         if cut is None:
             channels = operator.out_channels if parameters else pixels.shape[1]
             return no_outputs((pixels.shape[0], channels, 0, 0), pixels, *parameters)

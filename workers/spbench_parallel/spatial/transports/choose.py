@@ -111,7 +111,8 @@ def _likeness(wiring: Wiring) -> Likeness:
     """Return a key for exchanges that are alike: ranks, kind of device, and size."""
     size = sum(one.numel() * one.element_size() for one in wiring.outgoing)
     largest: int = wiring.comm.allreduce(size, op=MPI.MAX)
-    ours, everyone = wiring.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ours = wiring.comm.Get_group()
+    everyone = MPI.COMM_WORLD.Get_group()
     ranks = tuple(ours.Translate_ranks(None, everyone))
     ours.Free()
     everyone.Free()
@@ -124,7 +125,8 @@ def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:
     Raises:
         TransportError: No transport could be made on all ranks.
     """
-    opened, problems = {}, []
+    opened = {}
+    problems = []
     for name in names:
         transport, problem = _tried(name, wiring)
         said = [one for one in wiring.comm.allgather(problem) if one]

@@ -79,7 +79,8 @@ class CudaIpcTransport(SlotTransport):
         if not is_on_one_host(comm):
             raise TransportError("transport cuda-ipc: the ranks are not all on one host; use auto")
         ipc = create_on_all_ranks(comm, lambda: ipc_of(wiring.device), _refused)
-        self._ipc, self._streams = ipc, streams_of(wiring.device)
+        self._ipc = ipc
+        self._streams = streams_of(wiring.device)
         places, total = places_of(wiring, 0, _UNIT)
         memory = create_on_all_ranks(comm, lambda: _filled(wiring, total, ipc), _refused)
         offer = create_on_all_ranks(comm, lambda: _offer(wiring, memory, places, ipc), _refused)
@@ -110,7 +111,8 @@ class CudaIpcTransport(SlotTransport):
 
     def start(self) -> None:
         self._exchange += 1
-        exchange, slot = self._exchange, self._exchange % SLOTS
+        exchange = self._exchange
+        slot = self._exchange % SLOTS
         for message in self._out:
             message.await_taken(exchange - SLOTS)
         self._window.sync()
@@ -149,7 +151,8 @@ class CudaIpcTransport(SlotTransport):
         # Wait first, because torch unmaps memory before it waits, and if an exception skips `free`,
         # memory may stay mapped until exit.
         finish(self._wiring.device)
-        own, self._opened = self._out, _Opened([], [], [])
+        own = self._out
+        self._opened = _Opened([], [], [])
         self._forget()
         self._comm.Barrier()
         del own  # nobody has its memory open any more

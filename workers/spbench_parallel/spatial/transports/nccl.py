@@ -41,7 +41,8 @@ class NcclTransport(Received):
         self._sends = _messages(pieces, self._wiring.targets)
 
     def unbind(self) -> None:
-        self._packs, self._sends = [], []
+        self._packs = []
+        self._sends = []
 
     def start(self) -> None:
         for buffer, view in self._packs:

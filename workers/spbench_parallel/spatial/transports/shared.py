@@ -57,7 +57,8 @@ class SharedTransport(SlotTransport):
 
     def start(self) -> None:
         self._exchange += 1
-        exchange, slot = self._exchange, self._exchange % SLOTS
+        exchange = self._exchange
+        slot = self._exchange % SLOTS
         for message, view in zip(self._out, self._views, strict=True):
             message.await_taken(exchange - SLOTS)
             message.slots[slot].copy_(view)

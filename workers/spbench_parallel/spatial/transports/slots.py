@@ -148,7 +148,8 @@ class SlotTransport:
         self, wiring: Wiring, outgoing: Sequence[SlotMessage], incoming: Sequence[SlotMessage]
     ) -> None:
         self._wiring = wiring.without_views()
-        self._out, self._in = outgoing, incoming
+        self._out = outgoing
+        self._in = incoming
         self._exchange = 0
         self._landed = [[message.slots[slot] for message in incoming] for slot in range(SLOTS)]
         self.bind(wiring.outgoing)
@@ -173,5 +174,7 @@ class SlotTransport:
 
     def _forget(self) -> None:
         """Drop all views of slots."""
-        self._out, self._in, self._landed = [], [], [[] for _ in range(SLOTS)]
+        self._out = []
+        self._in = []
+        self._landed = [[] for _ in range(SLOTS)]
         self.unbind()

@@ -40,7 +40,8 @@ class StagedTransport(Received):
         self._streams = streams_of(wiring.device)
         self._packed = [wiring.empty(view.shape) for view in wiring.outgoing]
         super().__init__(wiring, [wiring.landing(index) for index in range(len(wiring.shapes))])
-        self._outbox, self._inbox = self._packed, self.received
+        self._outbox = self._packed
+        self._inbox = self.received
         if not self._direct:
             self._outbox = [wiring.empty(view.shape, pinned=True) for view in wiring.outgoing]
             self._inbox = [wiring.empty(shape, pinned=True) for shape in wiring.shapes]

@@ -37,7 +37,8 @@ class Buffers:
                 for size in sizes
             ]
         views = [whole[_MARGIN : len(whole) - _MARGIN] for whole in self._wholes]
-        self.source, self.result = views[0], views[-1]
+        self.source = views[0]
+        self.result = views[-1]
         self.given = self.source if at is None else self.source[at : at + given]
 
     @property

@@ -99,7 +99,8 @@ def _check_order(params: Params, names: Sequence[str]) -> None:
 def _sizes(params: Params) -> Params:
     """Return the sizes of a range with its defaults; one size stands alone."""
     given = [name for name in _RANGE if params[name] is not None]
-    size, item = params["size"], ITEM_BYTES[params["dtype"]]
+    size = params["size"]
+    item = ITEM_BYTES[params["dtype"]]
     if size is None:
         limits = {name: params[name] if name in given else _RANGE[name] for name in _RANGE}
         if limits["min_bytes"] > limits["max_bytes"]:
@@ -115,7 +116,8 @@ def _sizes(params: Params) -> Params:
 
 def _points(params: Params) -> list[Params]:
     """Return one point for each algorithm and size; each is named only where there are several."""
-    names, size = params["algorithm"], params["size"]
+    names = params["algorithm"]
+    size = params["size"]
     sizes: list[Params] = [{}]
     if size is None:
         item = ITEM_BYTES[params["dtype"]]

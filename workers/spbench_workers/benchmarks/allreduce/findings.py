@@ -63,7 +63,8 @@ def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> N
         return
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    params, ranks = context.read_params(SweepParams), context.world.size
+    params = context.read_params(SweepParams)
+    ranks = context.world.size
     if context.world.rank == 0:
         # By formula: to count rounds, this rank would have to make the schedules of all ranks.
         options = {"group": params.group, "chunks": params.chunks}
@@ -75,7 +76,8 @@ def give_findings(
     context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
     """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
-    params, world = context.read_params(SweepParams), context.world
+    params = context.read_params(SweepParams)
+    world = context.world
     dtype = FORMATS[params.dtype]
     nccl = params.algorithm == "nccl"
     link = measured_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
@@ -157,7 +159,8 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
 def _give_choices_of_native(
     context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
 ) -> None:
-    params, ranks = context.read_params(SweepParams), context.world.size
+    params = context.read_params(SweepParams)
+    ranks = context.world.size
     registered = registered_operation(FORMATS[params.dtype], params.op or "")
     if params.op and registered:
         context.choice("operation", "registered", registered)

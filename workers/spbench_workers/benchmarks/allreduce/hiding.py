@@ -53,12 +53,15 @@ def overlap(
         Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
     )
     computing = partial(_compute_only, compute, device)
-    collective, computation, both = [], [], []
+    collective = []
+    computation = []
+    both = []
     for _ in range(ROUNDS):
         collective.append(_seconds(comm, reduction.run))
         computation.append(_seconds(comm, computing))
         both.append(_seconds(comm, lambda: _both(reduction, compute)))
-    whole, work = median(collective), median(computation)
+    whole = median(collective)
+    work = median(computation)
     return hidden_share(whole, median(both) - work, work)
 
 

@@ -35,7 +35,8 @@ _LONG = 0.01
 
 def run(context: Context) -> None:
     """Run the case."""
-    params, world = context.read_params(SweepParams), context.world
+    params = context.read_params(SweepParams)
+    world = context.world
     # Messages of other cases and of other measurements need another communicator.
     comm = world.comm.Dup()
     part = _part(params, world.size)
@@ -80,7 +81,8 @@ def _part(params: SweepParams, ranks: int) -> int:
 
 def _buffers(context: Context, part: int) -> Buffers:
     """Return the memory of a collective; allgather in place has each part at its final place."""
-    params, world = context.read_params(SweepParams), context.world
+    params = context.read_params(SweepParams)
+    world = context.world
     whole = part * world.size
     given, gotten, at = {
         "allreduce": (part, part, 0),
@@ -96,7 +98,9 @@ def _buffers(context: Context, part: int) -> Buffers:
 
 
 def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduction:
-    source, result, op = buffers.source, buffers.result, params.op or "sum"
+    source = buffers.source
+    result = buffers.result
+    op = params.op or "sum"
     if params.collective != "allreduce":
         return open_collective(comm, params.collective, source, result, op, params.mode)
 
@@ -142,7 +146,8 @@ def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
 
 def _measured(context: Context, part: int, buffers: Buffers, times: array[float]) -> MeasuredTimes:
     """Fold the iterations over ranks; all ranks get the same."""
-    comm, slowest = context.world.comm, array("d", times)
+    comm = context.world.comm
+    slowest = array("d", times)
     comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
     medians = comm.allgather(median(times))
     shared = context.read_params(SweepParams).collective in ("allreduce", "broadcast")

@@ -12,10 +12,12 @@ from typing import Literal
 import numpy as np
 from mpi4py import MPI
 
-MOST_PAIRS, LEAST_PAIRS = 24, 8
+MOST_PAIRS = 24
+LEAST_PAIRS = 8
 """Pairs of batches; with fewer than the least there is no verdict."""
 _BATCH_SECONDS = 0.004
-_ALL_SECONDS, _MOST_SECONDS = 0.5, 4.0
+_ALL_SECONDS = 0.5
+_MOST_SECONDS = 4.0
 """Seconds of all pairs together, and the most that they may take to reach the least number."""
 _RESAMPLES = 2000
 
@@ -97,7 +99,8 @@ def compare(one: Sequence[float], other: Sequence[float]) -> PairedComparison:
     measurement is no difference. Of fewer than `LEAST_PAIRS` pairs nothing is said.
     """
     ratios = np.array(one) / np.array(other)
-    ratio, interval = float(np.median(ratios)), _interval(ratios)
+    ratio = float(np.median(ratios))
+    interval = _interval(ratios)
     verdict: Verdict = "no significant difference"
     if len(ratios) >= LEAST_PAIRS:
         verdict = _verdict([interval, *map(_interval, np.array_split(ratios, 2))])

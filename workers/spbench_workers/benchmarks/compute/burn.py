@@ -26,10 +26,13 @@ def run(context: Context) -> None:
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     cpus = os.sched_getaffinity(0)
-    hot, below = counters().hot, 0.0
-    error, detail = 0.0, ""
+    hot = counters().hot
+    below = 0.0
+    error = 0.0
+    detail = ""
     rounds: list[array[float]] = []
-    start, spent = monotonic(), 0.0
+    start = monotonic()
+    spent = 0.0
     # The slowest rank's clock is that of all, so that they end after the same round.
     while not rounds or spent < seconds:
         fill_uniform(context, "burn", (matrices.left, matrices.right))
@@ -37,7 +40,8 @@ def run(context: Context) -> None:
         below = max(below, slowed(cpus))
         found = check_product(context, body, matrices, f"round {len(rounds)}")
         if found[0] and not error:
-            error, detail = found[0], f"round {len(rounds)}: {found[1]}"
+            error = found[0]
+            detail = f"round {len(rounds)}: {found[1]}"
         spent = context.largest(monotonic() - start)
         context.progress("burn", min(int(spent), int(seconds)), max(1, int(seconds)))
     context.check("product", error, 0.0, detail)

@@ -38,7 +38,8 @@ class Convolution:
     """A convolution: images, kernels and the result, of as many rows and columns as the images."""
 
     def __init__(self, images: torch.Tensor, kernels: torch.Tensor) -> None:
-        self.images, self.kernels = images, kernels
+        self.images = images
+        self.kernels = kernels
         self.result = images
 
     @property
@@ -90,7 +91,8 @@ def _run(context: Context) -> None:
 def _make(context: Context) -> Convolution:
     params = context.read_params(ConvParams)
     height, width = params.image_size
-    channels, kernel = params.in_channels, params.kernel
+    channels = params.in_channels
+    kernel = params.kernel
     dtype = dtype_of(params.dtype)
     place = device_of(context, tf32=params.dtype == "tf32")
     images = (params.batch_size, channels, height, width)

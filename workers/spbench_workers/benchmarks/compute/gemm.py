@@ -69,7 +69,8 @@ def run(context: Context) -> None:
 def open_matrices(context: Context) -> Matrices:
     """Return the matrices of a case on this rank's device, without values."""
     params = context.read_params(GemmParams)
-    n, dtype = params.n, dtype_of(params.dtype)
+    n = params.n
+    dtype = dtype_of(params.dtype)
     place = device_of(context, tf32=params.dtype == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     return Matrices(*empty)
@@ -86,7 +87,8 @@ def check_product(
     """Multiply fresh matrices; return the largest error and its place."""
     params = context.read_params(GemmParams)
     context.progress("check", 0, 1)
-    n, dtype = params.n, matrices.left.dtype
+    n = params.n
+    dtype = matrices.left.dtype
     seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
     left, right = factors(n, dtype, seeds, tf32=params.dtype == "tf32")
     matrices.left.copy_(left)
@@ -147,7 +149,8 @@ def wrong_value(
     n = left.shape[0]
     draw = random.Random(seed)
     for _ in range(_SPOT_CHECKS):
-        row, col = draw.randrange(n), draw.randrange(n)
+        row = draw.randrange(n)
+        col = draw.randrange(n)
         pairs = zip(left[row].tolist(), right[:, col].tolist(), strict=True)
         expected = sum(int(a) * int(b) for a, b in pairs)
         got = float(result[row, col])

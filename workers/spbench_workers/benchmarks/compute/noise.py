@@ -37,13 +37,18 @@ class Quantum:
     """
 
     def __init__(self, data: bytes, passes: int, expected: int, *, spoilt: bool = False) -> None:
-        self._data, self._passes = data, range(passes)
-        self._expected, self._change = expected, int(spoilt)
-        self.wrong, self.got = 0, 0
+        self._data = data
+        self._passes = range(passes)
+        self._expected = expected
+        self._change = int(spoilt)
+        self.wrong = 0
+        self.got = 0
 
     def work(self) -> None:
         """Do the work once."""
-        data, crc, found = self._data, zlib.crc32, 0
+        data = self._data
+        crc = zlib.crc32
+        found = 0
         for _ in self._passes:
             found = crc(data, found)
         found ^= self._change

@@ -70,7 +70,8 @@ def run(context: Context) -> None:
 
 
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    params, tiling = context.read_params(ComputeParams), tiling_of(context)
+    params = context.read_params(ComputeParams)
+    tiling = tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
@@ -154,8 +155,10 @@ def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
 def _image(
     context: Context, name: str, batch: int, channels: int, tiling: Tiling, spread: Spread
 ) -> WholeImage:
-    height, width = tiling.partition.height, tiling.partition.width
-    largest, share = spread.largest, spread.share
+    height = tiling.partition.height
+    width = tiling.partition.width
+    largest = spread.largest
+    share = spread.share
     if name == "gradient":
         largest, share = 1, min(share, MOST_GRADIENTS / (batch * height * width))
     share_16 = max(1, round(share * (1 << 16)))
@@ -172,7 +175,8 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     wire = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype
     rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
-    image, gradient = case.image, case.gradient
+    image = case.image
+    gradient = case.gradient
     assert isinstance(image, WholeImage)
     assert isinstance(gradient, WholeImage)
     pixels = gradient.batch * gradient.height * gradient.width * gradient.share / (1 << 16)

@@ -35,7 +35,8 @@ from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
 """Iterations of each timing."""
-FEWEST, MOST_SECONDS = 3, 1.0
+FEWEST = 3
+MOST_SECONDS = 1.0
 """Iterations of the whole image, and seconds after which no more than these begin."""
 
 
@@ -65,7 +66,8 @@ class TiledConvolution:
 
 def give_parts(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of the exchange alone and of computing alone, and their overlap."""
-    gather, exchange = convolution.gather, convolution.gather.forward
+    gather = convolution.gather
+    exchange = convolution.gather.forward
     outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
     incoming = [gather.new(piece.box) for piece in exchange.expected]
     exchange.bind(outgoing)
@@ -83,7 +85,8 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
 
 def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
     """Time the convolution of tile and halo as they are, without any exchange."""
-    gather, operator = convolution.gather, convolution.module.operator()
+    gather = convolution.gather
+    operator = convolution.module.operator()
     parts = gather.finish(gather.start(convolution.tile))
 
     def compute() -> None:
@@ -103,8 +106,10 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return
-    way, tile = convolution.module.tiled.ways[True], convolution.tile
-    operator, exchange = convolution.module.operator(), way.gathers.of(tile).forward
+    way = convolution.module.tiled.ways[True]
+    tile = convolution.tile
+    operator = convolution.module.operator()
+    exchange = way.gathers.of(tile).forward
 
     def convolve(overlap: bool) -> None:
         way.run(tile, operator, overlap=overlap)
@@ -118,7 +123,8 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         with clocked(exchange) as seconds:
             totals[overlap].append(_seconds(partial(convolve, overlap)))
         in_exchange[overlap].append(sum(seconds))
-    exposed, whole = median(in_exchange[True]), median(in_exchange[False])
+    exposed = median(in_exchange[True])
+    whole = median(in_exchange[False])
     total = median(totals[False])
     if is_gpu(convolution.place):
         # The calls return before the GPU is done: the hidden time shows only in the whole.
@@ -148,7 +154,8 @@ def give_speedup(
 def _sequential_seconds_if_it_fits(
     context: Context, convolution: TiledConvolution, case: OperatorCase
 ) -> float | None:
-    image, gradient = case.image, case.gradient
+    image = case.image
+    gradient = case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
     # Twice, for the convolution's own memory.
     needed = 2 * values * case.like.element_size()
@@ -192,7 +199,8 @@ def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> fl
 
 def give_backward(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of backward, and of the allreduce of weight gradients within it."""
-    module, tile = convolution.module, convolution.tile.detach().requires_grad_()
+    module = convolution.module
+    tile = convolution.tile.detach().requires_grad_()
     shape = module(tile).shape
     gradient = torch.ones(shape, dtype=tile.dtype, device=tile.device)
     times = []

@@ -47,16 +47,19 @@ class PaddedTile:
     """
 
     def __init__(self, context: Context, place: torch.device) -> None:
-        params, comm = context.read_params(ExchangeParams), context.world.comm
+        params = context.read_params(ExchangeParams)
+        comm = context.world.comm
         owned = Partition.of_grid(Grid(*params.grid), *params.image_size)
         table = halo_transfers(owned, params.halo_len)
-        self.own, self.held = owned.tile(comm.rank), table.needed[comm.rank]
+        self.own = owned.tile(comm.rank)
+        self.held = table.needed[comm.rank]
         shape = (params.batch_size, params.in_channels, self.held.height, self.held.width)
         dtype = TORCH_DTYPES[params.dtype]
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
         self.tile = view(self.padded, self.held, self.own)
-        sent, received = table.sent_by(comm.rank), table.received_by(comm.rank)
+        sent = table.sent_by(comm.rank)
+        received = table.received_by(comm.rank)
         self.outgoing = [view(self.padded, self.held, piece.box) for piece in sent]
         self.halo = [piece.box for piece in received]
         self.incoming = [view(self.padded, self.held, box) for box in self.halo]
@@ -84,7 +87,8 @@ class PaddedTile:
         On a GPU the expected values are made there, which is far faster than on the host. Halos
         are compared with values that the host makes, too.
         """
-        dtype, place = self.padded.dtype, self.padded.device
+        dtype = self.padded.dtype
+        place = self.padded.device
         expected = image.box(self.held, round_, dtype, place)
         if not torch.equal(self.padded, expected):
             return compare_pixels(self.padded.cpu(), expected.cpu(), self.held)

@@ -77,7 +77,8 @@ def _difference(
 ) -> WorstError:
     """Compare the outputs of fused and unfused layers with each other."""
     with torch.no_grad():
-        one, other = fused(case.like).cpu(), unfused(case.like).cpu()
+        one = fused(case.like).cpu()
+        other = unfused(case.like).cpu()
     return compare_pixels(one, other, case.output.tile, tolerances.output.of(other))
 
 
@@ -90,7 +91,8 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
-    params, tiling = context.read_params(FusedParams), tiling_of(context)
+    params = context.read_params(FusedParams)
+    tiling = tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     channels = [params.in_channels, *[params.out_channels] * params.num_layers]
@@ -174,7 +176,8 @@ def _give_costs(
     context: Context, fused: FusedSequential, convs: list[SpatialConv2d], tile: torch.Tensor
 ) -> None:
     """Report the traffic of fused and unfused layers, and the share of redundant computation."""
-    one_each, together = [], []
+    one_each = []
+    together = []
     with torch.no_grad():
         pixels = tile
         for conv in convs:

@@ -234,7 +234,8 @@ class OperatorCase:
 
     def _distinct(self) -> Image:
         """Return an image of which no value is zero, nor what it was in the round before."""
-        like, seed = self.image, self.context.seed_for("halo")
+        like = self.image
+        seed = self.context.seed_for("halo")
         return Image(like.batch, like.channels, like.height, like.width, seed)
 
     def _gradient(self, box: Box, round_: int) -> torch.Tensor:
@@ -244,7 +245,8 @@ class OperatorCase:
         return self.sampling.gradient(self.gradient, box, round_, self.like.dtype)
 
     def _expected(self, round_: int) -> Expected:
-        rank, owned = self.context.world.rank, self.input.partition
+        rank = self.context.world.rank
+        owned = self.input.partition
         reference = Reference(
             self.plain,
             self.windows,
@@ -284,7 +286,8 @@ class OperatorCase:
         """Check all of the input's gradient: it must be zero where no compared output reads."""
         assert self.sampling is not None
         assert tile.grad is not None
-        box, allowed = self.input.tile, _allowed(wanted.input_gradient, tolerances.input_gradient)
+        box = self.input.tile
+        allowed = _allowed(wanted.input_gradient, tolerances.input_gradient)
         worst = WorstError(keeps_first=True)
         worst.merge(self._looked_through(tile.grad, box, allowed))
         reached = self.sampling.read(round_, box)
@@ -293,7 +296,8 @@ class OperatorCase:
 
     def _adjoint(self) -> WorstError:
         """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
-        gather, comm = self.gather, self.context.world.comm
+        gather = self.gather
+        comm = self.context.world.comm
         generator = torch.Generator().manual_seed(self.context.seed_for("adjoint", comm.rank))
 
         def whole(shape: Sequence[int]) -> torch.Tensor:

@@ -109,7 +109,8 @@ class Reference:
 
 def reach_of(windows: Sequence[Window]) -> tuple[int, int]:
     """Return the stride of windows in a row, and a bound of how far they read to either side."""
-    stride, reach = 1, 0
+    stride = 1
+    reach = 0
     for window in windows:
         reach += (window.span + window.padding) * stride
         stride *= window.stride
@@ -119,7 +120,8 @@ def reach_of(windows: Sequence[Window]) -> tuple[int, int]:
 def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval:
     """Return rows or columns of the image among which are all that these outputs read."""
     stride, reach = reach_of(windows)
-    first, last = outputs[0] * stride - reach, (outputs[1] - 1) * stride + reach
+    first = outputs[0] * stride - reach
+    last = (outputs[1] - 1) * stride + reach
     return max(0, first), min(length, last + 1)
 
 

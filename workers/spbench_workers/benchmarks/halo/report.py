@@ -80,7 +80,9 @@ def give_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> Non
 
 def phases_of(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:
     """Time the phases of the exchange, ranks starting together. All ranks must call it."""
-    packs, waits, wholes = [], [], []
+    packs = []
+    waits = []
+    wholes = []
     for _ in range(PHASE_ROUNDS):
         finish(place)
         context.world.comm.Barrier()
@@ -135,9 +137,11 @@ def give_limits(
         limited: The name of the metric of that time.
         place: The device of the pixels.
     """
-    comm, rank = context.world.comm, context.world.rank
+    comm = context.world.comm
+    rank = context.world.rank
     sizes = [(exchange.bytes_of(piece), -piece.peer) for piece in exchange.sent]
-    total, peer = sum(size for size, _ in sizes), -max(sizes)[1] if sizes else -1
+    total = sum(size for size, _ in sizes)
+    peer = -max(sizes)[1] if sizes else -1
     count, negative, target = max(comm.allgather((total, -rank, peer)))
     source = -negative
     if not count:

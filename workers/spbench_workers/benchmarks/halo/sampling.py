@@ -55,7 +55,8 @@ class Sampling:
         """Return the boxes of a rank's outputs that are compared; no two have a pixel in common."""
         rows, cols = self._axes
         border = max(BORDER, -(-rows[1] // rows[0])), max(BORDER, -(-cols[1] // cols[0]))
-        tile, draw = self.produced.tile(rank), random.Random(self.seed(round_, rank))
+        tile = self.produced.tile(rank)
+        draw = random.Random(self.seed(round_, rank))
         return _around(tile, border) + _inside(_without(tile, border), draw)
 
     def inputs(self, round_: int, rank: int) -> list[Box]:
@@ -63,7 +64,8 @@ class Sampling:
 
         They are its border, and the pixels under the outputs that are compared.
         """
-        tile, (rows, cols) = self.owned.tile(rank), self._axes
+        tile = self.owned.tile(rank)
+        (rows, cols) = self._axes
         border = max(BORDER, rows[1]), max(BORDER, cols[1])
         under = (
             tile.intersect(Box(_times(box.rows, rows[0]), _times(box.cols, cols[0])))
@@ -138,7 +140,9 @@ def operations(
 
     A convolution is computed forward, and backward for its input and for its parameters.
     """
-    total, height, width = 0.0, owned.height, owned.width
+    total = 0.0
+    height = owned.height
+    width = owned.width
     convs = [layer for layer in layers.modules() if isinstance(layer, nn.Conv2d)]
     for conv, window in zip(convs, windows, strict=True):
         height, width = window.outputs(height, width)

@@ -93,6 +93,7 @@ def _elements(params: PushPullParams) -> tuple[int, ...]:
 
 def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
     word = compression.make(params.gc_type).word if params.gc_type != "none" else 1
-    way, bound = filled(params.sharding), filled(params.bigarray_bound)
+    way = filled(params.sharding)
+    bound = filled(params.bigarray_bound)
     shards = sharding.shards(elements, servers, way, bound, word=word)
     return slots_of(shards, servers)

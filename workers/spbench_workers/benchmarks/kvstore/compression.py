@@ -79,7 +79,8 @@ class Compression(ABC):
             code: ``nbytes(n)`` bytes; all of them are written.
         """
         for elements, bytes_ in self._blocks(len(gradient)):
-            block, part = residual[elements], code[bytes_]
+            block = residual[elements]
+            part = code[bytes_]
             np.add(block, gradient[elements], out=block)
             self._choose(block, len(part) * self._per_byte)
             index = self._bytes[: len(part)]
@@ -108,7 +109,8 @@ class Compression(ABC):
         count = 0
         for elements, _ in self._blocks(len(residual)):
             part = residual[elements]
-            above, below = self._above[: len(part)], self._below[: len(part)]
+            above = self._above[: len(part)]
+            below = self._below[: len(part)]
             np.greater(part, low, out=above)
             np.less(part, high, out=below)
             np.logical_and(above, below, out=above)
@@ -188,7 +190,8 @@ class TwoBit(Compression):
         # Four flags are four bytes of one number. The factor moves code i to bits 30 - 2i of the
         # top byte; what it moves elsewhere meets nothing and hence carries nothing.
         gather = 1 << 30 | 1 << 20 | 1 << 10 | 1
-        pluses, minuses = self._pluses[: len(out)], self._minuses[: len(out)]
+        pluses = self._pluses[: len(out)]
+        minuses = self._minuses[: len(out)]
         np.multiply(self._above.view("<u4")[: len(out)], 0b11 * gather, out=pluses)
         np.multiply(self._below.view("<u4")[: len(out)], 0b10 * gather, out=minuses)
         np.add(pluses, minuses, out=pluses)

@@ -56,7 +56,9 @@ ALGORITHMS = (*LIBRARIES, "shared", *SCHEDULED)
 FAULTS = ("wrong-element", "lost-push", "double-push")
 
 
-_ALONE, _DIST, _CODED = "local and device", "a dist store", "gc_type 2bit or 1bit"
+_ALONE = "local and device"
+_DIST = "a dist store"
+_CODED = "gc_type 2bit or 1bit"
 _SIZED = "allreduce with bucket fused or sliced"
 _BUCKET_BYTES = {"fused": 25 << 20, "sliced": 1 << 20}
 _IN_TURN = "a store whose keys go one after another"
@@ -268,7 +270,8 @@ def _check_compression(params: Params, store: StoreKind) -> None:
 
 
 def _check_algorithm(params: Params, roles: Roles) -> None:
-    algorithm, devices = params["algorithm"], roles.devices
+    algorithm = params["algorithm"]
+    devices = roles.devices
     if DRAWN_FOR.get(algorithm, devices) != devices:
         raise ParamError(
             "algorithm", f"{algorithm} is drawn for {DRAWN_FOR[algorithm]} devices, not {devices}"

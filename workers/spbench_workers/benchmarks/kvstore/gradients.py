@@ -24,7 +24,8 @@ class Gradients:
     """
 
     def __init__(self, seed_for: SeedFor, elements: Sequence[int]) -> None:
-        self._seed_for, self._elements = seed_for, elements
+        self._seed_for = seed_for
+        self._elements = elements
 
     def fill(self, rank: int, key: int, draw: int, out: Float32Array) -> None:
         """Write a rank's gradient of a key."""

@@ -37,9 +37,12 @@ class PushPull:
     """
 
     def __init__(self, context: Context, case: StoreCase, part: StorePart) -> None:
-        self._context, self._case, self._part = context, case, part
+        self._context = context
+        self._case = case
+        self._part = part
         self._gradients = Gradients(context.seed_for, case.elements)
-        values, shards = part.memory.values, part.shards
+        values = part.memory.values
+        shards = part.shards
         self._comparison = StoreComparison(
             context.world.comm, case, self._gradients, values, shards
         )
@@ -47,7 +50,8 @@ class PushPull:
         if not part.serves:
             self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
         self._uncompared = 0
-        self.result, self.protocol = WorstError(), WorstError()
+        self.result = WorstError()
+        self.protocol = WorstError()
         self.identical = self._comparison.identical
         self.errors = Errors(0.0, 0.0)
 
@@ -61,7 +65,8 @@ class PushPull:
 
     def close(self) -> None:
         """Run the closing rounds and compare after the last one."""
-        part, context = self._part, self._context
+        part = self._part
+        context = self._context
         residuals = ResidualCheck(
             self._case, context.world.rank, part.store.pushes, self._gradients
         )

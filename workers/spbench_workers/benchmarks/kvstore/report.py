@@ -107,7 +107,8 @@ def give_compression(context: Context, case: StoreCase, store: Store) -> None:
     sums = context.world.comm.allreduce(np.array([plain, coded, saturated]))
     plain, coded, saturated = (int(number) for number in sums)
     if context.world.rank == 0 and coded:
-        ratio, share = plain / coded, saturated / (plain / 4)
+        ratio = plain / coded
+        share = saturated / (plain / 4)
         context.metric("compression_ratio", ratio)
         context.metric("saturated_share", share)
         context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
@@ -170,8 +171,10 @@ class _Limits:
 
 
 def _limits_of(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
-    gradients, values = memory.gradients.flat, memory.values.flat
-    size, each = gradients.nbytes, "by each device, all at once"
+    gradients = memory.gradients.flat
+    values = memory.values.flat
+    size = gradients.nbytes
+    each = "by each device, all at once"
     by_mpi = partial(devices.Allreduce, gradients, values)
     if not memory.on_gpu:
         what = f"a copy of {size} B within its memory {each}"

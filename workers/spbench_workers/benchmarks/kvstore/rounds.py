@@ -47,7 +47,8 @@ def measure(
         after_group: Called after each group, by all ranks, outside the timed rounds.
     """
     params = context.read_params(PushPullParams)
-    total, every = params.num_batches, params.disp_batches
+    total = params.num_batches
+    every = params.disp_batches
     seconds = _first(context, round_)
     after_group(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)

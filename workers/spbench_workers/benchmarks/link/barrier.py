@@ -42,7 +42,8 @@ def _early(context: Context, when: str) -> tuple[float, str]:
 
     The rank is drawn, but never the last one, on which faults are planted.
     """
-    comm, world = context.world.comm, context.world
+    comm = context.world.comm
+    world = context.world
     late = context.seed_for("late", when) % max(1, world.size - 1)
     comm.Barrier()
     start = time.perf_counter()

@@ -14,7 +14,8 @@ from spbench_workers.context import Context
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(BisectionParams)
-    world, size = context.world, params.size
+    world = context.world
+    size = params.size
     exchanges = Exchanges(context, size)
     drawn = orders(world.size, params.cuts, context.seed_for("cuts"))
     (first, *others) = [halves(order, world.rank, f"halves {name}") for name, order in drawn]

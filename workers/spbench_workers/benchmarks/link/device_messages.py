@@ -32,7 +32,8 @@ class DeviceMessages:
     """
 
     def __init__(self, device: torch.device, path: Path, largest: int) -> None:
-        self._device, self._path = device, path
+        self._device = device
+        self._path = path
         with allocating(2 * largest):
             self._outgoing, self._incoming = (
                 torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)
@@ -40,7 +41,8 @@ class DeviceMessages:
         self.memory = f"the memory of {device}"
 
     def pair(self, peer: Peer, count: int) -> DevicePair:
-        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+        outgoing = self._outgoing[:count]
+        incoming = self._incoming[:count]
         return open_pair(peer, outgoing, incoming, self._path)
 
     def give(self, data: bytes) -> None:
@@ -59,7 +61,8 @@ class DeviceMessages:
         return self._incoming[:count].cpu().numpy().tobytes()
 
     def copy_seconds(self, count: int) -> float:
-        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+        outgoing = self._outgoing[:count]
+        incoming = self._incoming[:count]
 
         def copy() -> None:
             incoming.copy_(outgoing)
@@ -111,9 +114,11 @@ def chosen_path(context: Context) -> Path:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
     path: Path
     if asked != "auto":
-        path, reason = cast(Path, asked), "asked for"
+        path = cast(Path, asked)
+        reason = "asked for"
     else:
-        path, reason = "pointers" if takes else "pinned", evidence
+        path = "pointers" if takes else "pinned"
+        reason = evidence
     if context.world.rank == 0:
         context.choice("path", path, reason)
     return path

@@ -21,7 +21,8 @@ _MESSAGES = 2
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(EffectiveParams)
-    world, sizes = context.world, params.sizes
+    world = context.world
+    sizes = params.sizes
     exchanges = Exchanges(context, sizes[-1])
     drawn = orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]

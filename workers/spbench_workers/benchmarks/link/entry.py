@@ -47,7 +47,8 @@ def _resolve_sizes(params: Params) -> Params:
 
 
 def _resolve(params: Params) -> Params:
-    device, path = params["device"], params["path"]
+    device = params["device"]
+    path = params["path"]
     sizes = _SIZES[device] if params["sizes"] is None else params["sizes"]
     _rising(sizes)
     if device == "cpu" and path is not None:

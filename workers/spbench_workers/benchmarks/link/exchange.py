@@ -34,7 +34,8 @@ class Exchanges:
     """
 
     def __init__(self, context: Context, largest: int) -> None:
-        self._context, self._comm = context, context.world.comm
+        self._context = context
+        self._comm = context.world.comm
         self._buffers = [MPI.Alloc_mem(largest) for _ in range(4)]
         for buffer in self._buffers:
             buffer[:] = bytes(largest)
@@ -69,7 +70,8 @@ class Exchanges:
         return self._context.median_of_slowest(times) / 1000.0
 
     def _open(self, pattern: Pattern, count: int) -> list[MPI.Prequest]:
-        outgoing, incoming = self._buffers[:2], self._buffers[2:]
+        outgoing = self._buffers[:2]
+        incoming = self._buffers[2:]
         # With two ranks both messages go between the same two: the tag tells them apart.
         receives = [
             self._comm.Recv_init([incoming[way], count, MPI.BYTE], source=source, tag=_TAG + way)
@@ -148,7 +150,8 @@ def lone_seconds(context: Context, sizes: list[int]) -> tuple[list[float], str]:
         The one-way seconds of a message of each size, on rank 0, and how they were measured; zeros
         on other ranks.
     """
-    world, far = context.world, far_rank(context.world)
+    world = context.world
+    far = far_rank(context.world)
     sleep_at_barrier(world.comm)
     found = [0.0] * len(sizes)
     if world.rank in (0, far):

@@ -85,7 +85,8 @@ class HostMessages:
     memory = "its memory"
 
     def __init__(self, largest: int) -> None:
-        self._outgoing, self._incoming = MPI.Alloc_mem(largest), MPI.Alloc_mem(largest)
+        self._outgoing = MPI.Alloc_mem(largest)
+        self._incoming = MPI.Alloc_mem(largest)
         for memory in (self._outgoing, self._incoming):
             memory[:] = bytes(largest)
 

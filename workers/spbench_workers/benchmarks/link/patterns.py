@@ -30,8 +30,10 @@ def ring(order: Sequence[int], rank: int, name: str) -> Pattern:
         rank: The rank.
         name: The ring in words.
     """
-    at, size = order.index(rank), len(order)
-    before, after = order[at - 1], order[(at + 1) % size]
+    at = order.index(rank)
+    size = len(order)
+    before = order[at - 1]
+    after = order[(at + 1) % size]
     # The message that goes forward comes from behind.
     return Pattern(name, (after, before), (before, after))
 

@@ -25,7 +25,8 @@ def poison(expected: bytes) -> bytes:
 def compare(got: bytes, expected: bytes) -> WorstError:
     """Compare received and expected bytes; the largest difference is that of a whole block."""
     for first in range(0, len(expected), _BLOCK):
-        here, there = got[first : first + _BLOCK], expected[first : first + _BLOCK]
+        here = got[first : first + _BLOCK]
+        there = expected[first : first + _BLOCK]
         if here != there:
             wrong = [
                 index

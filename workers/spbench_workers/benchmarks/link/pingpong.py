@@ -39,11 +39,13 @@ class PingPong:
 
     def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
         params = context.read_params(PingpongParams)
-        self._context, self._messages = context, messages
+        self._context = context
+        self._messages = messages
         self._comm = context.world.comm
         self._sizes: list[int] = params.sizes
         self._iterations: int = params.iterations
-        self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
+        self._done = 0
+        self._total = pairs * len(self._sizes) * self._iterations
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
         self.difference = WorstError(keeps_first=True)
@@ -81,7 +83,8 @@ class PingPong:
 
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
         """Return the number of round trips in a sample, and the seconds of one of them."""
-        trips, seconds = 1, 0.0
+        trips = 1
+        seconds = 0.0
         samples = self._context.read_params(PingpongParams).warmup
         for repeats in (1, samples) if samples else (1,):
             start = perf_counter()
@@ -101,7 +104,9 @@ class PingPong:
 
     def _check(self, pair: Trips, when: str) -> None:
         """Send fresh bytes there and back, and compare them on both sides."""
-        rank, count, messages = self._context.world.rank, pair.count, self._messages
+        rank = self._context.world.rank
+        count = pair.count
+        messages = self._messages
         ends = sorted((rank, pair.peer.rank))
         expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
         messages.poison(expected)
@@ -129,7 +134,8 @@ def run(context: Context) -> None:
 
 def _run(context: Context, messages: Messages) -> None:
     params = context.read_params(PingpongParams)
-    world, sizes = context.world, params.sizes
+    world = context.world
+    sizes = params.sizes
     hosts = world.comm.allgather(world.host)
     schedule = rounds(
         world.size,

@@ -19,8 +19,10 @@ _MESSAGES = 2
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(RingParams)
-    world, sizes = context.world, params.sizes
-    least, most = sizes[0], sizes[-1]
+    world = context.world
+    sizes = params.sizes
+    least = sizes[0]
+    most = sizes[-1]
     exchanges = Exchanges(context, most)
     drawn = orders(world.size, params.rings, context.seed_for("rings"))
     (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]

@@ -73,7 +73,8 @@ def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.
 
 
 def _peer(context: Context, place: torch.device) -> torch.device:
-    count, index = torch.cuda.device_count(), place.index or 0
+    count = torch.cuda.device_count()
+    index = place.index or 0
     if count < 2:
         raise NoDeviceError(
             f"path peer needs two GPUs, and rank {context.world.rank} on {context.world.host} "

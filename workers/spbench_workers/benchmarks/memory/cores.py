@@ -28,7 +28,8 @@ def copying_from(context: Context, place: torch.device) -> Iterator[None]:
     if asked == "all":
         yield
         return
-    before, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    before = os.sched_getaffinity(0)
+    threads = torch.get_num_threads()
     taken = _take(asked, _address(asked, place))
     if context.world.rank == 0:
         context.choice("cores", f"{asked}: NUMA node {taken}", _cores_now())

@@ -23,7 +23,8 @@ def _resolve(params: Params) -> Params:
     Raises:
         ParamError: A parameter does nothing on this path, or needs a GPU.
     """
-    path, crosses = params["path"], params["path"] in ("to_device", "to_host")
+    path = params["path"]
+    crosses = params["path"] in ("to_device", "to_host")
     if params["device"] == "cpu" and path != "device":
         raise ParamError("path", f"path {path} needs a GPU, and device is cpu; take path device")
     if params["device"] == "cpu" and params["cores"] != "all":

@@ -24,7 +24,8 @@ from spbench_workers.context import Context
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
-CHEAP_SECONDS, MOST_CHEAP_STEPS = 0.3, 50
+CHEAP_SECONDS = 0.3
+MOST_CHEAP_STEPS = 50
 """Short steps are timed for this long, as predicted, and at most this often."""
 
 Ready = Callable[[Engine], None]
@@ -59,7 +60,8 @@ def give_baseline(
         ready: Called with a fresh engine, before it works.
     """
     world = context.world
-    seconds, why = None, ""
+    seconds = None
+    why = ""
     if world.rank == 0:
         seconds, why = _alone(context, case, measured, proxy, ready)
         give_back()

@@ -72,7 +72,8 @@ class ModelCase:
 def case_of(context: Context) -> ModelCase:
     """Return the case that the parameters ask for. All ranks must call it."""
     params = context.read_params(ModelParams)
-    model, layout = _model(context), layout_of(context.params)
+    model = _model(context)
+    layout = layout_of(context.params)
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
     plan = ModelPlan(

@@ -50,8 +50,11 @@ class Epochs:
         self, context: Context, engine: Engine, images: int, begun: int, steps: int
     ) -> None:
         params = context.read_params(ModelParams)
-        self._context, self._engine, self._images = context, engine, images
-        self._steps, self._count = steps, params.num_epochs
+        self._context = context
+        self._engine = engine
+        self._images = images
+        self._steps = steps
+        self._count = params.num_epochs
         self._learnt = begun + params.warmup
         self._path = None if engine.trainer is None else params.checkpoint
         self._every = params.checkpoint_every or self._steps * self._count
@@ -73,10 +76,12 @@ class Epochs:
             done: Timed steps so far.
             seconds: Seconds of one of the steps since the last line, on the slowest rank.
         """
-        epoch, engine = (done - 1) // self._steps, self._engine
+        epoch = (done - 1) // self._steps
+        engine = self._engine
         self._say(f"Epoch: {epoch} images per sec:{self._images / seconds:.6g}")
         if self._context.verbose and engine.trainer is not None:
-            loss, accuracy = engine.loss(), engine.accuracy()
+            loss = engine.loss()
+            accuracy = engine.accuracy()
             self._say(f"Epoch: {epoch} Step: {done} Loss: {loss:.6g} Acc: {accuracy:.6g}")
 
     def finish(self, times: array[float]) -> None:

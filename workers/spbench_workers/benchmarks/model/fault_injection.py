@@ -59,7 +59,8 @@ def remove() -> None:
 def _keep_initial_weight(stage: nn.Module) -> None:
     """Give files the present values of a stage's largest parameter, also after training."""
     name, parameter = max(stage.named_parameters(), key=lambda pair: pair[1].numel())
-    initial, state_dict = parameter.detach().clone(), stage.state_dict
+    initial = parameter.detach().clone()
+    state_dict = stage.state_dict
 
     def stale() -> dict[str, torch.Tensor]:
         return {**state_dict(), name: initial}

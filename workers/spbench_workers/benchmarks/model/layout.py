@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 TILED = ("sp", "gems_sp")
 MIRRORED = ("gems", "gems_sp")
-MEASURED, ESTIMATED = "measured", "estimated"
+MEASURED = "measured"
+ESTIMATED = "estimated"
 _METHODS = ("vertical", "horizontal", "square")
 
 
@@ -142,7 +143,8 @@ def resolve_balance(params: Params, model: Model) -> Params:
     from spbench_core.models.parts import ModelError
     from spbench_core.models.stage_balance import check_tiles, estimated_balance
 
-    layout, layers = layout_of(params), len(model.layers)
+    layout = layout_of(params)
+    layers = len(model.layers)
     try:
         check_stages(len(layout.stages), layers)
     except ValueError as error:
@@ -174,7 +176,8 @@ def resolve_imports_balance(params: Params) -> Params:
     Raises:
         ParamError: The numbers are not one for each stage.
     """
-    stages, asked = len(layout_of(params).stages), params["balance"]
+    stages = len(layout_of(params).stages)
+    asked = params["balance"]
     if asked in (None, MEASURED, ESTIMATED):
         return params | {"balance": MEASURED if asked is None else asked}
     words = asked.split(",")
@@ -199,7 +202,8 @@ def check_fused(params: Params, model: Model) -> None:
 
     if params["fused_layers"] is None:
         return
-    stages, layers = layout_of(params).stages, len(model.layers)
+    stages = layout_of(params).stages
+    layers = len(model.layers)
     if params["balance"] == MEASURED:
         # Not known yet; the largest stage leaves one layer to each of the others.
         ranges = [(0, layers - len(stages) + 1)]

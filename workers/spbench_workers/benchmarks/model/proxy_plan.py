@@ -44,7 +44,8 @@ class ProxyPlan:
 
 def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
     """Return the proxy that costs at most what the measurement costs. All ranks must call it."""
-    world, model = context.world, case.plan.model
+    world = context.world
+    model = case.plan.model
     if isinstance(model, ImportedModel):
         found = _of_imported(context, case, model) if world.rank == 0 else None
         image = world.comm.bcast(None if found is None else found.image)
@@ -106,8 +107,10 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
 
 def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
     """Return the most multiply-adds of a forward pass of one image, and the most kept numbers."""
-    plan, small = case.plan, case.small(context.read_params(ModelParams).batch_size)
-    images, together = images_of(small), max(batch.size for batch in small.batches)
+    plan = case.plan
+    small = case.small(context.read_params(ModelParams).batch_size)
+    images = images_of(small)
+    together = max(batch.size for batch in small.batches)
     most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
     most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
     layers = OF_A_LAYER * len(plan.model.layers)
@@ -116,7 +119,8 @@ def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
 
 def _measured(context: Context, case: ModelCase) -> float:
     """Return the cost of the measurement, over its ranks."""
-    params, plan = context.read_params(ModelParams), case.plan
+    params = context.read_params(ModelParams)
+    plan = case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
     passes = 1 if case.training is None else _LEARNING
     return steps * passes * cost(plan.model, case.images) / plan.layout.ranks

@@ -125,7 +125,8 @@ def _check_task(params: Params) -> None:
 
 
 def _check_schedule(params: Params) -> None:
-    schedule, scheme = params["schedule"], params["scheme"]
+    schedule = params["schedule"]
+    scheme = params["scheme"]
     if schedule == "1f1b-deep" and scheme in MIRRORED:
         raise ParamError(
             "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
@@ -264,7 +265,8 @@ def _resolve_halo(params: Params) -> Params:
 
 def _resolve_recomputation(params: Params) -> Params:
     """Refuse to compute again what is not kept, or of stages that there are not."""
-    kind, chosen = params["recompute"], params["recompute_stages"]
+    kind = params["recompute"]
+    chosen = params["recompute_stages"]
     if kind is None:
         _refuse(params, "recompute_stages", "without recompute")
         return params
@@ -287,7 +289,8 @@ def _check_shares(params: Params) -> None:
     """Refuse a layout that shares nothing, and a batch too small for its shares."""
     from spbench_core.layout.micro_batches import check_images
 
-    layout, scheme = layout_of(params), params["scheme"]
+    layout = layout_of(params)
+    scheme = params["scheme"]
     if layout.replicas == 1:
         _refuse(params, "sync_batchnorm", "with one replica")
     members = max(stage.members for stage in layout.stages)

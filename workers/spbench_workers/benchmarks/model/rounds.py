@@ -43,7 +43,8 @@ def check_round_members(params: Params) -> None:
     Raises:
         ParamError: A round would have other ranks than another.
     """
-    rounds, members = params["rounds"] or 1, members_of(params["local_DP"])
+    rounds = params["rounds"] or 1
+    members = members_of(params["local_DP"])
     if isinstance(members, int):
         return
     wanted = members[: len(members) // rounds] * rounds

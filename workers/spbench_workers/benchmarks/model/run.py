@@ -97,12 +97,11 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
         if speaks:
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
-    small, model = (
-        case.small(params.batch_size),
-        words_of(case.plan.model),
-    )
+    small = case.small(params.batch_size)
+    model = words_of(case.plan.model)
     if kind == "auto" and proxy is not None:
-        small, model = proxy.plan, str(proxy.proxy)
+        small = proxy.plan
+        model = str(proxy.proxy)
     if speaks:
         context.choice("validate", kind, _compared(case, small, model))
     for plan in plans_of(small):
@@ -153,7 +152,8 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         users_weights.check(Path(file), context.world.comm)
     if (path := context.read_params(ModelParams).checkpoint) is not None:
-        model, learns = case.plan.model, case.training is not None
+        model = case.plan.model
+        learns = case.training is not None
         checkpoint.check(Path(path), context.world.comm, model, learns=learns)
 
 
@@ -205,7 +205,8 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     Returns:
         This rank's times in ms, and the bytes that the ranks of a replica have used together.
     """
-    params, plan = context.read_params(ModelParams), case.plan
+    params = context.read_params(ModelParams)
+    plan = case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
     begun = _take_up(context, engine)
@@ -299,7 +300,8 @@ def _images(context: Context, plan: ModelPlan) -> Images:
 
 def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return the number of steps trained before."""
-    begun, path = _load(context, engine), context.read_params(ModelParams).checkpoint
+    begun = _load(context, engine)
+    path = context.read_params(ModelParams).checkpoint
     if engine.trainer is None and context.world.rank == 0:
         if path is None:
             context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
@@ -310,7 +312,8 @@ def _take_up(context: Context, engine: Engine) -> int:
 
 def _load(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return its number of steps, or 0."""
-    path, learns = context.read_params(ModelParams).checkpoint, engine.trainer is not None
+    path = context.read_params(ModelParams).checkpoint
+    learns = engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)
     return 0

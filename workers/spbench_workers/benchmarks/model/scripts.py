@@ -90,7 +90,8 @@ def _mirrored(params: Params, given: Given) -> Params:
     A pair takes 2 B images; ``--times T`` loads T B, which are T / 2 pairs.
     """
     try:
-        batch, times = int(params["batch_size"]), int(params["times"])
+        batch = int(params["batch_size"])
+        times = int(params["times"])
     except ValueError:  # the catalog says it better
         return _adapted(params, given)
     if batch < 1 or times < 1:

@@ -40,8 +40,11 @@ class Steps:
 
     def __init__(self, engine: Engine, images: Images, begun: int, warmup: int) -> None:
         self.activations = Activations(engine.stages)
-        self._engine, self._images, self._next = engine, images, begun
-        self._begun, self._first = begun, begun + warmup
+        self._engine = engine
+        self._images = images
+        self._next = begun
+        self._begun = begun
+        self._first = begun + warmup
         self._seconds: list[dict[str, float]] = []
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
@@ -50,8 +53,11 @@ class Steps:
 
     def take(self) -> None:
         """Take a step."""
-        engine, phases = self._engine, self._engine.phases
-        before, total, sent = dict(phases.seconds), phases.total, self._sent()
+        engine = self._engine
+        phases = self._engine.phases
+        before = dict(phases.seconds)
+        total = phases.total
+        sent = self._sent()
         gathered = GATHERED_TIME.seconds
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
@@ -87,10 +93,8 @@ class Steps:
     def _sent(self) -> tuple[int, int]:
         """Return bytes and messages that this rank has sent so far, of all kinds."""
         engine = self._engine
-        count, messages = (
-            engine.bytes_sent + COMM_STATS.bytes,
-            engine.messages_sent + COMM_STATS.messages,
-        )
+        count = engine.bytes_sent + COMM_STATS.bytes
+        messages = engine.messages_sent + COMM_STATS.messages
         if engine.trainer is not None:
             learnt = engine.trainer.traffic
             count += learnt.sum_bytes + learnt.master_comm_bytes
@@ -99,7 +103,8 @@ class Steps:
 
     def report(self, context: Context, count: int) -> None:
         """Report the phases and the traffic of the last ``count`` steps."""
-        seconds, totals = self._seconds[-count:], self._totals[-count:]
+        seconds = self._seconds[-count:]
+        totals = self._totals[-count:]
         for phase in SAMPLED:
             context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
         context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])

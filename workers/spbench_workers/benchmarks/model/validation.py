@@ -154,8 +154,12 @@ class Validation:
         spoil: Callable[[Context, Engine], None],
         ready: Callable[[Engine], None],
     ) -> None:
-        self._context, self._training, self._spoil, self._ready = context, training, spoil, ready
-        self._plan, self._exact = plan, plan.precision is FP64
+        self._context = context
+        self._training = training
+        self._spoil = spoil
+        self._ready = ready
+        self._plan = plan
+        self._exact = plan.precision is FP64
         self._comm: MPI.Intracomm = context.world.comm
         steps = 1 if training is None else STEPS + 1
         of_reference = steps * len(plan.batches) * plan.layout.replicas
@@ -165,7 +169,8 @@ class Validation:
     def run(self) -> None:
         """Compare, and report the checks."""
         context = self._context
-        wanted, tolerances = Results(), dict.fromkeys(KINDS, 0.0)
+        wanted = Results()
+        tolerances = dict.fromkeys(KINDS, 0.0)
         if self._comm.rank == 0:
             wanted, tolerances = self._reference()
             give_back()
@@ -250,7 +255,8 @@ class Validation:
 
     def _distance(self, kind: str, wanted: Results, found: Parts) -> tuple[float, str]:
         """Return how far this rank's results of a kind are off, and where."""
-        expected, parts = getattr(wanted, kind), found.get(kind, {})
+        expected = getattr(wanted, kind)
+        parts = found.get(kind, {})
         if kind != "state":
             return self._compare(self._comm, expected, parts)
         # Rank 0 has the entries of all ranks, as it writes them to files.
@@ -305,7 +311,8 @@ def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Parts
         images.turn_to(step)
         engine.step()
         if step == 0:
-            found["input_grad"], found["grad"] = _input_gradients(engine), _gradients(engine)
+            found["input_grad"] = _input_gradients(engine)
+            found["grad"] = _gradients(engine)
         loss = torch.tensor(engine.loss(), dtype=torch.float64)
         found["loss"][(step,)] = TensorPart(loss)
         engine.end_epoch()
@@ -361,7 +368,8 @@ def _output_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
 
 def _pixel_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
     """Return the slices of a rank's pixels in the images of a micro-batch."""
-    image, grid = plan.model.image, plan.layout.stages[place.stage].grid
+    image = plan.model.image
+    grid = plan.layout.stages[place.stage].grid
     box = grid.tile(place.tile, image.height, image.width)
     return _share(plan, place, batch), slice(None), slice(*box.rows), slice(*box.cols)
 

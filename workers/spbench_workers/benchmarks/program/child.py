@@ -90,7 +90,8 @@ class ChildProgram:
         on_tick: Callable[[], str | None],
     ) -> None:
         self._command = command
-        self._on_line, self._on_tick = on_line, on_tick
+        self._on_line = on_line
+        self._on_tick = on_tick
         self.stopped: str | None = None
         """Why it was ended before its time; None where it ended by itself."""
         self._pid = 0
@@ -161,7 +162,8 @@ class ChildProgram:
                 if ended is None and time.monotonic() >= due:
                     due += TICK
                     if self.stopped is None and (why := self._on_tick()) is not None:
-                        self.stopped, killing = why, now + GRACE
+                        self.stopped = why
+                        killing = now + GRACE
                         _signal(process.pid, signal.SIGTERM)
                 if killing is not None and now > killing:
                     killing = None
@@ -233,7 +235,8 @@ class _Stream:
     """One stream of the program, and the one that it is copied to."""
 
     def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+        self._source = source
+        self._target = target
         self._left = MOST_COPIED
         self.splitter = LineSplitter()
 

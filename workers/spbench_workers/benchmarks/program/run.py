@@ -105,7 +105,9 @@ class ProgramRun:
     def __init__(
         self, context: Context, console: TcpChannel | FileChannel, command: ProgramCommand
     ) -> None:
-        self._context, self._console, self._command = context, console, command
+        self._context = context
+        self._console = console
+        self._command = command
         params = context.params
         self._expected = self._expectation(params)
         self._is_read = (
@@ -148,7 +150,8 @@ class ProgramRun:
 
         start = time.perf_counter()
         self._context.with_fault(body)()
-        (end, inside), whole = ends[0], time.perf_counter() - start
+        (end, inside) = ends[0]
+        whole = time.perf_counter() - start
         return replace(end, seconds=end.seconds + whole - inside)
 
     def _expectation(self, params: Params) -> OutputExpectation:
@@ -219,7 +222,8 @@ class ProgramRun:
 
     def _report(self, end: ProgramEnd | None, stopped: str | None) -> None:
         """Report its time, its numbers and its checks; the exit code, the cause, comes first."""
-        context, found = self._context, self._reader.end()
+        context = self._context
+        found = self._reader.end()
         if end is not None:
             context.samples("time_ms", [end.seconds * 1e3])
         self._check_exit(end, stopped)
@@ -231,7 +235,8 @@ class ProgramRun:
         self._check_output(found)
 
     def _check_exit(self, end: ProgramEnd | None, stopped: str | None) -> None:
-        context, program = self._context, self._command.argv[0]
+        context = self._context
+        program = self._command.argv[0]
         name = f"{program} of rank {context.world.rank}"
         if end is None or stopped is not None:
             what = "was not started" if end is None else "was ended"
@@ -263,13 +268,15 @@ class ProgramRun:
                 context.metric(name, value)
 
     def _check_output(self, found: OutputFindings) -> None:
-        context, made = self._context, self._context.entry.checks_of(self._context.params)
+        context = self._context
+        made = self._context.entry.checks_of(self._context.params)
         patterns = {pattern.pattern for pattern in self._expected.must}
         lines = [f"no line matches {one!r}" for one in found.missing if one in patterns]
         numbers = [f"it has not printed {one}" for one in found.missing if one not in patterns]
         forbidden = [f"it has printed: {line[:200]}" for line in found.forbidden]
         if not self._is_read:
-            lines, numbers = [], []
+            lines = []
+            numbers = []
         for name, wrong in (("never", forbidden), ("must", lines), ("output", numbers)):
             if name in made:
                 context.check(name, float(len(wrong)), 0.0, wrong[0] if wrong else "")
@@ -279,7 +286,8 @@ class ResultsFile:
     """The file that a program writes its results to: what was in it before does not count."""
 
     def __init__(self, context: Context, command: ProgramCommand) -> None:
-        params, world = context.params, context.world
+        params = context.params
+        world = context.world
         name = context.read_params(ProgramParams).reads
         filled_in = name and filled(name, lambda one: value_of(one, params, world))
         self._path = Path(command.cwd or ".", filled_in) if filled_in else None
@@ -287,7 +295,8 @@ class ResultsFile:
 
     def lines(self) -> list[str]:
         """Return the lines that it has got since; none where it was not written, or is not read."""
-        now, before = self._state(), self._before
+        now = self._state()
+        before = self._before
         if self._path is None or now is None or now == before:
             return []
         grown = before is not None and now[0] == before[0] and now[1] > before[1]

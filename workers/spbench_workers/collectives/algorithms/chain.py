@@ -17,11 +17,13 @@ def chain(place: AlgorithmRank) -> Schedule:
     Its sum leaves member ``m`` downwards ``size-1-m`` rounds after the last member has sent its
     own, and the result leaves ``m`` upwards ``size-1+m`` rounds after.
     """
-    last, me = place.size - 1, place.index
+    last = place.size - 1
+    me = place.index
     chunks = chunk_count(place.size, place.count, place.chunks)
     steps = []
     for turn in range(2 * last + chunks - 1 if last else 0):
-        down, up = turn - (last - me), turn - (last + me)
+        down = turn - (last - me)
+        up = turn - (last + me)
         sends = [(me - 1, down, False), (me + 1, up, False)]
         receives = [(me + 1, down + 1, True), (me - 1, up + 1, False)]
         steps.append(

@@ -20,6 +20,7 @@ def _doubling(place: AlgorithmRank, start: int) -> Schedule:
     steps = []
     for level in range(levels(place.size)):
         partner = place.index ^ (1 << level)
-        send, receive = place.whole(partner), place.whole(partner, add=True)
+        send = place.whole(partner)
+        receive = place.whole(partner, add=True)
         steps.append(ScheduleStep(start + level, (send,), (receive,)))
     return steps

@@ -18,7 +18,8 @@ Core = Callable[[AlgorithmRank, int], Schedule]
 
 def folded(place: AlgorithmRank, core: Core, rounds: int) -> Schedule:
     """Return the schedule of an algorithm of so many rounds, with the fold around it."""
-    spare, me = place.size - place.power, place.index
+    spare = place.size - place.power
+    me = place.index
     if spare == 0:
         return core(place, 0)
     if me < 2 * spare and me % 2 == 0:

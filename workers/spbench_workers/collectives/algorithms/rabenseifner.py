@@ -18,12 +18,14 @@ def rabenseifner(place: AlgorithmRank) -> Schedule:
 
 def _halving_and_doubling(place: AlgorithmRank, start: int) -> Schedule:
     """Halve from far to near: so what a rank keeps is always one window of neighbouring chunks."""
-    depth, steps = levels(place.size), []
+    depth = levels(place.size)
+    steps = []
     for turn in range(2 * depth):
         halving = turn < depth
         distance = 1 << (depth - 1 - turn if halving else turn - depth)
         partner = place.index ^ distance
-        mine, theirs = _window(place, place.index, distance), _window(place, partner, distance)
+        mine = _window(place, place.index, distance)
+        theirs = _window(place, partner, distance)
         sent, received = (theirs, mine) if halving else (mine, theirs)
         peer = place.members[partner]
         receive = Transfer(peer, *received, add=halving)

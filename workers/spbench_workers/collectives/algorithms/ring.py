@@ -44,17 +44,21 @@ def _upwards(place: AlgorithmRank, turn: int, parts: int) -> tuple[Transfer, Tra
 
     With twice as many parts as ranks, these are the first halves of the ring's chunks.
     """
-    size, me = place.size, place.index
-    share, add = parts // size, turn < size - 1
+    size = place.size
+    me = place.index
+    share = parts // size
+    add = turn < size - 1
     send = place.part(me + 1, (me - turn) % size * share, parts)
     return send, place.part(me - 1, (me - turn - 1) % size * share, parts, add)
 
 
 def _downwards(place: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
     """Return the transfers to the member before and from the next: the second halves."""
-    size, me = place.size, place.index
+    size = place.size
+    me = place.index
     # Begun three chunks further, a rank sends and leaves out both halves of the same chunks: then
     # no rank sends more than in the plain ring.
-    chunk, add = me + 3 + turn, turn < size - 1
+    chunk = me + 3 + turn
+    add = turn < size - 1
     send = place.part(me - 1, chunk % size * 2 + 1, 2 * size)
     return send, place.part(me + 1, (chunk + 1) % size * 2 + 1, 2 * size, add)

@@ -20,7 +20,8 @@ def binomial(place: AlgorithmRank) -> Schedule:
 
 def reduce_up(place: AlgorithmRank, depth: int) -> Schedule:
     """Return this rank's steps of a reduce of ``depth`` levels to the first member."""
-    me, steps = place.index, []
+    me = place.index
+    steps = []
     for level in range(depth):
         distance = 1 << level
         if me % (2 * distance) == distance:

@@ -213,7 +213,8 @@ def _metric_text(case: CasePart, name: str, value: float | None) -> str:
 
 def _reference(case: CasePart, metric_name: str) -> Markup:
     """Return a metric's reference, and below it the efficiency; nothing without a reference."""
-    limit, unit = case.limits.get(metric_name), case.metrics[metric_name].unit
+    limit = case.limits.get(metric_name)
+    unit = case.metrics[metric_name].unit
     if limit is None:
         return NOTHING
     value = value_text(limit.value, unit, metric_name)

@@ -26,7 +26,8 @@ Row = tuple[Markup, ...]
 
 def case_rows(cases: Sequence[CasePart]) -> list[Row]:
     """Return a row of `COLUMNS` for each case, as many as there is room for."""
-    rows, room = [], MOST_ROWS_BYTES
+    rows = []
+    room = MOST_ROWS_BYTES
     for case in cases:
         row = _row(case)
         room -= sum(len(cell.encode()) + 20 for cell in row)

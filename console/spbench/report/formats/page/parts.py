@@ -48,7 +48,10 @@ from spbench.report.scaling import (
 )
 from spbench.report.text_tables import TextColumn
 
-MOST_PLOTS, MOST_MAPS, MOST_JOBS, MOST_ROWS = 24, 12, 12, 500
+MOST_PLOTS = 24
+MOST_MAPS = 12
+MOST_JOBS = 12
+MOST_ROWS = 500
 
 
 def comparison_part(comparison: RunComparison | None) -> Markup:

@@ -145,7 +145,8 @@ class RunSpans:
         about = {"reason": reason} if reason else {}
         _, started, name = self._job
         self._add(name, "job", started, max(time, started), **about)
-        self._job, self._ranks = None, {}
+        self._job = None
+        self._ranks = {}
 
     # The ranks' events
 
@@ -158,15 +159,18 @@ class RunSpans:
         self._end_case(rank, position, event["time"], status="cut")
         position.case = (event["case"], event["repeat"])
         position.case_since = position.batch_end = event["time"]
-        position.phase, position.warmups = None, 0
-        position.before, position.warming = None, False
+        position.phase = None
+        position.warmups = 0
+        position.before = None
+        position.warming = False
 
     def _of_rank_progress(self, event: Event, rank: int, position: _RankPosition) -> None:
         self._meet(event, position)
         phase = event["phase"]
         if phase != position.phase:
             self._end_phase(rank, position, event["time"])
-            position.phase, position.phase_since = phase, event["time"]
+            position.phase = phase
+            position.phase_since = event["time"]
             position.batch_end = event["time"]
 
     def _meet(self, event: Event, position: _RankPosition) -> None:
@@ -175,11 +179,13 @@ class RunSpans:
         Warming up begins at a barrier, and after each batch of timed iterations, which ranks tell
         before, they agree on the slowest. Benchmarks without a warm-up of that kind are left out.
         """
-        phase, done = event["phase"], event["done"]
+        phase = event["phase"]
+        done = event["done"]
         if phase == Activity.WARMUP:
             if done == 0:
                 position.warmups += 1
-                position.warming, position.before = True, event["time"]
+                position.warming = True
+                position.before = event["time"]
             return
         if phase == _AFTER_WARMUP and position.warming and position.before is not None:
             meeting = (position.case, position.warmups, done)
@@ -200,7 +206,8 @@ class RunSpans:
 
     def _of_rank_check(self, event: Event, rank: int, position: _RankPosition) -> None:
         if not event["passed"]:
-            name, detail = f"check {event['name']} failed", event.get("detail", "")
+            name = f"check {event['name']} failed"
+            detail = event.get("detail", "")
             self._add_of(rank, name, "check", event["time"], None, detail=detail)
 
     def _of_rank_log(self, event: Event, rank: int, position: _RankPosition) -> None:
@@ -219,7 +226,8 @@ class RunSpans:
     def _end_case(self, rank: int, position: _RankPosition, time: float, status: str) -> None:
         self._end_phase(rank, position, time)
         if position.case is not None:
-            (case, repeat), start = position.case, position.case_since
+            (case, repeat) = position.case
+            start = position.case_since
             about = {"repeat": repeat, "status": status}
             self._add_of(rank, case, "case", start, max(time, start), **about)
         position.case = None

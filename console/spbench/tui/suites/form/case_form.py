@@ -118,7 +118,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         super().__init__()
         self._estimate = estimate
         self._texts = typed_case.CaseTexts(benchmark, draft)
-        self._write, self._path, self._verb = write, path, verb
+        self._write = write
+        self._path = path
+        self._verb = verb
         self._metrics = [metric.name for metric in self._known_metrics()]
         self._pause: Timer | None = None
         self._first = typed_case.Typed({})
@@ -141,7 +143,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                     yield from self._rows()
                 with Vertical(id="outcome"):
                     written = SuiteEditor(id="written")
-                    written.read_only, written.can_focus = True, False
+                    written.read_only = True
+                    written.can_focus = False
                     yield written
                     yield Static("", id="words", markup=False)
             yield Static("", id="hint", markup=False)
@@ -150,7 +153,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                 yield Button(f"{self._verb} (Ctrl+S)", "primary", id="write", compact=True)
 
     def _rows(self) -> Iterable[Static | FormRow]:
-        form, texts = self._texts, self._texts.first.texts
+        form = self._texts
+        texts = self._texts.first.texts
         yield Static("Case", classes="heading first")
         yield from self._fields([form.name_field, form.np_field, form.repeat_field])
         yield TextRow(
@@ -323,7 +327,8 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     @work(exclusive=True, group="choose")
     async def action_choose(self) -> None:
         """List what the focused field can be, and write what is chosen."""
-        row, box = self._row_of(self.focused), self.focused
+        row = self._row_of(self.focused)
+        box = self.focused
         if row is None or not isinstance(box, Input):
             return
         choices = row.choices(box)

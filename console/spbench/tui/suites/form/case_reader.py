@@ -58,10 +58,12 @@ class _Reader:
         draft = form.draft
         # np is set like a parameter, and goes back to its own key at the end.
         self._params = dict(draft.params) | ({} if draft.np is None else {_NP: draft.np})
-        self._matrix, self._zip = dict(draft.matrix), dict(draft.zip)
+        self._matrix = dict(draft.matrix)
+        self._zip = dict(draft.zip)
 
     def read(self) -> Read:
-        form, before = self._form, self._form.draft
+        form = self._form
+        before = self._form.draft
         self._place(self._steps())
         draft = replace(
             before,
@@ -173,7 +175,8 @@ class _Reader:
     def _bounds(self) -> dict[str, dict[str, Any]]:
         read: dict[str, dict[str, Any]] = {}
         for row, (metric, *typed) in enumerate(self._typed.expect):
-            name, bounds = f"{EXPECT}{row}", {}
+            name = f"{EXPECT}{row}"
+            bounds = {}
             for field, text in zip(bound_fields(metric), typed, strict=True):
                 if text.strip():
                     bounds[field.name] = self._value(field, text, name)

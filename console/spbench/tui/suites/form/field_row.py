@@ -17,8 +17,11 @@ from spbench.tui.suites.form.typed_case import Expected, ReferenceTexts, complai
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.text_box import TextBox
 
-NAME_WIDTH, BOX_WIDTH, BOUND_WIDTH = 20, 26, 10
-SYSTEM_WIDTH, TOLERANCE_WIDTH = 12, 8
+NAME_WIDTH = 20
+BOX_WIDTH = 26
+BOUND_WIDTH = 10
+SYSTEM_WIDTH = 12
+TOLERANCE_WIDTH = 8
 _SWEEP = "Several values make a sweep: 64, 128 or 64..1024 *2."
 _EXPECT = (
     "expect: a metric, or a metric and a statistic as time_ms.p95, with the greatest and the "
@@ -68,7 +71,8 @@ class FormRow(Widget):
     def __init__(self, name: str, about: str, hint: str, boxes: int = BOX_WIDTH) -> None:
         super().__init__()
         self.hint = hint
-        self._words, self._boxes = (name, about), boxes
+        self._words = (name, about)
+        self._boxes = boxes
         self._complaint = ""
 
     def complain(self, why: str | None) -> None:
@@ -112,7 +116,8 @@ class TextRow(FormRow):
     def __init__(self, key: str, about: str, text: str, lines: bool = False) -> None:
         super().__init__(key, about, f"{key}: {about}.")
         self.key = key
-        self._text, self._lines = text, lines
+        self._text = text
+        self._lines = lines
 
     def compose(self) -> ComposeResult:
         yield LinesBox(self._text) if self._lines else Input(self._text, compact=True)

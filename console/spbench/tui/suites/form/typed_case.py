@@ -16,9 +16,13 @@ from spbench.suites.edit.writing import flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LISTS
 
-IN_STEP, EXCLUDE, COMMENT = "in step", "exclude", "comment"
+IN_STEP = "in step"
+EXCLUDE = "exclude"
+COMMENT = "comment"
 """Names of the texts that no field of the catalog or of the suite's model stands behind."""
-LAUNCH, EXPECT, REFERENCE = "launch.", "expect.", "reference."
+LAUNCH = "launch."
+EXPECT = "expect."
+REFERENCE = "reference."
 """Begin the names of the texts of launch settings, of expectations and of references by row."""
 
 Expected = tuple[str, str, str]

@@ -24,9 +24,12 @@ def times(slow, hosts=HOSTS, noise=0.02):
 
 def links(slow=lambda a, b: 1.0, pairs=None, hosts=HOSTS):
     """Figures of pairs of hosts, of which some are slow."""
-    draw, latency, bandwidth = random.Random(7), {}, {}
+    draw = random.Random(7)
+    latency = {}
+    bandwidth = {}
     for one, other in pairs or combinations(range(len(hosts)), 2):
-        pair, by = ((one, hosts[one]), (other, hosts[other])), slow(one, other)
+        pair = ((one, hosts[one]), (other, hosts[other]))
+        by = slow(one, other)
         latency[pair] = 2.0 * by * (1 + draw.gauss(0, 0.02))
         bandwidth[pair] = 10.0 / by * (1 + draw.gauss(0, 0.02))
     return measured(latency, bandwidth)

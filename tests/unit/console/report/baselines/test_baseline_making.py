@@ -64,7 +64,8 @@ def test_a_baseline_keeps_that_ranks_shared_cores():
 
 
 def test_a_baseline_is_compared_as_its_run_is():
-    first, later = launched(), launched(1.2)
+    first = launched()
+    later = launched(1.2)
     held = compare(side(baseline(first)), run(later))
     plain = compare(run(first), run(later))
     assert [row.outcome for row in held.rows] == ["worse"]
@@ -331,7 +332,8 @@ def test_a_baseline_of_a_noisy_case_is_not_held_against_one_launch():
 
 
 def test_few_launches_are_warned_of_with_the_repeat_to_set():
-    few, enough = case("a"), [launched(name=name) for name in "bcd"]
+    few = case("a")
+    enough = [launched(name=name) for name in "bcd"]
     [warning] = launch_warnings(baseline(few, *enough))
     assert warning == (
         "warning: too few launches to find a difference (1 per case, 5 needed): a; "

@@ -23,13 +23,15 @@ def families(text):
     piece, no two samples of the same labels, names that end with their unit, EOF last.
     """
     assert text.endswith("# EOF\n")
-    found, name = {}, None
+    found = {}
+    name = None
     for line in text[: -len("# EOF\n")].splitlines():
         if told := DESCRIPTION.fullmatch(line):
             what, of, rest = told.groups()
             if of != name:
                 assert of not in found, f"{of} is in two pieces"
-                name, found[of] = of, {"samples": {}}
+                name = of
+                found[of] = {"samples": {}}
             assert not found[name]["samples"], "a description stands behind samples"
             assert what not in found[name]
             found[name][what] = rest

@@ -52,7 +52,8 @@ def test_the_smallest_slowdown_that_is_found_grows_with_the_noise(
 
 
 def test_fastest_iterations_that_are_steady_let_it_find_less() -> None:
-    loud, steady = noisy("a", 0.15), noisy("a", 0.01).medians["time_ms"]
+    loud = noisy("a", 0.15)
+    steady = noisy("a", 0.01).medians["time_ms"]
     told = only(loud.model_copy(update={"fastest": steady}))
     assert (only(loud).smallest, told.smallest) == (0.5, 0.1)
     assert told.alarms is not None

@@ -99,7 +99,8 @@ def _record(
         graph = record(name, module, image, training=training)
     except CannotRunError as error:
         if again and error.__cause__ is not None:
-            place, cause = place_of(error.__cause__), in_words(error.__cause__)
+            place = place_of(error.__cause__)
+            cause = in_words(error.__cause__)
             raise CannotRunError(f"network {name}: {place}{_AGAIN} ({cause})") from error.__cause__
         raise
     owned = {path for path, _ in module.named_parameters(remove_duplicate=False)}
@@ -177,7 +178,8 @@ def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.
     """Let operators that count forward passes do so on each rank, in the modes that count."""
     always = take_counters(name, module, evaluated)
     for key, node in take_counters(name, module, graph).items():
-        (path, number), source = key, node.all_input_nodes[0]
+        (path, number) = key
+        source = node.all_input_nodes[0]
         with graph.inserting_before(node):
             buffer = graph.get_attr(path) if source.op != "get_attr" else source
             mode = graph.get_attr(_MODE)
@@ -338,10 +340,8 @@ def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None
     arguments: dict[str, Any] = dict(zip(("p", "training"), node.args[1:3], strict=False))
     arguments |= node.kwargs
     if node.target in _UNITS:
-        share, training = (
-            arguments.get("p", 0.5),
-            arguments.get("training", arguments.get("train", True)),
-        )
+        share = arguments.get("p", 0.5)
+        training = arguments.get("training", arguments.get("train", True))
         known = isinstance(share, float | int) and _is_mode(training)
         return _UNITS[node.target], float(share) if known else None
     return _drop_of_function(node)

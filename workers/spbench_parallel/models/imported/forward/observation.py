@@ -145,7 +145,8 @@ def _learning(module: nn.Module, output: Any) -> set[str]:
     for name, tensor in module.named_parameters(remove_duplicate=False):
         aliases.setdefault(id(tensor), set()).add(name)
     open_nodes = [tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None]
-    seen, learns = set(open_nodes), set[str]()
+    seen = set(open_nodes)
+    learns = set[str]()
     while open_nodes:
         function = open_nodes.pop()
         variable = getattr(function, "variable", None)

@@ -57,7 +57,8 @@ class GraphRecorder(SizedTracer):
         self.refusal: CannotRunError | None = None
         self.failure: TraceError | None = None
         self.numbers: set[str] = set()
-        self._name, self._training = name, training
+        self._name = name
+        self._training = training
         self._without_memory: nn.Module | None = None
         self._autocast = _autocast_state()
 
@@ -253,7 +254,8 @@ class GraphRecorder(SizedTracer):
         """Patch functions of torch that have effects which a graph would lose silently."""
         apply: Any = vars(Function)["apply"].__func__
         is_grad_enabled = torch.is_grad_enabled
-        set_attribute, training = nn.Module.__setattr__, self._training
+        set_attribute = nn.Module.__setattr__
+        training = self._training
 
         def apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
             if self.measures or not any(_is_symbol(one) for one in (*args, *kwargs.values())):
@@ -290,7 +292,8 @@ class GraphRecorder(SizedTracer):
         """Return whether an assignment adds a number to a buffer; record it as an operator."""
         if not _is_symbol(value) or name in module._parameters:
             return False
-        node, path = value.node, self._tensor_path(module, name)
+        node = value.node
+        path = self._tensor_path(module, name)
         source, *others = node.args or (None,)
         if not isinstance(source, fx.Node) or (source.op, source.target) != ("get_attr", path):
             return False

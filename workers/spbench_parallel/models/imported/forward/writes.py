@@ -61,7 +61,8 @@ def take_counters(
         source = _changed_attribute(node)
         if source is None:
             continue
-        path, rest = str(source.target), node.args[1:]
+        path = str(source.target)
+        rest = node.args[1:]
         readers = {
             user
             for other in graph.nodes

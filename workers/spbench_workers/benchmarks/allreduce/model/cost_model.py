@@ -121,7 +121,8 @@ def crossovers(
     def fastest(nbytes: int) -> str:
         return best(ranks, nbytes, itemsize, link, algorithms, group, chunks)
 
-    found, low = [], itemsize
+    found = []
+    low = itemsize
     while low < up_to:
         high = min(up_to, max(low + 1, int(low * _STEP)))
         before = fastest(low)

@@ -68,7 +68,8 @@ def _ring(run: _Run) -> ScheduleCosts:
 
 def _bidirectional_ring(run: _Run) -> ScheduleCosts:
     """As the ring, with two messages a round; with two ranks it is the ring."""
-    plain, ranks = _ring(run), run.ranks
+    plain = _ring(run)
+    ranks = run.ranks
     if ranks == 2:
         return plain
     # Of the halves of chunks, a rank adds all but one that goes up and one that goes down.
@@ -80,7 +81,8 @@ def _bidirectional_ring(run: _Run) -> ScheduleCosts:
 
 def _recursive_doubling(run: _Run) -> ScheduleCosts:
     """``L`` rounds of ``M``; a fold adds two rounds, one message of ``M`` and ``M`` added."""
-    depth, fold = _floor_log2(run.ranks), _fold(run.ranks)
+    depth = _floor_log2(run.ranks)
+    fold = _fold(run.ranks)
     busy = depth + fold
     return ScheduleCosts(depth + 2 * fold, busy, busy * run.count, busy * run.count)
 
@@ -92,7 +94,8 @@ def _rabenseifner(run: _Run) -> ScheduleCosts:
     window's parent, adds into each window, and sends each window back.
     """
     depth = _floor_log2(run.ranks)
-    parts, spare = 1 << depth, run.ranks - (1 << depth)
+    parts = 1 << depth
+    spare = run.ranks - (1 << depth)
     costs = []
     for index in range(parts):
         mine = [run.chunk(index >> level, parts >> level) for level in range(depth)]
@@ -131,9 +134,12 @@ def _two_level(run: _Run) -> ScheduleCosts:
     last group may be smaller, and its leader then has a shorter tree.
     """
     group = group_size(run.ranks, run.group)
-    groups, last = -(-run.ranks // group), (run.ranks - 1) % group + 1
+    groups = -(-run.ranks // group)
+    last = (run.ranks - 1) % group + 1
     depths = [_ceil_log2(group)] * (groups - 1) + [_ceil_log2(last)]
-    messages, elements, added = [], [], []
+    messages = []
+    elements = []
+    added = []
     for leader, depth in enumerate(depths):
         chunks = [run.chunk(leader + further, groups) for further in range(groups)]
         # While it reduces a leader sends all chunks but the next one's, then all but that after.

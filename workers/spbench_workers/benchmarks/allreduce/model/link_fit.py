@@ -121,9 +121,14 @@ def _two_terms(
     sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
 ) -> tuple[Estimate, Estimate, float]:
     """Fit start and slope to times with errors as large as ``scale``; last is the spread."""
-    ones, wide, one = [1.0 / by for by in scale], _over(sizes, scale), _over(times, scale)
-    aa, bb, ab = _dot(ones, ones), _dot(wide, wide), _dot(ones, wide)
-    a_one, b_one = _dot(ones, one), _dot(wide, one)
+    ones = [1.0 / by for by in scale]
+    wide = _over(sizes, scale)
+    one = _over(times, scale)
+    aa = _dot(ones, ones)
+    bb = _dot(wide, wide)
+    ab = _dot(ones, wide)
+    a_one = _dot(ones, one)
+    b_one = _dot(wide, one)
     determinant = aa * bb - ab * ab
     start = (bb * a_one - ab * b_one) / determinant
     slope = (aa * b_one - ab * a_one) / determinant

@@ -98,7 +98,8 @@ def _muji(ranks: int) -> Path:
 
 
 def _two_level(ranks: int, group: int) -> Path:
-    inside, groups = _binomial(group), -(-ranks // group)
+    inside = _binomial(group)
+    groups = -(-ranks // group)
     across = _ring(groups)
     return Path(
         inside.messages + across.messages, inside.sent + across.sent, inside.added + across.added

@@ -54,7 +54,8 @@ def predict(
         link: The measured link.
         ends: Bytes of a rank's source, and of its result.
     """
-    collective, item = params.collective, ITEM_BYTES[params.dtype]
+    collective = params.collective
+    item = ITEM_BYTES[params.dtype]
     if collective != "allreduce":
         time = partial(_seconds, collective, ranks, nbytes)
         return _prediction(link, 0, time, ends, "its messages")
@@ -62,9 +63,11 @@ def predict(
     if params.algorithm == "nccl":
         time = partial(_nccl_seconds, ranks, nbytes, nbytes // item)
         return _prediction(link, copied, time, ends, "a ring in one launch of NCCL")
-    algorithm, options = params.algorithm, (params.group, params.chunks)
+    algorithm = params.algorithm
+    options = (params.group, params.chunks)
     if algorithm not in SCHEDULED:
-        algorithm, options = best_of(ranks, nbytes, item, link), (None, None)
+        algorithm = best_of(ranks, nbytes, item, link)
+        options = (None, None)
 
     def time_of(numbers: LinkCosts) -> float:
         return predicted_seconds(algorithm, ranks, nbytes, item, numbers, *options)

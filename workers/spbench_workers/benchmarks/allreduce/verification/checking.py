@@ -51,11 +51,13 @@ class Checks:
 
     def __init__(self, context: Context, subject: CheckedCollective) -> None:
         params = context.read_params(SweepParams)
-        self._context, self._subject = context, subject
+        self._context = context
+        self._subject = subject
         self._mode: Mode = params.mode
         self._same = params.collective in _SAME_ON_ALL
         # A collective without an operation is compared like a maximum: nothing is rounded.
-        op, dtype = params.op or "max", subject.buffers.result.dtype
+        op = params.op or "max"
+        dtype = subject.buffers.result.dtype
         kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
         self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}
@@ -96,7 +98,8 @@ class Checks:
 
     def _outcome(self, mine: Values) -> bytes:
         """Run once on fresh memory; return a digest of the result, bit by bit."""
-        buffers, reduction = self._subject.buffers, self._subject.reduction
+        buffers = self._subject.buffers
+        reduction = self._subject.reduction
         buffers.poison()
         fill(buffers.given, mine)
         if self._mode == "nonblocking":

@@ -110,7 +110,8 @@ def fill(vector: torch.Tensor, values: Values, first: int = 0) -> None:
 
 def _stretches(count: int, period: int, first: int) -> list[tuple[int, int, int]]:
     """Return the stretches of a vector: begin, begin within the period, and length of each."""
-    stretches, at = [], 0
+    stretches = []
+    at = 0
     while at < count:
         start = (first + at) % period
         length = min(period - start, count - at)
@@ -157,7 +158,8 @@ def _compare(
 ) -> None:
     wide = torch.float64 if part.dtype.is_floating_point else torch.int64
     got = part.to(wide).numpy()
-    values, tolerance = expected.values[where], expected.tolerance[where]
+    values = expected.values[where]
+    tolerance = expected.tolerance[where]
     # An element that was not written is a NaN; infinities may be subtracted.
     with np.errstate(invalid="ignore"):
         errors = np.abs((got - values) - expected.rest[where]).astype(np.float64)

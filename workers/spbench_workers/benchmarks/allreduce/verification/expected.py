@@ -70,7 +70,8 @@ def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) ->
     """
     first, *others = givers
     total = given(first).copy()
-    rest, sizes = np.zeros_like(total), np.abs(total)
+    rest = np.zeros_like(total)
+    sizes = np.abs(total)
     for giver in others:
         values = given(giver)
         if numbers.op == "sum":

@@ -116,7 +116,8 @@ def _split(count: int, loads: Sequence[int], word: int) -> list[Shard]:
     filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
     level = padded + sum(by_load[:filled])  # times the servers that are filled
     servers = sorted(order[:filled])
-    cuts, assigned = [0], 0
+    cuts = [0]
+    assigned = 0
     for server in servers:
         assigned += level - filled * loads[server]
         cuts.append(min(count, word * _rounded(assigned, filled * word)))
@@ -140,7 +141,8 @@ SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
 }
 
 
-PUSH, PULL = 0, 1
+PUSH = 0
+PULL = 1
 """Kinds of messages: to a server a gradient or a pull request, from it an ack or a value."""
 
 

@@ -15,12 +15,19 @@ from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
 )
 
 ADAM_RATE = 0.001
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
-RMSPROP_RATE, RMSPROP_DECAY, RMSPROP_EPSILON = 0.001, 0.9, 1e-8
+RMSPROP_RATE = 0.001
+RMSPROP_DECAY = 0.9
+RMSPROP_EPSILON = 1e-8
 ADAGRAD_EPSILON = 1e-7
-ADADELTA_DECAY, ADADELTA_EPSILON = 0.9, 1e-5
-FTRL_RATE, FTRL_BETA, FTRL_LAMBDA = 0.1, 1.0, 0.01
+ADADELTA_DECAY = 0.9
+ADADELTA_EPSILON = 1e-5
+FTRL_RATE = 0.1
+FTRL_BETA = 1.0
+FTRL_LAMBDA = 0.01
 
 
 class Adam(InBlocks):
@@ -39,7 +46,8 @@ class Adam(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [mean, square], [step] = states, scratch
+        [mean, square] = states
+        [step] = scratch
         rate = ADAM_RATE * math.sqrt(1 - BETA2**self._updates) / (1 - BETA1**self._updates)
         decay(mean, BETA1, gradient, step)
         _decay_square(square, BETA2, gradient, step)
@@ -62,7 +70,8 @@ class RmsProp(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [square], [step] = states, scratch
+        [square] = states
+        [step] = scratch
         _decay_square(square, RMSPROP_DECAY, gradient, step)
         _root(square, RMSPROP_EPSILON, step)
         np.divide(gradient, step, out=step)
@@ -82,7 +91,8 @@ class AdaGrad(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [history], [step] = states, scratch
+        [history] = states
+        [step] = scratch
         np.multiply(gradient, gradient, out=step)
         np.add(history, step, out=history)
         _root(history, ADAGRAD_EPSILON, step)
@@ -98,7 +108,8 @@ class AdaDelta(InBlocks):
     squares of gradients and of steps; there is no rate.
     """
 
-    states, scratches = 2, 2
+    states = 2
+    scratches = 2
 
     def _update(
         self,
@@ -107,7 +118,8 @@ class AdaDelta(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [square, steps], [step, root] = states, scratch
+        [square, steps] = states
+        [step, root] = scratch
         _decay_square(square, ADADELTA_DECAY, gradient, step)
         _root(steps, ADADELTA_EPSILON, step)
         _root(square, ADADELTA_EPSILON, root)
@@ -125,7 +137,8 @@ class Ftrl(InBlocks):
     (McMahan et al., 2013).
     """
 
-    states, scratches = 2, 2
+    states = 2
+    scratches = 2
 
     def _update(
         self,
@@ -134,7 +147,8 @@ class Ftrl(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [leader, square], [step, root] = states, scratch
+        [leader, square] = states
+        [step, root] = scratch
         np.sqrt(square, out=step)
         np.multiply(gradient, gradient, out=root)
         np.add(square, root, out=square)

@@ -52,7 +52,8 @@ class Momentum(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [velocity], [step] = states, scratch
+        [velocity] = states
+        [step] = scratch
         _fall(velocity, gradient, step)
         np.add(weight, velocity, out=weight)
 
@@ -79,7 +80,8 @@ class Nag(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [velocity], [step] = states, scratch
+        [velocity] = states
+        [step] = scratch
         _fall(velocity, gradient, step)
         np.subtract(weight, step, out=weight)
         np.multiply(velocity, MOMENTUM, out=step)
@@ -98,7 +100,8 @@ class Signum(InBlocks):
         states: Sequence[Float32Array],
         scratch: Sequence[Float32Array],
     ) -> None:
-        [mean], [step] = states, scratch
+        [mean] = states
+        [step] = scratch
         decay(mean, MOMENTUM, gradient, step)
         np.sign(mean, out=step)
         np.multiply(step, LEARNING_RATE, out=step)

@@ -58,7 +58,8 @@ class DistStore:
         self.sent = Sent(*(inside + outside for inside, outside in both))
 
     def round(self) -> None:
-        devices, servers = self._devices, self._servers
+        devices = self._devices
+        servers = self._servers
         devices.begin()
         servers.begin()
         for key in devices.others:
@@ -79,7 +80,8 @@ class DistStore:
         self._servers.free()
 
     def _pull(self) -> None:
-        devices, servers = self._devices, self._servers
+        devices = self._devices
+        servers = self._servers
         for key in devices.merged:
             servers.ask(key)
         for key in devices.merged:

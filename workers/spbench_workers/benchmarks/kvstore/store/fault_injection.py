@@ -20,7 +20,9 @@ from spbench_workers.context import Context
 
 _Kind = TypeVar("_Kind")
 
-LOST, DOUBLED, WRONG = "lost-push", "double-push", "wrong-element"
+LOST = "lost-push"
+DOUBLED = "double-push"
+WRONG = "wrong-element"
 
 
 def spoil_gradients(context: Context, gradients: Sequence[Float32Array]) -> None:

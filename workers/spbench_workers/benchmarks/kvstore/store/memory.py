@@ -29,13 +29,16 @@ class StoreMemory:
 
     def __init__(self, gradients: Arena, values: Arena, place: torch.device) -> None:
         on_gpu = is_gpu(place)
-        self.gradients, self.values = gradients, values
-        self.given, self.got = self.gradients.tensor, self.values.tensor
+        self.gradients = gradients
+        self.values = values
+        self.given = self.gradients.tensor
+        self.got = self.values.tensor
         if on_gpu:
             with allocating(self.given.nbytes + self.got.nbytes):
                 self.given = torch.zeros_like(self.given, device=place)
                 self.got = torch.zeros_like(self.got, device=place)
-        self.on_gpu, self.place = on_gpu, place
+        self.on_gpu = on_gpu
+        self.place = place
 
     def put(self) -> None:
         """Copy the host's gradients to the device."""
@@ -78,8 +81,11 @@ class StagedStore:
     """
 
     def __init__(self, store: Store, memory: StoreMemory, *, asynchronous: bool) -> None:
-        self._store, self._memory, self._asynchronous = store, memory, asynchronous
-        self.sent, self.pushes = store.sent, store.pushes
+        self._store = store
+        self._memory = memory
+        self._asynchronous = asynchronous
+        self.sent = store.sent
+        self.pushes = store.pushes
 
     def round(self) -> None:
         self._memory.take()

@@ -51,7 +51,8 @@ def open_window(
     Raises:
         CannotRunError: They are to, and are not all on one host.
     """
-    params, speaks = context.read_params(PushPullParams), context.world.rank == 0
+    params = context.read_params(PushPullParams)
+    speaks = context.world.rank == 0
     way = params.algorithm if params.sums is None else params.sums
     if way == "auto":
         obstacle = _obstacle(params, comm, place)
@@ -107,15 +108,18 @@ def open_allreduce(
     sums = values if case.optimizer == "none" else np.zeros_like(values)
     open_: Callable[[Bucket], Reduction]
     if window is not None:
-        sums, shared = window.sums[comm.rank], window
+        sums = window.sums[comm.rank]
+        shared = window
 
         def open_(bucket: Bucket) -> Reduction:
             return shared.open_sum(bucket.first, bucket.last)
     else:
-        given, got = memory.gradients.tensor, torch.from_numpy(sums)
+        given = memory.gradients.tensor
+        got = torch.from_numpy(sums)
         algorithm = filled(params.algorithm)
         if algorithm == "nccl":
-            given, got = memory.given, memory.got
+            given = memory.given
+            got = memory.got
 
         def open_(bucket: Bucket) -> Reduction:
             part = slice(bucket.first, bucket.last)
@@ -180,7 +184,8 @@ class StorePart:
 
 def open_ranks(context: Context, case: StoreCase) -> StoreComms:
     """Return the communicators. All ranks must call it."""
-    comm, rank = context.world.comm, context.world.rank
+    comm = context.world.comm
+    rank = context.world.rank
     color = MPI.UNDEFINED if case.is_server(rank) else rank // case.roles.devices
     return StoreComms(comm.Dup(), cast(MPI.Intracomm, comm.Split(color, rank)))
 
@@ -261,7 +266,8 @@ def _async_shard(
     kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
     # Results are compared after each group of rounds, or only after the last one.
     params = context.read_params(PushPullParams)
-    total, every = params.num_batches, params.disp_batches
+    total = params.num_batches
+    every = params.disp_batches
     rounds = min(total, every) if context.read_params(PushPullParams).test_results else total + 1
     kept = case.roles.workers * rounds
     return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)

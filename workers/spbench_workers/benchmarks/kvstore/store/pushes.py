@@ -31,7 +31,9 @@ class Push:
     """
 
     def __init__(self, key: int, first: int, gradient: Float32Array) -> None:
-        self.key, self.first, self.gradient = key, first, gradient
+        self.key = key
+        self.first = first
+        self.gradient = gradient
         self.message: Message = gradient
 
     def prepare(self) -> None:

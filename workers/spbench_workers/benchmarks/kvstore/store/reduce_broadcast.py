@@ -14,7 +14,8 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of, receive_buffer, summing
 
-_PUSH, _VALUE = 0, 1
+_PUSH = 0
+_VALUE = 1
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class ReduceBroadcast:
         values: Sequence[Float32Array],
         compression: Compression | None = None,
     ) -> None:
-        self._comm, self._compression = comm, compression
+        self._comm = comm
+        self._compression = compression
         self.merged = [key for key in order if merge_devices[key] == comm.rank]
         self.others = [key for key in order if merge_devices[key] != comm.rank]
         self._merged = {
@@ -89,7 +91,8 @@ class ReduceBroadcast:
 
     @property
     def pushes(self) -> list[Push]:
-        merged, others = self._merged.values(), self._others.values()
+        merged = self._merged.values()
+        others = self._others.values()
         return [*(key.own for key in merged), *(key.push for key in others)]
 
     @property
@@ -102,7 +105,8 @@ class ReduceBroadcast:
     def _merged_key(
         self, key: int, gradient: Float32Array, total: Float32Array, value: Float32Array
     ) -> _MergedKey:
-        comm, own = self._comm, push_of(key, 0, gradient, self._compression)
+        comm = self._comm
+        own = push_of(key, 0, gradient, self._compression)
         messages = [
             own.message if rank == comm.rank else receive_buffer(len(gradient), self._compression)
             for rank in range(comm.size)

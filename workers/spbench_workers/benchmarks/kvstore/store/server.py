@@ -37,8 +37,11 @@ class ServerRank:
         devices: int,
         asynchronous: bool,
     ) -> None:
-        self.shards, self._asynchronous = shards, asynchronous
-        self._comm, self._workers, self._devices = comm, workers, devices
+        self.shards = shards
+        self._asynchronous = asynchronous
+        self._comm = comm
+        self._workers = workers
+        self._devices = devices
         self._status = MPI.Status()
         sent = [shard.sent for shard in shards]
         self.sent = Sent(sum(size for size, _ in sent), sum(count for _, count in sent))
@@ -56,7 +59,8 @@ class ServerRank:
             shard.free()
 
     def _serve(self, messages: int) -> None:
-        status, probe = self._status, self._comm.Probe
+        status = self._status
+        probe = self._comm.Probe
         for _ in repeat(None, messages):
             probe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
             worker = status.source // self._devices

@@ -106,7 +106,8 @@ def _requests(
     comm: MPI.Intracomm, server: int, slot: Slot, push: Push, value: Float32Array
 ) -> _ShardRequests:
     nothing = np.zeros(0, np.uint8)
-    pushes, pulls = slot.tag(PUSH), slot.tag(PULL)
+    pushes = slot.tag(PUSH)
+    pulls = slot.tag(PULL)
     return _ShardRequests(
         push,
         send=comm.Send_init(push.message, server, pushes),

@@ -61,9 +61,12 @@ class ServerShard(ABC):
     """
 
     def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int]) -> None:
-        self.slot, self.violation = slot, ""
+        self.slot = slot
+        self.violation = ""
         self.value: Float32Array = np.zeros(slot.count, np.float32)
-        self._intake, self._comm, self._clients = intake, intake.comm, clients
+        self._intake = intake
+        self._comm = intake.comm
+        self._clients = clients
         self._nothing = np.zeros(0, np.uint8)
         self._acks = [
             self._comm.Send_init(self._nothing, client, slot.tag(PUSH)) for client in clients

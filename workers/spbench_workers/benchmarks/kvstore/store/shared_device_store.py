@@ -43,7 +43,8 @@ class SharedDeviceStore:
         elements: Sequence[int],
         optimizer: str,
     ) -> None:
-        self._window, self._comm = window, comm
+        self._window = window
+        self._comm = comm
         if optimizer == "none":
             total = window.open_sum(0, sum(elements))
             self.round: Callable[[], None] = total.run

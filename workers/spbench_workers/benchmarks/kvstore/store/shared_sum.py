@@ -90,7 +90,8 @@ class SharedSum:
         last: int,
     ) -> None:
         self._meet = meet
-        own, others = sums[comm.rank], [*sums[: comm.rank], *sums[comm.rank + 1 :]]
+        own = sums[comm.rank]
+        others = [*sums[: comm.rank], *sums[comm.rank + 1 :]]
         begin, end = (first + bound for bound in bounds(comm.rank, comm.size, last - first))
         self._steps: list[Callable[[], object]] = []
         for low in range(begin, end, _BLOCK):

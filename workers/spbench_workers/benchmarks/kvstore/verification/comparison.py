@@ -62,8 +62,10 @@ class StoreComparison:
         values: Arena,
         shards: Sequence[ServerShard],
     ) -> None:
-        self._comm, self._case = comm, case
-        self._values, self._shards = values, shards
+        self._comm = comm
+        self._case = case
+        self._values = values
+        self._shards = shards
         self._serves = case.is_server(comm.rank)
         self._slots = [slots_on(case.slots, server) for server in range(case.roles.servers)]
         self._bounds = offsets(case.elements)
@@ -123,7 +125,8 @@ class StoreComparison:
 
     def _compare_run(self, number: int, worst: WorstError, when: str) -> tuple[float, float]:
         """Return the sums of this rank's errors and of the reference's sizes in a run of keys."""
-        run, known = self._runs[number], self._known(number)
+        run = self._runs[number]
+        known = self._known(number)
         off = size = 0.0
         for first in range(run.first, run.last, _BLOCK):
             last = min(first + _BLOCK, run.last)
@@ -153,7 +156,8 @@ class StoreComparison:
         """Compare this rank's values with a block of `_known`; return the sum of the errors."""
         off = 0.0
         for begin, array in self._held():
-            low, high = max(first, begin), min(first + block.shape[1], begin + len(array))
+            low = max(first, begin)
+            high = min(first + block.shape[1], begin + len(array))
             if low < high:
                 weight, bound, uncoded = block[:, low - first : high - first]
                 where = partial(self._where, low, when)

@@ -136,8 +136,10 @@ class ErrorBound:
         square += gradient**2
         square_off += off**2
         root, root_off, _ = self._root(0.0)
-        rise, rise_off = 10 * (root - shorter), 10 * (root_off + shorter_off)
-        size, weight = np.abs(gradient), before.astype(np.float64)
+        rise = 10 * (root - shorter)
+        rise_off = 10 * (root_off + shorter_off)
+        size = np.abs(gradient)
+        weight = before.astype(np.float64)
         leader += size + rise * weight
         leader_off += off + (rise + rise_off) * self.value + rise_off * weight
         leader_off += 4 * UNIT * leader

@@ -63,7 +63,8 @@ class _Piece:
     def __init__(
         self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
     ) -> None:
-        self.part, self.slot = slice(first, last), slot
+        self.part = slice(first, last)
+        self.slot = slot
         count = last - first
         self.replica = Replica(case.optimizer, count)
         self.bound = ErrorBound(case.optimizer, count)
@@ -104,7 +105,9 @@ class KeyExpectation:
     """
 
     def __init__(self, case: StoreCase, key: int, gradients: Gradients) -> None:
-        self._case, self._key, self._gradients = case, key, gradients
+        self._case = case
+        self._key = key
+        self._gradients = gradients
         self._groups = _groups(case)
         self._draw: int | None = None
         slots = case.slots[key] if case.slots else ()
@@ -143,7 +146,8 @@ class KeyExpectation:
 
     def _given(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
         count = self._case.elements[self._key]
-        total, size = np.zeros(count), np.zeros(count)
+        total = np.zeros(count)
+        size = np.zeros(count)
         single: Float32Array = np.zeros(count, np.float32)
         for rank in ranks:
             gradient = self._gradients.of(rank, self._key, draw)

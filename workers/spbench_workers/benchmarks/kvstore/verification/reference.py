@@ -53,7 +53,8 @@ class Replica:
 
     def _adam(self, gradient: Float64Array) -> Float64Array:
         """Return the weight by Adam with bias-corrected means; epsilon is corrected as the root."""
-        decay1, decay2 = 0.9, 0.999
+        decay1 = 0.9
+        decay2 = 0.999
         self._first += (1 - decay1) * (gradient - self._first)
         self._second += (1 - decay2) * (gradient**2 - self._second)
         missing = math.sqrt(1 - decay2**self._count)

@@ -53,7 +53,8 @@ def answers_of(
         inferred: Steps, each with its logits.
     """
     model = engine.plan.model
-    logits, classes = [torch.empty(0, model.classes)], [torch.empty(0, dtype=torch.int64)]
+    logits = [torch.empty(0, model.classes)]
+    classes = [torch.empty(0, dtype=torch.int64)]
     for step, found in inferred:
         images.turn_to(step)
         for index, right in engine.targets().items():
@@ -82,7 +83,8 @@ def inferred_again(
 
 def give_accuracy(context: Context, answers: InferredAnswers) -> None:
     """Report accuracy and loss over the images of all ranks. All ranks must call it."""
-    logits, classes = answers.logits, answers.classes
+    logits = answers.logits
+    classes = answers.classes
     rows, right, among_few, loss = _summed(
         context.world.comm,
         len(classes),
@@ -105,7 +107,8 @@ def give_accuracy(context: Context, answers: InferredAnswers) -> None:
 
 def give_agreement(context: Context, answers: InferredAnswers, reference: InferredAnswers) -> None:
     """Report how near the answers are to those of fp32. All ranks must call it."""
-    comm, wanted = context.world.comm, reference.logits
+    comm = context.world.comm
+    wanted = reference.logits
     same = (answers.logits.argmax(1) == wanted.argmax(1)).sum()
     rows, alike = _summed(comm, len(wanted), float(same))
     off, largest = (max(comm.allgather(_largest(one))) for one in (answers.logits - wanted, wanted))
@@ -127,7 +130,8 @@ def _among(logits: torch.Tensor, classes: torch.Tensor, count: int) -> float:
 
 def _mean_iou(comm: MPI.Intracomm, logits: torch.Tensor, classes: torch.Tensor) -> float:
     """Return the mean intersection over union of the classes that are there, or told."""
-    count, told = logits.shape[1], logits.argmax(1)
+    count = logits.shape[1]
+    told = logits.argmax(1)
     both = torch.bincount(classes[told == classes], minlength=count)
     each = torch.bincount(classes, minlength=count) + torch.bincount(told, minlength=count)
     every = torch.stack([torch.stack(one) for one in comm.allgather((both, each - both))])

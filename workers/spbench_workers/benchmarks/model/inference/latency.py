@@ -82,7 +82,9 @@ def serve(context: Context, answer: Callable[[], object], arrived: Sequence[floa
         answer: Answers the next request, all ranks beginning together.
         arrived: Their arrivals.
     """
-    comm, begun, answered = context.world.comm, [0.0] * len(arrived), [0.0] * len(arrived)
+    comm = context.world.comm
+    begun = [0.0] * len(arrived)
+    answered = [0.0] * len(arrived)
     context.progress("requests", 0, len(arrived))
     comm.Barrier()
     start = said = perf_counter()

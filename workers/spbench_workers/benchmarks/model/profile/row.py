@@ -78,8 +78,10 @@ class LayerRow:
         """Time one pass forward and back, and one whose gradients of weights come later."""
         laps = Laps(images.device)
         self._pass(images, laps)
-        seconds, count = laps.seconds(), len(self._steps)
-        later, laps = LaterWeights(), Laps(images.device)
+        seconds = laps.seconds()
+        count = len(self._steps)
+        later = LaterWeights()
+        laps = Laps(images.device)
         self._pass(images, laps, later)
         for place in range(count):
             laps.take(partial(later.compute, place))
@@ -108,8 +110,11 @@ class LayerRow:
 
     def weigh(self, images: torch.Tensor) -> PassMemory:
         """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
-        device, memory, passed = images.device, PassMemory(), []
-        kept, laps = Kept(self._subject.layers), Laps(device)
+        device = images.device
+        memory = PassMemory()
+        passed = []
+        kept = Kept(self._subject.layers)
+        laps = Laps(device)
         data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
             with kept.of(memory.kept), use_of(device) as use:

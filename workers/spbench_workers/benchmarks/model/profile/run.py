@@ -29,7 +29,8 @@ TOLERANCE = 1e-5
 
 def run(context: Context) -> None:
     """Run the case: every rank does the same at once, and the medians are of all of them."""
-    params, comm = context.read_params(ProfileParams), context.world.comm
+    params = context.read_params(ProfileParams)
+    comm = context.world.comm
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
     subject = subject_of(context.params, place, context.seed)

@@ -99,7 +99,8 @@ def _of_layers(
         classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
         return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
 
-    count, table = len(model.layers), tensors_of(model)
+    count = len(model.layers)
+    table = tensors_of(model)
     return ProfiledModel(
         tuple(layer.name for layer in model.layers),
         tuple(built(index, index + 1) for index in range(count)),

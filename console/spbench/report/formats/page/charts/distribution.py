@@ -16,10 +16,14 @@ from spbench.stats.histogram import drawn_end
 from spbench.stats.ordered import Ordered
 from spbench.stats.summary import percentile
 
-LEAST_BINS, MOST_BINS, SMALL_BINS = 10, 48, 24
+LEAST_BINS = 10
+MOST_BINS = 48
+SMALL_BINS = 24
 HEADROOM = 1.05
 """The height of the axis as a multiple of that of the highest bin."""
-_HEIGHT, _TOP, _ROW = 150.0, 16.0, 14.0
+_HEIGHT = 150.0
+_TOP = 16.0
+_ROW = 14.0
 """The height without labels, the line of the axis' name, and the line of each label above it."""
 _LETTER = 6.5
 """The width of a letter of a label, at most."""
@@ -42,7 +46,8 @@ def histogram(
     unit = scale_of([middle], base_unit)
     ordered = sorted(map(unit.convert, samples))
     limit = None if reference is None else unit.convert(reference)
-    low, high = ordered[0], drawn_end(Ordered(ordered))
+    low = ordered[0]
+    high = drawn_end(Ordered(ordered))
     if limit is not None and low / 2 <= limit <= high * 2:
         low, high = min(low, limit), max(high, limit)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
@@ -78,14 +83,17 @@ def small_histogram(samples: Sequence[float]) -> Markup:
     ordered = sorted(samples)
     width, height = _SMALL
     counts, _ = _counts(ordered, ordered[0], drawn_end(Ordered(ordered)), SMALL_BINS)
-    step, most = width / SMALL_BINS, max(counts)
+    step = width / SMALL_BINS
+    most = max(counts)
     # Bins side by side that are equally high are one piece, which makes a thousand rows short.
-    path, at = "", 0
+    path = ""
+    at = 0
     for count, same in groupby(counts):
         bins = len(list(same))
         if count:
             tall = max(1.0, height * count / most)
-            start, wide = coordinate(at * step), coordinate(bins * step)
+            start = coordinate(at * step)
+            wide = coordinate(bins * step)
             path += f"M{start} {coordinate(height)}v-{coordinate(tall)}h{wide}v{coordinate(tall)}z"
         at += bins
     shape = tag("path", d=path, class_="bars")
@@ -94,7 +102,8 @@ def small_histogram(samples: Sequence[float]) -> Markup:
 
 def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tuple[list[int], int]:
     """Return how many samples lie in each bin, and how many beyond the last."""
-    counts, width = [0] * bins, (high / bins - low / bins) or 1.0
+    counts = [0] * bins
+    width = (high / bins - low / bins) or 1.0
     within = bisect_right(ordered, high)
     for value in ordered[:within]:
         counts[min(bins - 1, int((value - low) / width))] += 1

@@ -10,10 +10,14 @@ from spbench.report.formats.page.charts.frame import drawing, label
 from spbench.report.formats.page.markup import Markup, coordinate, tag
 from spbench.report.links import LinkTable
 
-MOST_RANKS, MOST_HOSTS = 64, 64
+MOST_RANKS = 64
+MOST_HOSTS = 64
 """Above so many ranks the map is of hosts, and has no more than so many of them."""
 LEVELS = 6
-_LEFT, _TOP, _SIDE, _LETTERS = 90.0, 18.0, 560.0, 13
+_LEFT = 90.0
+_TOP = 18.0
+_SIDE = 560.0
+_LETTERS = 13
 
 
 def heat_map(table: LinkTable) -> Markup:
@@ -64,7 +68,8 @@ def _map(
             found = value(row, column)
             if found is None:
                 continue
-            x, y = _LEFT + column * cell, _TOP + row * cell
+            x = _LEFT + column * cell
+            y = _TOP + row * cell
             level = _level(slowness(row, column))
             paths[level] = paths.get(level, "") + _square(x, y, cell)
             if worded:

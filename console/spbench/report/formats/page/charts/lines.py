@@ -75,7 +75,8 @@ def _extent(point: PlottedPoint) -> Iterator[float]:
 
 def _scale(values: Sequence[float], margin: float) -> Scale:
     """Return a logarithmic scale where all values are above 0, with a margin as a factor."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if low > 0:
         return Scale(low / margin, high * margin, log=True)
     room = (high - low or 1.0) * (margin - 1.0)

@@ -28,7 +28,8 @@ def prediction_plot(found: Sequence[PredictedTime]) -> Markup:
 
 
 def _dot(frame: Frame, one: PredictedTime) -> Markup:
-    predicted, measured = format_time(one.predicted_ms), format_time(one.measured_ms)
+    predicted = format_time(one.predicted_ms)
+    measured = format_time(one.measured_ms)
     times = f"predicted {predicted}, measured {measured}"
     words = f"{one.case}: {times}"
     place = {"cx": frame.at_x(one.predicted_ms), "cy": frame.at_y(one.measured_ms)}

@@ -70,7 +70,8 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
     hosts = len({rank.host for rank in ranks})
     name = f"rank, {format_quantity(hosts, 'host')}"
     if len(ranks) > MOST_BARS:
-        name, shown = "hosts, the slowest first (and their slowest rank)", range(0, 1)
+        name = "hosts, the slowest first (and their slowest rank)"
+        shown = range(0, 1)
     return frame.drawing(
         f"Times of {format_quantity(len(bars), 'rank')}",
         frame.y_axis(f"median, {unit.unit}"),
@@ -83,7 +84,8 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
 def _drawn(frame: Frame, bars: Iterable[RankBar], step: float, factor: float) -> Iterable[Markup]:
     wide = max(1.0, min(26.0, step * 0.7))
     for at, bar in enumerate(bars):
-        middle, floor = frame.at_x(at), frame.floor
+        middle = frame.at_x(at)
+        floor = frame.floor
         top = frame.at_y(bar.middle * factor)
         span = f"{format_time(bar.least)} to {format_time(bar.most)}"
         times = f"{bar.name}: {format_time(bar.middle)} ({span})"

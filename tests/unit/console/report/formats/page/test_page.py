@@ -27,7 +27,9 @@ class Elements(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.words, self._open = [], [], []
+        self.found = []
+        self.words = []
+        self._open = []
         self.feed(text)
         self.close()
         assert self._open == []
@@ -87,7 +89,8 @@ WHOLE = run(*SWEPT, LOST, LINKS, PREDICTED, verdict="failed")
 
 def test_launches_of_a_case_are_within_the_time_of_others():
     times = {"started": "2026-11-28T10:00:00Z", "finished": "2026-11-28T10:00:12.5Z"}
-    alone, repeated = case("alone", **times), case("repeated", launches=[1, 3, 5], **times)
+    alone = case("alone", **times)
+    repeated = case("repeated", launches=[1, 3, 5], **times)
     text = " ".join(Elements(html_page(run(alone, repeated))).words)
     assert "made.up, 2 ranks, 12 s" in text
     assert "made.up, 2 ranks, 3 launches within 12 s" in text
