@@ -32,12 +32,12 @@ from benchmarks.two_hosts import RunPlace, two_hosts
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import RunFolder, list_runs
-from spbench.report.compare import compare
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.model import HEADLINE, OUTCOMES
+from spbench.report.comparison.past import past_of
 from spbench.report.gate.check import check_gate
-from spbench.report.gate.words import gate_check_lines
-from spbench.report.past import past_of
+from spbench.report.gate.check_text import gate_check_lines
 from spbench.report.recorded import RecordedRun, load_run
-from spbench.report.run_comparison import HEADLINE, OUTCOMES
 from spbench.report.text_tables import PIPE_WIDTH
 from spbench.suites.yaml_nodes import compose
 

@@ -38,12 +38,13 @@ from benchmarks.trial_log import Line, TrialLog
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import list_runs
-from spbench.report.compare import Past, compare, nothing_past
-from spbench.report.deciding_factor import LEAST_RECORDED
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.deciding_factor import LEAST_RECORDED
+from spbench.report.comparison.model import HEADLINE, OUTCOMES, MetricRow
+from spbench.report.comparison.past import Past, nothing_past
 from spbench.report.gate.check import POWER
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
-from spbench.report.run_comparison import HEADLINE, OUTCOMES, MetricRow
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 SIDES = ("plain", "slowed")

@@ -35,12 +35,12 @@ from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import select_runs, summary_of
 from spbench.record.state import RunState
-from spbench.report.baseline_gate import BaselineGate, GatePolicy
 from spbench.report.baselines.files import load_baseline
 from spbench.report.baselines.making import as_run, baseline_of, updated
 from spbench.report.build import build_report
-from spbench.report.compare import compare
+from spbench.report.comparison.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
+from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case

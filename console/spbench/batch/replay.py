@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import errno
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from spbench.batch.event_files import FileEvent, RankFile, merged
 from spbench.batch.plan_file import BatchLaunch
 from spbench.batch.schedulers.flux import FluxRun
+from spbench.engine.connections.rank_connection import Who
 from spbench.engine.faults.cause import Evidence, cause
 from spbench.engine.faults.fault import Fault
 from spbench.engine.faults.launcher_output import output_in, own_words
@@ -20,8 +23,9 @@ from spbench.launch.jobs import Job
 from spbench.launch.launcher import Launcher
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.events.batch_files import LaunchFolder, signal_name
-from spbench_core.events.rank_events import HEARTBEAT_INTERVAL
+from spbench_core.events.batch_files import LaunchFolder, signal_name, whole_lines
+from spbench_core.events.fields import Event, EventError
+from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, decode
 from spbench_core.events.statuses import CaseStatus
 
 _SLACK = 2 * HEARTBEAT_INTERVAL
@@ -215,3 +219,71 @@ def _case(described: Mapping[str, Any], timeout: float) -> Case:
     fields = {name: described[name] for name in ("id", "name", "benchmark", "params", "np")}
     more = {"repeat": described["repeat"], "inject": described["inject"]}
     return Case(**fields, **more, expect=(), launch=LaunchSettings(timeout=timeout), line=0)
+
+
+class RankFile:
+    """The file of one rank, in place of a connection.
+
+    Args:
+        path: The file, whose name begins with the rank's host.
+
+    Attributes:
+        last: When its last event was said.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.who = Who(path.name.rsplit("-", 2)[0], 0, None)
+        self.rank: int | None = None
+        self.ended = False
+        self.last = 0.0
+
+    def reply(self, **fields: Any) -> None:
+        """Answer nothing: nobody waits."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileEvent:
+    """One event of a file, or in its place what is wrong there; the order is that of times."""
+
+    time: float
+    source: RankFile = field(compare=False)
+    line: bytes = field(default=b"", compare=False)
+    event: Event | None = field(default=None, compare=False)
+    wrong: str = field(default="", compare=False)
+
+
+def merged(sources: Sequence[RankFile]) -> Iterator[FileEvent]:
+    """Yield the events of all files in the order of their times; each file's own order is kept."""
+    return heapq.merge(*map(_events, sources))
+
+
+def _events(source: RankFile) -> Iterator[FileEvent]:
+    """Yield a file's events up to the first line that is wrong, as the collector takes them."""
+    at = 0.0
+    try:
+        for due, line in enumerate(whole_lines(source.path)):
+            event = _checked(source, line, due)
+            # a clock that is set back must not put a line before an earlier one
+            at = max(at, float(event["time"]))
+            yield FileEvent(at, source, line, event)
+    except EventError as error:
+        yield FileEvent(at, source, wrong=str(error))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # no fault of the rank's
+            raise
+        yield FileEvent(at, source, wrong=f"left a file that cannot be read: {error.strerror}")
+
+
+def _checked(source: RankFile, line: bytes, due: int) -> Event:
+    try:
+        event = decode(line)
+    except EventError as error:
+        raise EventError(f"wrote a line {due + 1} that is no event: {error}") from None
+    if event["seq"] != due:
+        raise EventError(f"wrote event {event['seq']} where {due} was due")
+    if (event["event"] == "hello") != (due == 0):
+        raise EventError("did not begin with hello" if due == 0 else "said hello twice")
+    if due == 0:
+        source.who = Who(event["host"], event["pid"], event.get("rank"))
+    return event

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench import __version__
-from spbench.batch.allocated import HOSTFILE, added
+from spbench.batch.launches import HOSTFILE, added
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.program import interpreter, wrapped

@@ -28,7 +28,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
-    from spbench.batch.folder import BatchJob
+    from spbench.batch.job import BatchJob
 
 _OPTIONS = {
     "scheduler": Annotated[
@@ -103,7 +103,7 @@ def submit(
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
     """Write and submit a batch job, and print its number and folder."""
-    from spbench.batch.submission import submit as hand_in
+    from spbench.batch.job import submit as hand_in
 
     job = _written(suite, batch)
     number = hand_in(job, os.environ)
@@ -112,8 +112,8 @@ def submit(
 
 
 def _written(suite: Path, batch: BatchChoice) -> BatchJob:
-    from spbench.batch.allocated import BatchRequest
-    from spbench.batch.folder import write_batch
+    from spbench.batch.job import write_batch
+    from spbench.batch.launches import BatchRequest
     from spbench.cli.ending import complain
 
     chosen = LaunchChoice(launcher=batch.launcher)

@@ -24,7 +24,7 @@ from spbench.record.number_formatting import (
     format_value,
 )
 from spbench.record.run_parts import JobState
-from spbench.report.case_ids import cut_middle, shorten_ids, without_parameter_names
+from spbench.report.text_tables import cut_middle, shorten_ids, without_parameter_names
 
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (

@@ -25,7 +25,7 @@ from spbench.record.repeats import describe_repeats
 from spbench.record.run_parts import RankState
 from spbench.record.sentences.stragglers import describe_lags
 from spbench.record.state import RunState
-from spbench.report.case_ids import cut_middle
+from spbench.report.text_tables import cut_middle
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
 from spbench_core.quantities import format_quantity

@@ -22,8 +22,14 @@ from spbench.planner.output.plan_words import (
 )
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import format_factor
-from spbench.report.case_ids import ELLIPSIS, cut_middle
-from spbench.report.text_tables import TextColumn, align_and_wrap, render_table, wrap_text
+from spbench.report.text_tables import (
+    ELLIPSIS,
+    TextColumn,
+    align_and_wrap,
+    cut_middle,
+    render_table,
+    wrap_text,
+)
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from spbench.engine.run import EndedRun
     from spbench.record.runs.folder import RunFolder
     from spbench.record.state import RunState
-    from spbench.report.baseline_gate import BaselineGate, GateResult
     from spbench.report.document import ReportDocument
+    from spbench.report.gate.baseline_gate import BaselineGate, GateResult
 
 _REPLACED = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNJUDGED)
 """The exit codes that become 4 if a report cannot be written."""

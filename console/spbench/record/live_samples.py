@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from spbench.record.case_state import FOLDS, CaseState
-from spbench.stats.ordered import Ordered, OrderedRepeats
+from spbench.stats.sorted_samples import Ordered, OrderedRepeats
 
 
 class LiveSamples:

@@ -13,7 +13,7 @@ from spbench.record.live_samples import LiveSamples
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
-from spbench.stats.ordered import OrderedRepeats
+from spbench.stats.sorted_samples import OrderedRepeats
 from spbench.stats.summary import typical
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CheckOutcome, RankPhase

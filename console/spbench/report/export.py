@@ -5,28 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.number_formatting import printable
+from spbench.record.efficiency import format_metric
+from spbench.record.metric_names import describe_separation, folded_name
+from spbench.record.number_formatting import clean, printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import build_cases, build_document
-from spbench.report.comparison_notes import (
+from spbench.report.comparison.model import CasePair, MetricRow, RunComparison, overall
+from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
     comparison_warnings,
     table_notes,
 )
-from spbench.report.comparison_rows import CASE_COLUMNS, METRIC_COLUMNS, case_rows, metric_rows
+from spbench.report.comparison.rows import CASE_COLUMNS, METRIC_COLUMNS, case_rows, metric_rows
 from spbench.report.document import ReportDocument
-from spbench.report.markdown_text import escape_markdown
-from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_document
 from spbench.report.records import metric_records
-from spbench.report.run_comparison import CasePair, MetricRow, RunComparison
-from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
 from spbench.report.text_tables import TextColumn
 from spbench.report.times import day_and_time, format_timestamp
 
@@ -217,3 +217,37 @@ def _markdown_table(
     rule = ["---:" if is_right else "---" for is_right in right]
     cells = [titles, rule, *(map(escape_markdown, row) for row in rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+# an underscore within a word, as in time_ms, marks nothing
+_MARKS = re.compile(r"([\\`*\[\]<>#~|&!$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z]))")
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text in one line, with a backslash before each character with a meaning."""
+    return _MARKS.sub(r"\\\1", clean(" ".join(text.split())))
+
+
+RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
+FIGURE_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
+"""The columns that hold numbers."""
+
+
+def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of `RUN_COLUMNS`: one row a metric; a case without any has one row."""
+    for case in run.cases.values():
+        for name, metric in case.metrics.items():
+            limit = case.limits.get(name)
+            figures = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
+            reference = limit.value if limit else None
+            median, p95, p99, bound = (
+                ""
+                if value is None
+                else format_metric(value, metric.unit, name, disturbed=case.disturbed)
+                for value in (metric.value, *figures, reference)
+            )
+            title = folded_name(name, metric.unit)
+            note = describe_separation(case.benchmark, name)
+            yield (case.id, case.status, title, median, p95, p99, str(metric.n), bound, note)
+        if not case.metrics:
+            yield (case.id, case.status, *[""] * (len(RUN_COLUMNS) - 2))

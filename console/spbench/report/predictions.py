@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from spbench.record.runs.files import read_file
+from spbench.report.comparison.model import HEADLINE
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE
 from spbench.suites.loader import MAX_BYTES
 
 PLANNED_CASE = "plan"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from spbench.errors import UsageError
 from spbench.record.findings import found_or_defect
@@ -15,8 +17,7 @@ from spbench.record.runs.history import UNKNOWN, RunSummary, summary_of
 from spbench.record.runs.report_text import read_report_file
 from spbench.report.build import as_json, case_parts, environment_of, settled
 from spbench.report.document import PackedCases, ReportDocument, dump_json
-from spbench.report.model import CasePart, Report
-from spbench.report.packed_ranks import read_packed_case
+from spbench.report.model import CasePart, RankPart, Report
 from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import RunStatus
 
@@ -151,3 +152,51 @@ def _read(path: Path) -> Report | None:
         raise UsageError(f"cannot read a report: {error}") from None
     except (OSError, ValueError):
         return None
+
+
+_FASTEST = 1
+"""zlib's level: ranks are much alike, so that higher levels save little."""
+
+
+class PackedRanks(Sequence[RankPart]):
+    """The ranks of a case, made again each time that they are asked for.
+
+    Args:
+        ranks: The ranks as JSON has them, which fit the format.
+    """
+
+    def __init__(self, ranks: Sequence[dict[str, Any]]) -> None:
+        self._count = len(ranks)
+        self._packed = zlib.compress(json.dumps(ranks).encode(), _FASTEST)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[RankPart]:
+        return iter(self._unpack())
+
+    @overload
+    def __getitem__(self, index: int) -> RankPart: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RankPart]: ...
+    def __getitem__(self, index: int | slice) -> RankPart | Sequence[RankPart]:
+        return self._unpack()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._unpack() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _unpack(self) -> list[RankPart]:
+        return [RankPart.model_validate(rank) for rank in json.loads(zlib.decompress(self._packed))]
+
+
+def read_packed_case(case: Any) -> CasePart:
+    """Return a case as JSON has it, checked against the format, with its ranks packed.
+
+    Raises:
+        ValueError: It does not fit the format.
+    """
+    part = CasePart.model_validate(case)
+    # Fields of parts are not checked when they are copied: this is no list, and read like one.
+    return part.model_copy(update={"ranks": PackedRanks(case["ranks"])})

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any
 
 from spbench.record.number_formatting import DISTURBED, format_percent, format_time
+from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE
 from spbench.stats.difference import Difference, difference, least_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from spbench.record.number_formatting import clean
-from spbench.report.case_ids import shorten_ids
 
 PIPE_WIDTH = 120
 """Columns of output that no terminal shows."""
@@ -149,3 +148,34 @@ def _wrap(text: str, width: int, indent: str = "") -> Iterator[str]:
         whole = line.replace(_NO_BREAK, " ")
         # A CI server takes such a line for a command, and names of a file are in the text.
         yield whole.replace("::", "? ", 1) if whole.lstrip().startswith("::") else whole
+
+
+ELLIPSIS = "…"
+_PARAMETER_NAME = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
+
+
+def without_parameter_names(case_id: str) -> str:
+    """Return ``exchange[square,3]`` for ``exchange[slice_method=square,halo_len=3]``."""
+    return _PARAMETER_NAME.sub("", case_id)
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Return a text in at most ``width`` characters; its middle is replaced where it is longer."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return text[: width - 1 - tail] + ELLIPSIS + text[len(text) - tail :]
+
+
+def shorten_ids(ids: Sequence[str], width: int) -> list[str]:
+    """Return case ids in at most ``width`` characters each.
+
+    If one is longer, all lose the names of their parameters, unless two would become equal. Ids
+    that are still longer lose their middle.
+    """
+    if max(map(len, ids), default=0) <= width:
+        return list(ids)
+    short = [without_parameter_names(case_id) for case_id in ids]
+    if len(set(short)) < len(set(ids)):
+        short = list(ids)
+    return [cut_middle(case_id, width) for case_id in short]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spbench.stats.ordered import Ordered
+from spbench.stats.sorted_samples import Ordered
 
 TAIL = 0.999
 TAIL_FROM = 1000

@@ -134,9 +134,9 @@ def update(
     """Replace slower results of a baseline, and add new cases."""
     from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of
-    from spbench.report.baseline_gate import comparison_of
     from spbench.report.baselines.files import load_baseline, path_of, save_baseline
     from spbench.report.baselines.making import as_run, launch_warnings, updated
+    from spbench.report.gate.baseline_gate import comparison_of
 
     root = home_of(home, os.environ)
     old = load_baseline(root, name)

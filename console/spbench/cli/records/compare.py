@@ -68,10 +68,10 @@ def compare(
     from spbench.cli.records.recorded import side_of
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
-    from spbench.report.baseline_gate import comparison_of
-    from spbench.report.comparison_notes import comparison_summary
-    from spbench.report.comparison_text import comparison_lines
+    from spbench.report.comparison.notes import comparison_summary
+    from spbench.report.comparison.text import comparison_lines
     from spbench.report.export import export_comparison
+    from spbench.report.gate.baseline_gate import comparison_of
 
     policy = policy_of(fail_on or FailOn.NEVER, max_unjudged)
     root = home_of(home, os.environ)
@@ -97,7 +97,7 @@ def compare(
 
 
 def _check_word(word: str) -> str:
-    from spbench.report.run_comparison import ONLY_WORDS
+    from spbench.report.comparison.model import ONLY_WORDS
 
     if word not in ONLY_WORDS:
         raise UsageError(f"--only {word}: unknown outcome; choose from {', '.join(ONLY_WORDS)}")

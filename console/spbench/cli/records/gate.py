@@ -67,9 +67,9 @@ def check(
     from spbench.cli.records.recorded import side_of
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
+    from spbench.report.comparison.past import past_of
     from spbench.report.gate.check import check_gate
-    from spbench.report.gate.words import gate_check_lines, gate_object
-    from spbench.report.past import past_of
+    from spbench.report.gate.check_text import gate_check_lines, gate_object
 
     root = home_of(home, os.environ)
     recorded = side_of(root, run)

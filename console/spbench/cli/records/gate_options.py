@@ -13,7 +13,7 @@ from spbench.cli.completing import complete_baseline
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.baseline_gate import BaselineGate, GatePolicy
+    from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy
 
 
 class FailOn(StrEnum):
@@ -26,7 +26,7 @@ class FailOn(StrEnum):
     @property
     def outcomes(self) -> frozenset[str]:
         """The outcomes of a case that fail the comparison."""
-        from spbench.report.run_comparison import Outcome
+        from spbench.report.comparison.model import Outcome
 
         failing = {
             FailOn.WORSE: frozenset[str]({Outcome.WORSE}),
@@ -90,7 +90,7 @@ def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
     Raises:
         UsageError: ``--max-unjudged`` is given, but nothing can fail.
     """
-    from spbench.report.baseline_gate import GatePolicy
+    from spbench.report.gate.baseline_gate import GatePolicy
 
     if fail_on is FailOn.NEVER and max_unjudged is not None:
         raise UsageError("--max-unjudged limits what fails; add --fail-on worse or any")
@@ -106,9 +106,9 @@ def gate_of(
         UsageError: The baseline does not exist or cannot be read, or an option needs one.
     """
     from spbench.record.runs.folder import home_of
-    from spbench.report.baseline_gate import BaselineGate
     from spbench.report.baselines.files import load_baseline, path_of
     from spbench.report.baselines.making import as_run
+    from spbench.report.gate.baseline_gate import BaselineGate
 
     if name is None:
         for option, value in (("--fail-on", fail_on), ("--max-unjudged", max_unjudged)):

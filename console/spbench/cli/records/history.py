@@ -15,7 +15,7 @@ from spbench.errors import UsageError
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
-    from spbench.report.past_figures import History
+    from spbench.report.metric_history import History
 
 WIDTH = 32
 """Columns of the plot."""
@@ -65,7 +65,7 @@ def history(
     """Print a metric over runs on the same machines, and its changes."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
-    from spbench.report.past_figures import MOST, NEWEST, history_of
+    from spbench.report.metric_history import MOST, NEWEST, history_of
 
     count = NEWEST if newest is None else newest
     if count > MOST:

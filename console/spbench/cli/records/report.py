@@ -18,7 +18,7 @@ from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, r
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.baseline_gate import GateResult
+    from spbench.report.gate.baseline_gate import GateResult
     from spbench.report.recorded import RecordedRun
 
 STDOUT = "-"

@@ -9,13 +9,13 @@ from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
-from spbench.report.case_judgement import unfit
-from spbench.report.compare import launches_of
-from spbench.report.comparison_notes import name_cases
+from spbench.report.comparison.conditions import faults_of
+from spbench.report.comparison.judgement import unfit
+from spbench.report.comparison.model import HEADLINE, Outcome, RunComparison
+from spbench.report.comparison.notes import name_cases
+from spbench.report.comparison.pairs import launches_of
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE, Outcome, RunComparison
-from spbench.report.run_conditions import faults_of
 from spbench.stats.difference import least_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spbench.record.number_formatting import printable
 from spbench.record.runs.files import read_file
-from spbench.report.formats.words import not_passed, sentence, unexplained
+from spbench.report.formats.case_text import not_passed, sentence, unexplained
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.loader import MAX_BYTES

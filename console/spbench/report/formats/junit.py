@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import printable
-from spbench.report.formats.words import compute_case_seconds, metric_lines, sentence
-from spbench.report.formats.words import unexplained as errors_of
+from spbench.report.formats.case_text import compute_case_seconds, metric_lines, sentence
+from spbench.report.formats.case_text import unexplained as errors_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import day_and_time

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, NOISY, clean
-from spbench.report.formats.words import (
+from spbench.report.export import FIGURE_COLUMNS, RUN_COLUMNS, escape_markdown, run_rows
+from spbench.report.formats.case_text import (
     LEGEND,
     by_urgency,
     headline,
@@ -15,11 +16,9 @@ from spbench.report.formats.words import (
     tally,
     time_cells,
 )
-from spbench.report.markdown_text import escape_markdown
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.scaling import SCALING_COLUMNS, scaling_remarks, scaling_rows, scalings
-from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
 from spbench.report.times import day_and_time
 
 MOST_BYTES = 1_000_000

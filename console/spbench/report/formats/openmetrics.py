@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spbench.record.number_formatting import GLYPHS, clean
-from spbench.report.formats.words import passed
+from spbench.report.formats.case_text import passed
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import RunStatus

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from spbench.errors import FailedRunError, SpbenchError, UsageError, did_you_mean
+from spbench.report.comparison.model import RunComparison
 from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
 from spbench.report.formats.grafana import grafana_dashboard
@@ -16,7 +17,6 @@ from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.formats.page.document import html_page
 from spbench.report.formats.trace.events import trace
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench_core.plugins import Offer, guard_function, load_named_offers
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {

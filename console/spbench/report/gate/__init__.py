@@ -1,1 +1,1 @@
-"""The gate tested: differences that a comparison would find at the noise that was recorded."""
+"""The gate of a baseline: the decision whether a run fails it, and a check of the gate itself."""

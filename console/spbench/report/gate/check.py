@@ -13,19 +13,13 @@ from random import Random
 from typing import TypeVar
 
 from spbench.launch.survey.progress import INTERVAL, Say, nobody
-from spbench.report.case_judgement import unfit
-from spbench.report.compare import (
-    Past,
-    chances,
-    found_among,
-    judged,
-    launches_of,
-    nothing_past,
-    pair_of,
-)
+from spbench.report.comparison.compare import chances, found_among, judged
+from spbench.report.comparison.judgement import unfit
+from spbench.report.comparison.model import HEADLINE, CasePair, Outcome
+from spbench.report.comparison.pairs import launches_of, pair_of
+from spbench.report.comparison.past import Past, nothing_past
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE, CasePair, Outcome
 from spbench.stats.difference import least_launches
 from spbench.stats.launch_noise import Launches, Noise, noise_of
 from spbench_core.events.statuses import CaseStatus, CheckOutcome

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.link_kinds import HostPair, RankPair
 from spbench.record.runs.history import RunSummary
-from spbench.report.compare import ALIKE
+from spbench.report.comparison.compare import ALIKE
 from spbench.report.links import LinkMatrix, LinkTable
 from spbench.report.times import day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from spbench.report.comparison.model import RunComparison
 from spbench.report.export import KINDS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 
 PAGE = "html"
 """The format of a page to look at and to send."""

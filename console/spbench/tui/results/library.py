@@ -12,12 +12,12 @@ from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, known_runs
 from spbench.report.baselines.files import each, load_baseline, path_of
 from spbench.report.baselines.making import as_run
-from spbench.report.compare import compare, nothing_past
-from spbench.report.machines import unlike
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.conditions import unlike
+from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.past import nothing_past, past_of
 from spbench.report.model import CasePart
-from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
-from spbench.report.run_comparison import RunComparison
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MOST_KEPT = 256

@@ -15,8 +15,8 @@ from textual.worker import Worker
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import write_whole
 from spbench.record.runs.history import RunSummary
+from spbench.report.comparison.model import RunComparison
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page

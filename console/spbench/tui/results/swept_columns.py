@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spbench.report.case_ids import without_parameter_names
+from spbench.report.text_tables import without_parameter_names
 from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.table_columns import Column, lay_out
 

@@ -7,9 +7,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher
 
+from spbench.report.comparison.model import RunComparison
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
 from spbench.tui.results.plot_view import PlotView

@@ -10,7 +10,7 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
 from spbench.record.noise import is_disturbed, noise_of
-from spbench.report.case_ids import without_parameter_names
+from spbench.report.text_tables import without_parameter_names
 from spbench.tui.feed import Feed
 from spbench.tui.run.cells import time_text
 from spbench.tui.signs import status_cell

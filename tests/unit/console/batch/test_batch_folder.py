@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from places import STANDINS, SUITES
-from spbench.batch import allocated, site
+from spbench.batch import launches, site
 from spbench.batch.plan_file import read_plan
 from spbench.cli.app import run_command_line
 from spbench.errors import UsageError
@@ -31,7 +31,7 @@ cases:
 def write(tmp_path, monkeypatch, capsys):
     """Runs `spbench script` on a suite; returns exit code, folder and what stderr says."""
     monkeypatch.setattr(site, "user_site", lambda: tmp_path / "none.yaml")
-    monkeypatch.setattr(allocated, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5"))
+    monkeypatch.setattr(launches, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5"))
     monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "99")  # of the allocation in which the tests may run
 

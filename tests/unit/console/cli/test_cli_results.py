@@ -346,7 +346,7 @@ def test_a_filter_changes_rows_and_not_notes(spbench, two_runs):
 def test_a_comparison_has_the_width_of_the_terminal(spbench, two_runs, monkeypatch):
     long_word = "comparison lines are wrapped " * 10
     monkeypatch.setattr(
-        "spbench.report.comparison_text.comparison_notes", lambda comparison: [long_word]
+        "spbench.report.comparison.text.comparison_notes", lambda comparison: [long_word]
     )
     piped = spbench("compare", "last~1", "last").out.splitlines()
     assert 110 < max(map(len, piped)) <= 120

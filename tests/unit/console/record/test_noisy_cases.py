@@ -11,7 +11,8 @@ from spbench.record.noise import (
     summarize_noise,
 )
 from spbench.report.build import case_parts
-from spbench.report.compare import nothing_past, pair_of
+from spbench.report.comparison.pairs import pair_of
+from spbench.report.comparison.past import nothing_past
 from unit import events as make
 
 

@@ -3,8 +3,8 @@ from random import Random
 
 import pytest
 
-from spbench.report.compare import TOLERANCE, compare
-from spbench.report.comparison_notes import comparison_notes
+from spbench.report.comparison.compare import TOLERANCE, compare
+from spbench.report.comparison.notes import comparison_notes
 from spbench.report.model import LaunchPart
 from spbench_core.events.statuses import CaseStatus
 from unit.results import case, figure, run, wrong_check

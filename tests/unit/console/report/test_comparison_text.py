@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from spbench.record.number_formatting import format_factor
-from spbench.report.compare import compare
-from spbench.report.comparison_notes import (
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
     comparison_warnings,
@@ -19,11 +20,10 @@ from spbench.report.comparison_notes import (
     noise_notes,
     table_notes,
 )
-from spbench.report.comparison_rows import OutcomeLabel, case_rows, metric_rows
-from spbench.report.comparison_text import comparison_lines, gate_lines
+from spbench.report.comparison.rows import OutcomeLabel, case_rows, metric_rows
+from spbench.report.comparison.text import comparison_lines, gate_lines
 from spbench.report.model import CasePart, LaunchPart, LimitPart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench_core.events.statuses import CaseStatus
 from unit.results import case, figure, run, wrong_check
 

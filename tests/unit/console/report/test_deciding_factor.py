@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from scipy.stats import t
 
-from spbench.report import deciding_factor as module
-from spbench.report.deciding_factor import DEFAULT_FACTOR, LEAST_FACTOR, deciding_factor
+from spbench.report.comparison import deciding_factor as module
+from spbench.report.comparison.deciding_factor import DEFAULT_FACTOR, LEAST_FACTOR, deciding_factor
 
 
 def test_the_quantiles_are_those_of_students_distribution() -> None:

@@ -8,11 +8,17 @@ import pytest
 
 from spbench.errors import UsageError
 from spbench.report.build import build_report
-from spbench.report.compare import compare
-from spbench.report.export import KINDS, export_comparison, export_text, summary_object
+from spbench.report.comparison.compare import compare
+from spbench.report.export import (
+    KINDS,
+    RUN_COLUMNS,
+    export_comparison,
+    export_text,
+    run_rows,
+    summary_object,
+)
 from spbench.report.model import LimitPart, report_schema
 from spbench.report.recorded import load_run
-from spbench.report.tables import RUN_COLUMNS, run_rows
 from spbench.report.times import day_and_time
 from unit.events import measured, recorded, run_end, run_start, told_by_a_stranger, whole_run
 from unit.results import case, figure, run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spbench.report.machines import unlike
+from spbench.report.comparison.conditions import unlike
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from spbench.report.compare import compare
-from spbench.report.comparison_notes import comparison_notes
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.model import overall
+from spbench.report.comparison.notes import comparison_notes
 from spbench.report.export import comparison_object
-from spbench.report.overall import overall
 from unit.results import case, run
 
 

@@ -6,8 +6,7 @@ from spbench.report import recorded
 from spbench.report.build import build_report
 from spbench.report.export import export_text
 from spbench.report.formats.page.document import html_page
-from spbench.report.packed_ranks import PackedRanks, read_packed_case
-from spbench.report.recorded import load_report, load_run
+from spbench.report.recorded import PackedRanks, load_report, load_run, read_packed_case
 from unit.events import recorded as record_run
 from unit.events import state_of, whole_run
 

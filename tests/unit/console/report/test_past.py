@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spbench.report.compare import compare
-from spbench.report.past import past_of
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.past import past_of
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from spbench.record.runs.folder import RunFolder
-from spbench.report.compare import compare
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.conditions import conditions_of, faults_of
 from spbench.report.model import LaunchPart
-from spbench.report.run_conditions import conditions_of, faults_of
 from unit.results import case, run, summary
 
 CROWDED = LaunchPart(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.report.case_ids import cut_middle, shorten_ids
-from spbench.report.text_tables import TextColumn, align_and_wrap, render_table, wrap_text
+from spbench.report.text_tables import (
+    TextColumn,
+    align_and_wrap,
+    cut_middle,
+    render_table,
+    shorten_ids,
+    wrap_text,
+)
 
 COLUMNS = (
     TextColumn("outcome"),

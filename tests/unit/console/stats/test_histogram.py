@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.stats.histogram import bins
-from spbench.stats.ordered import Ordered
+from spbench.stats.sorted_samples import Ordered
 
 value = st.floats(-1e6, 1e6) | st.floats(1e-9, 1e-3) | st.integers(-2, 9).map(float)
 some = st.lists(value, min_size=1, max_size=80)

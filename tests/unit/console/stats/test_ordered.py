@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.stats import ordered
-from spbench.stats.ordered import Ordered, OrderedRepeats
+from spbench.stats import sorted_samples as ordered
+from spbench.stats.sorted_samples import Ordered, OrderedRepeats
 from spbench.stats.summary import percentile, summarize, summarize_repeats
 
 value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)

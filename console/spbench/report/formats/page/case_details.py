@@ -21,14 +21,14 @@ from spbench.record.number_formatting import (
     format_time,
 )
 from spbench.record.reference_wording import describe_allowed, format_reference
+from spbench.report.comparison.model import HEADLINE
+from spbench.report.formats.case_text import compute_case_seconds, headline, sentence, value_text
 from spbench.report.formats.page.case_table import anchor_of, samples_of
 from spbench.report.formats.page.charts.distribution import histogram
 from spbench.report.formats.page.charts.rank_bars import rank_bars
 from spbench.report.formats.page.head import verdict_of, verdict_words
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
-from spbench.report.formats.words import compute_case_seconds, headline, sentence, value_text
 from spbench.report.model import CasePart, ExpectationPart
-from spbench.report.run_comparison import HEADLINE
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.quantities import format_quantity
 

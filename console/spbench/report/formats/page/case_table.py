@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spbench.report.formats.case_text import LEGEND, headline, sentence, time_cells
 from spbench.report.formats.page.charts.distribution import small_histogram
 from spbench.report.formats.page.head import verdict_of
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
-from spbench.report.formats.words import LEGEND, headline, sentence, time_cells
 from spbench.report.model import CasePart
 from spbench_core.events.statuses import CaseStatus
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from spbench.report.comparison.model import RunComparison
+from spbench.report.formats.case_text import by_urgency
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.formats.page.case_table import case_rows, case_table
 from spbench.report.formats.page.head import page_head
@@ -19,9 +21,7 @@ from spbench.report.formats.page.parts import (
     scaling_part,
     sweeps_part,
 )
-from spbench.report.formats.words import by_urgency
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench_core.quantities import format_quantity
 
 MOST_BYTES = 1_900_000

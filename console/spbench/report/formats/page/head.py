@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from spbench.record.number_formatting import GLYPHS, NOISY
-from spbench.report.comparison_rows import OutcomeLabel
+from spbench.report.comparison.model import JudgementKind, RunComparison
+from spbench.report.comparison.rows import OutcomeLabel
+from spbench.report.formats.case_text import tally
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
-from spbench.report.formats.words import tally
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import JudgementKind, RunComparison
 from spbench.report.times import day_and_time
 
 MOST_ERRORS = 20

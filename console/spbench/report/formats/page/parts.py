@@ -15,13 +15,14 @@ from spbench.record.number_formatting import (
     format_time,
     scale_of,
 )
-from spbench.report.comparison_notes import (
+from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
     comparison_warnings,
     table_notes,
 )
-from spbench.report.comparison_rows import (
+from spbench.report.comparison.rows import (
     CASE_COLUMNS,
     METRIC_COLUMNS,
     OutcomeLabel,
@@ -29,15 +30,18 @@ from spbench.report.comparison_rows import (
     metric_rows,
 )
 from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
-from spbench.report.formats.page.charts.lines import PlottedLine, PlottedPoint, line_plot
-from spbench.report.formats.page.charts.predictions import prediction_plot
+from spbench.report.formats.page.charts.plots import (
+    PlottedLine,
+    PlottedPoint,
+    line_plot,
+    prediction_plot,
+)
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
 from spbench.report.formats.page.sweeps import SweepPlot, sweeps
 from spbench.report.links import LinkTable, link_matrices
 from spbench.report.model import LaunchPart
 from spbench.report.predictions import PredictedTime, predictions
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunComparison
 from spbench.report.scaling import (
     SCALING_COLUMNS,
     SCALING_FIGURES,

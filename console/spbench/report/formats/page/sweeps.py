@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.report.formats.page.charts.lines import PlottedLine, PlottedPoint
+from spbench.report.comparison.model import HEADLINE
+from spbench.report.formats.page.charts.plots import PlottedLine, PlottedPoint
 from spbench.report.links import LinkMatrix, LinkTable, link_matrices
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE
 from spbench.report.series import Series, over_parameter, swept_parameters
 from spbench.stats.summary import median
 

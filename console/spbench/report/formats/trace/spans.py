@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spbench.report.comparison.model import HEADLINE
 from spbench.report.formats.trace.clocks import JobClocks
-from spbench.report.run_comparison import HEADLINE
 from spbench.stats.summary import median
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import Activity, LogLevel

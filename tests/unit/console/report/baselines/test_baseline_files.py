@@ -9,7 +9,7 @@ from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.baselines import files
 from spbench.report.baselines.making import as_run, baseline_of
-from spbench.report.compare import compare
+from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
 from unit.results import case, run
 

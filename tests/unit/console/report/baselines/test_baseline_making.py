@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, UsageError
-from spbench.report.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
-from spbench.report.compare import compare
-from spbench.report.comparison_notes import comparison_notes, table_notes
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.model import MetricRow
+from spbench.report.comparison.notes import comparison_notes, table_notes
+from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
 from spbench.report.model import LaunchPart, LimitPart
-from spbench.report.run_comparison import MetricRow
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from unit.results import case, figure, run, summary, wrong_check
 

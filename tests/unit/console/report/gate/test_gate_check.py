@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from spbench.report.compare import nothing_past
+from spbench.report.comparison.past import nothing_past
 from spbench.report.gate import check as gate
 from spbench.report.gate.check import CaseGate, check_gate
-from spbench.report.gate.words import gate_notes
+from spbench.report.gate.check_text import gate_notes
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run, wrong_check
@@ -139,7 +139,7 @@ def test_a_planted_error_is_told_with_checks_and_without() -> None:
 def test_a_planted_error_that_a_comparison_passes_over_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spbench.report.compare.unfit", lambda case: None)
+    monkeypatch.setattr("spbench.report.comparison.pairs.unfit", lambda case: None)
     told = check_gate(run_of(noisy("a", 0.01)), resamples=20)
     assert told.missed_errors == ("a",)
 

@@ -13,7 +13,7 @@ from spbench.report.formats.page.charts.frame import Frame, drawing, label
 from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
 from spbench.report.scale import Scale
 from spbench.stats.histogram import drawn_end
-from spbench.stats.ordered import Ordered
+from spbench.stats.sorted_samples import Ordered
 from spbench.stats.summary import percentile
 
 LEAST_BINS = 10

@@ -9,7 +9,7 @@ from benchmarks.made_up_run import write_cases
 
 from spbench.record.number_formatting import clean
 from spbench.record.runs.folder import RunFolder
-from spbench.report.compare import compare
+from spbench.report.comparison.compare import compare
 from spbench.report.formats.page import document
 from spbench.report.formats.page.document import html_page
 from spbench.report.formats.page.markup import Markup, tag

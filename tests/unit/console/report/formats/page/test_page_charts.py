@@ -8,7 +8,7 @@ import pytest
 from spbench.report.formats.page.charts.distribution import histogram, small_histogram
 from spbench.report.formats.page.charts.frame import ticks_of
 from spbench.report.formats.page.charts.heat_map import LEVELS, heat_map
-from spbench.report.formats.page.charts.lines import (
+from spbench.report.formats.page.charts.plots import (
     MOST_LINES,
     PlottedLine,
     PlottedPoint,

@@ -10,9 +10,9 @@ from typing import Any
 from spbench.errors import NothingSelected
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.index import PastLaunch, past_launches
-from spbench.report.compare import TOLERANCE
+from spbench.report.comparison.compare import TOLERANCE
+from spbench.report.comparison.model import Outcome
 from spbench.report.recorded import load_run
-from spbench.report.run_comparison import Outcome
 from spbench.stats.change_points import ENOUGH, ChangePoint, steps
 from spbench.stats.summary import median
 

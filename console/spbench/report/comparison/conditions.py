@@ -7,8 +7,8 @@ from typing import Any
 
 from spbench.record.runs.case_work import planted_faults
 from spbench.record.runs.history import RunSummary
+from spbench.report.comparison.model import RunConditions
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import RunConditions
 
 
 def conditions_of(run: RecordedRun) -> RunConditions:
@@ -45,3 +45,27 @@ def _requested(summary: RunSummary) -> list[str] | None:
 def _describe(fault: str) -> str:
     name, separator, case = fault.partition("@")
     return f"{name} (case {case})" if separator else name
+
+
+def unlike(a: RecordedRun, b: RecordedRun) -> str | None:
+    """Return what differs between the machines of two runs, or None.
+
+    What a run does not tell is left out: older records have no fingerprint.
+    """
+    mine = _parts(a)
+    others = _parts(b)
+    told = [
+        f"{name} {_words(mine[name])} in a, {_words(others[name])} in b"
+        for name in mine
+        if name != "id" and name in others and mine[name] != others[name]
+    ]
+    return "; ".join(told) or None
+
+
+def _parts(run: RecordedRun) -> Mapping[str, Any]:
+    found = run.environment.get("fingerprint")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _words(part: Any) -> str:
+    return ", ".join(map(str, part)) if isinstance(part, list) and part else str(part or "unknown")

@@ -10,15 +10,9 @@ from typing import Any
 from spbench.errors import ExitCode
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
-from spbench.report.compare import compare, rules_out_slowdown
-from spbench.report.comparison_notes import comparison_summary
-from spbench.report.comparison_text import gate_lines
-from spbench.report.export import comparison_object
-from spbench.report.machines import unlike
-from spbench.report.model import CasePart
-from spbench.report.past import past_of
-from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import (
+from spbench.report.comparison.compare import compare, rules_out_slowdown
+from spbench.report.comparison.conditions import unlike
+from spbench.report.comparison.model import (
     HEADLINE,
     CaseJudgement,
     JudgementKind,
@@ -26,6 +20,12 @@ from spbench.report.run_comparison import (
     Outcome,
     RunComparison,
 )
+from spbench.report.comparison.notes import comparison_summary
+from spbench.report.comparison.past import past_of
+from spbench.report.comparison.text import gate_lines
+from spbench.report.export import comparison_object
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.quantities import format_quantity

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 from spbench.record.metric_names import metric_name, separate_metrics
 from spbench.record.number_formatting import format_factor, format_percent
-from spbench.report.compare import (
+from spbench.report.comparison.compare import (
     RESOLUTION,
     TOLERANCE,
     TOLERANCE_WITHOUT_PAST,
     rules_out_slowdown,
     tolerance_of,
 )
-from spbench.report.overall import overall
-from spbench.report.run_comparison import (
+from spbench.report.comparison.model import (
     HEADLINE,
     OUTCOMES,
     CasePair,
@@ -29,6 +28,7 @@ from spbench.report.run_comparison import (
     MetricRow,
     Outcome,
     RunComparison,
+    overall,
 )
 from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus

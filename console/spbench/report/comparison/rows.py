@@ -9,7 +9,7 @@ from enum import StrEnum
 from spbench.record.efficiency import format_metric
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import DISTURBED, format_factor, format_number
-from spbench.report.run_comparison import (
+from spbench.report.comparison.model import (
     HEADLINE,
     CaseJudgement,
     CasePair,

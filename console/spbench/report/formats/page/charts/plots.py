@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.record.number_formatting import format_number
+from spbench.record.number_formatting import format_number, format_time
 from spbench.report.formats.page.charts.frame import Frame, label
 from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
+from spbench.report.predictions import PredictedTime
 from spbench.report.scale import Scale
 
 COLOURS = 8
@@ -136,3 +137,28 @@ def _legend(frame: Frame, rows: Sequence[tuple[int | None, str]]) -> Iterator[Ma
             yield tag("line", x1=x, x2=x + 18, y1=y - 4, y2=y - 4, class_=f"line s{colour}")
             x += 24
         yield label(x, y, words, anchor="start")
+
+
+def prediction_plot(found: Sequence[PredictedTime]) -> Markup:
+    """Return the predictions, which are not empty, on equal logarithmic axes."""
+    values = [value for one in found for value in (one.predicted_ms, one.measured_ms)]
+    scale = Scale(min(values) / 1.5, max(values) * 1.5, log=True)
+    frame = Frame(scale, scale, width=420.0, height=360.0)
+    corners = {"x1": frame.at_x(scale.low), "y1": frame.at_y(scale.low)}
+    corners |= {"x2": frame.at_x(scale.high), "y2": frame.at_y(scale.high)}
+    return frame.drawing(
+        "Predicted against measured times",
+        frame.y_axis("measured ms"),
+        frame.x_axis("predicted ms"),
+        tag("line", **corners, class_="limit"),
+        *(_dot(frame, one) for one in found),
+    )
+
+
+def _dot(frame: Frame, one: PredictedTime) -> Markup:
+    predicted = format_time(one.predicted_ms)
+    measured = format_time(one.measured_ms)
+    times = f"predicted {predicted}, measured {measured}"
+    words = f"{one.case}: {times}"
+    place = {"cx": frame.at_x(one.predicted_ms), "cy": frame.at_y(one.measured_ms)}
+    return tag("circle", tag("title", words), **place, r=3.5, class_="dot s0")

@@ -6,14 +6,15 @@ import json
 import os
 import re
 import secrets
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spbench import __version__
-from spbench.batch.allocated import (
+from spbench.batch.launches import (
     BatchRequest,
     allocated,
     allocation_of,
@@ -28,7 +29,7 @@ from spbench.batch.site import batch_settings
 from spbench.engine.job_listener import payload
 from spbench.engine.plan import RunPlan
 from spbench.engine.run_metadata import run_start
-from spbench.errors import UsageError
+from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.jobs import Job, Launch
 from spbench.record.hidden_values import hide_suite
 from spbench.record.machine.environment import facts, notable
@@ -172,3 +173,43 @@ def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
         env={name: value for name, value in env.items() if name not in scheduler.marks},
         asked=dict(launch.asked),
     )
+
+
+PATIENCE = 120.0
+"""Seconds in which a scheduler must answer."""
+
+
+def submit(job: BatchJob, environ: Mapping[str, str]) -> str:
+    """Hand a job to its scheduler and return what that answers: the job's number, mostly.
+
+    Raises:
+        MissingError: The scheduler is not installed here.
+        FailedRunError: It refused the job, or did not answer.
+    """
+    scheduler = job.scheduler
+    program = scheduler.submit[0]
+    words = [*scheduler.submit, *([] if scheduler.takes_stdin else [str(job.script)])]
+    try:
+        with job.script.open("rb") as script:
+            done = subprocess.run(
+                words,
+                env=dict(environ),
+                stdin=script if scheduler.takes_stdin else subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                check=False,
+            )
+    except (FileNotFoundError, PermissionError):
+        raise MissingError(
+            f"{program} is not installed here: submit {job.script} where it is"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise FailedRunError(
+            f"{program} did not answer in {PATIENCE:g} s; submit {job.script} by hand"
+        ) from None
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split()) or "it said nothing"
+        raise FailedRunError(f"{program} refused {job.script}: {said}")
+    return done.stdout.strip()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from spbench.record.judge import blames_fault
+from spbench.report.comparison.model import CaseJudgement, CasePair, JudgementKind, Outcome
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import CaseJudgement, CasePair, JudgementKind, Outcome
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 _SELECTING = ("-k", "--case", "--failed")

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import metric_name
 from spbench.record.number_formatting import NOISY, format_value, printable
+from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE
 from spbench.report.times import parse_timestamp
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 from spbench_core.quantities import format_quantity

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spbench.record.runs.case_work import work_of
 from spbench.record.runs.index import past_runs
-from spbench.report.compare import Past, nothing_past
+from spbench.report.comparison.model import HEADLINE
 from spbench.report.recorded import RecordedRun
-from spbench.report.run_comparison import HEADLINE
+
+Past = Callable[[str, str], Sequence[Sequence[float]]]
+"""The launches of earlier runs, run by run, by case and metric."""
+
+
+def nothing_past(case: str, metric: str) -> Sequence[Sequence[float]]:
+    """Return nothing: no earlier launches are known."""
+    return ()
 
 
 def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, clean
 from spbench.record.runs.history import RunSummary
-from spbench.report.case_ids import cut_middle
-from spbench.report.comparison_notes import (
+from spbench.report.comparison.model import RunComparison
+from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
     comparison_warnings,
     table_notes,
 )
-from spbench.report.comparison_rows import (
+from spbench.report.comparison.rows import (
     CASE_COLUMNS,
     DIFFERENT,
     METRIC_COLUMNS,
@@ -22,8 +22,7 @@ from spbench.report.comparison_rows import (
     case_rows,
     metric_rows,
 )
-from spbench.report.run_comparison import RunComparison
-from spbench.report.text_tables import aligned, fits_table, render_table, wrap_text
+from spbench.report.text_tables import aligned, cut_middle, fits_table, render_table, wrap_text
 from spbench.report.times import day_and_time
 from spbench_core.events.statuses import RunStatus
 
