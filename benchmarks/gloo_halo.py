@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from spbench_core.layout.partition import Partition, Transfers, halo_transfers
 from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
 
 WAIT_SECONDS = 300
 
@@ -70,7 +70,7 @@ def run_rank(rank: int, size: int, folder: str, words: dict[str, Any]) -> None:
     tile = owned.tile(rank)
     held = table.needed[rank]
     padded = torch.zeros(1, words["in_channels"], held.height, held.width)
-    own = view(padded, held, tile)
+    own = view_box(padded, held, tile)
     times = []
     for round_ in range(words["warmup"] + words["iterations"]):
         own.fill_(float(rank + round_))
@@ -86,10 +86,12 @@ def run_rank(rank: int, size: int, folder: str, words: dict[str, Any]) -> None:
 def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
     """Exchange once."""
     held = table.needed[rank]
-    strips = [(piece.peer, view(padded, held, piece.box).clone()) for piece in table.sent_by(rank)]
+    strips = [
+        (piece.peer, view_box(padded, held, piece.box).clone()) for piece in table.sent_by(rank)
+    ]
     requests = [dist.isend(strip, peer) for peer, strip in strips]
     received = [
-        (piece, torch.zeros(view(padded, held, piece.box).shape))
+        (piece, torch.zeros(view_box(padded, held, piece.box).shape))
         for piece in table.received_by(rank)
     ]
     requests += [dist.irecv(strip, piece.peer) for piece, strip in received]
@@ -97,14 +99,14 @@ def exchange(rank: int, table: Transfers, padded: torch.Tensor) -> None:
         assert request is not None
         request.wait()
     for piece, strip in received:
-        view(padded, held, piece.box).copy_(strip)
+        view_box(padded, held, piece.box).copy_(strip)
 
 
 def check(rank: int, round_: int, table: Transfers, padded: torch.Tensor) -> None:
     """Exit with an error where a piece is not what its owner had."""
     held = table.needed[rank]
     for piece in table.received_by(rank):
-        if not bool((view(padded, held, piece.box) == float(piece.peer + round_)).all()):
+        if not bool((view_box(padded, held, piece.box) == float(piece.peer + round_)).all()):
             sys.exit(f"gloo_halo: rank {rank} has a wrong halo from rank {piece.peer}")
 
 

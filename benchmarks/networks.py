@@ -28,8 +28,8 @@ from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_parallel.models.imported.model import imported
-from spbench_parallel.models.imported.over_tiles import gathered
+from spbench_parallel.models.imported.model import import_network
+from spbench_parallel.models.imported.tiled_piece import list_gathered_operators
 
 NO_AUX = {"aux_logits": False, "init_weights": False}
 BARE = {"weights": None, "weights_backbone": None}
@@ -154,14 +154,14 @@ def gathered_share(network: str, arguments: dict[str, Any], size: int) -> dict[s
 
     The time is that of one process, which runs the same operators on whole maps.
     """
-    model = imported(network, arguments, Map(3, size, size), 0)
-    nodes = gathered(model.network, [Grid(2, 2)])
+    model = import_network(network, arguments, Map(3, size, size), 0)
+    nodes = list_gathered_operators(model.network, [Grid(2, 2)])
     timed = _Timed(model.network.module.eval(), model.network.graph)
     with torch.no_grad():
         for _ in range(3):
             timed.run(torch.randn(4, 3, size, size))
     share = sum(timed.seconds[node] for node in nodes) / sum(timed.seconds.values())
-    convolves = any(isinstance(model.network.called(node), nn.Conv2d) for node in nodes)
+    convolves = any(isinstance(model.network.get_module(node), nn.Conv2d) for node in nodes)
     return {"operators": len(nodes), "share": share, "convolves": convolves}
 
 

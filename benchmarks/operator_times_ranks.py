@@ -134,7 +134,7 @@ def main(words: Sequence[str]) -> None:
     _steps(engine, images, 1)
     plain = _steps(engine, images, steps)
     times = OperatorTimes()
-    with times, COMM_STATS.watched(times.exchange):
+    with times, COMM_STATS.use_timer(times.exchange):
         _steps(engine, images, 1)  # torch prepares what it needs to tell operators apart
         times.seconds.clear()
         before = dict(engine.phases.seconds)
@@ -170,7 +170,7 @@ def _steps(engine: Engine, images: SyntheticImages, steps: int) -> list[float]:
     seconds = []
     for step in range(steps):
         engine.world.Barrier()
-        images.turn_to(step)
+        images.set_step(step)
         start = perf_counter()
         engine.step()
         seconds.append(perf_counter() - start)

@@ -95,7 +95,7 @@ def late() -> Iterator[Any]:
     device = install()
     device.reset()
     yield device
-    device.streams.synchronize()
+    device.streams.synchronize_device()
 
 
 @pytest.hookimpl(optionalhook=True)

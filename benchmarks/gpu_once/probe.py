@@ -27,14 +27,14 @@ import torch.distributed as dist  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from spbench_parallel.device.driver import driver  # noqa: E402
-from spbench_parallel.device.failures import sentence_of  # noqa: E402
-from spbench_parallel.device.formats import multiply_fp32, tuned_convolutions  # noqa: E402
-from spbench_parallel.device.gpus import address_of  # noqa: E402
-from spbench_parallel.device.host_memory import host_memory_of  # noqa: E402
-from spbench_parallel.device.streams import finish  # noqa: E402
+from spbench_parallel.device.driver import load_driver  # noqa: E402
+from spbench_parallel.device.failures import describe_gpu_error  # noqa: E402
+from spbench_parallel.device.formats import autotune_convolutions, set_fp32_precision  # noqa: E402
+from spbench_parallel.device.gpus import read_pci_address  # noqa: E402
+from spbench_parallel.device.host_memory import get_host_memory  # noqa: E402
+from spbench_parallel.device.streams import synchronize_stream  # noqa: E402
 from spbench_parallel.p2p import torch_group  # noqa: E402
-from spbench_parallel.spatial.transports import Transport, Wiring  # noqa: E402
+from spbench_parallel.spatial.transports import Transport, TransportSpec  # noqa: E402
 from spbench_parallel.spatial.transports.choose import TRANSPORTS  # noqa: E402
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport  # noqa: E402
 
@@ -65,14 +65,14 @@ def delay(milliseconds: float) -> None:
 def check_facts() -> object:
     """Return what torch and the driver say of the GPU."""
     properties = torch.cuda.get_device_properties(0)
-    known = driver()
+    known = load_driver()
     return {
         "name": properties.name,
         "multiprocessors": properties.multi_processor_count,
         "capability": torch.cuda.get_device_capability(0),
         "memory_mib": properties.total_memory >> 20,
-        "address": address_of(DEVICE),
-        "gpus_of_driver": known.count() if known is not None else None,
+        "address": read_pci_address(DEVICE),
+        "gpus_of_driver": known.count_gpus() if known is not None else None,
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
         "nccl": torch.cuda.nccl.version(),  # type: ignore[no-untyped-call]
         "stream_priorities": torch.cuda.Stream.priority_range(),  # type: ignore[call-arg]
@@ -89,15 +89,15 @@ def check_tf32() -> object:
     expected_map = torch.conv2d(image.double(), kernel.double())
     errors = {}
     for tf32 in (False, True):
-        multiply_fp32(DEVICE, tf32=tf32)
+        set_fp32_precision(DEVICE, tf32=tf32)
         product = left.to(DEVICE) @ right.to(DEVICE)
-        with tuned_convolutions(tf32=tf32):
+        with autotune_convolutions(tf32=tf32):
             convolved = torch.conv2d(image.to(DEVICE), kernel.to(DEVICE))
         errors[f"tf32 {tf32}"] = (
             _relative_error(product, expected),
             _relative_error(convolved, expected_map),
         )
-    multiply_fp32(DEVICE, tf32=False)
+    set_fp32_precision(DEVICE, tf32=False)
     assert errors["tf32 False"][0] < 1e-5, errors
     assert errors["tf32 False"][1] < 1e-4, errors
     return errors
@@ -157,7 +157,7 @@ def check_norm_sums() -> object:
 
 def check_pinned_buffers() -> object:
     """Check copies through pinned buffers that are used again and again behind late work."""
-    memory = host_memory_of(DEVICE)
+    memory = get_host_memory(DEVICE)
     wrong = 0
     for number in range(200):
         if number % 10 == 0:
@@ -179,10 +179,10 @@ def check_nccl_to_itself() -> object:
     bytes_of = [(tensor.view(torch.uint8), 0) for tensor in (received, sent)]
     for work in group.exchange(bytes_of[:1], bytes_of[1:], 7):
         work.wait()
-    finish(DEVICE)
+    synchronize_stream(DEVICE)
     assert torch.equal(sent, received), "the message differs"
     group.allreduce(sent, dist.ReduceOp.SUM).wait()
-    finish(DEVICE)
+    synchronize_stream(DEVICE)
     coalesces = group.backend.supports_coalescing
     torch_group.release(MPI.COMM_SELF, DEVICE)
     return f"coalesces: {coalesces}"
@@ -193,7 +193,7 @@ def check_out_of_memory() -> object:
     try:
         torch.empty(1 << 44, dtype=torch.uint8, device=DEVICE)
     except RuntimeError as error:
-        message = sentence_of(error, {"image_size": 1})
+        message = describe_gpu_error(error, {"image_size": 1})
     else:
         raise AssertionError("16 TiB were allocated")
     assert message is not None, "no message is known for it"
@@ -205,7 +205,7 @@ def open_transport(kind: str, view: torch.Tensor, tag: int) -> Transport:
     """Return a transport over which the two ranks send each other a view, of four dimensions."""
     other = 1 - COMM.rank
     images, channels, rows, cols = view.shape
-    wiring = Wiring(
+    wiring = TransportSpec(
         comm=COMM,
         tag=tag,
         outgoing=[view],

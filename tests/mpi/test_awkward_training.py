@@ -12,7 +12,7 @@ from mpi.programs import train_own
 from mpi.programs.train_awkward import SIZE, STEPS, WORDS, network_of
 from running import answers_of
 from spbench_core.layout.tiles import Box
-from spbench_parallel.models.imported.chance import DrawnByPosition, DrawnImages
+from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
 
 pytestmark = pytest.mark.mpi
 
@@ -90,8 +90,8 @@ def train_plainly(name, parts):
         total = 0.0
         for part in range(parts):
             images = range(part * count, (part + 1) * count)
-            drawn = DrawnImages(0, step, tuple((0, image) for image in images))
-            with DrawnByPosition(drawn):
+            drawn = DropBatch(0, step, tuple((0, image) for image in images))
+            with DropByPositionMode(drawn):
                 logits = network(train_own.pixels(step, images, WHOLE).double())
             targets = train_own.classes(step, images, WHOLE)
             loss = functional.cross_entropy(logits, targets) / parts

@@ -78,11 +78,17 @@ FAULTS = [
 UNSHARED = [
     case("unshared", words=f"transport cuda-ipc: rank {words}", **broken)
     for broken, words in (
-        ({"share": "fails"}, "1 cannot share memory of GPUs with others here (CUDA error: no such"),
+        (
+            {"share": "fails"},
+            "1 cannot share memory of GPUs with others here (CUDA error: no such",
+        ),
         ({"event_handles": "fails"}, "1 cannot share"),
-        ({"opened": "fails"}, "1 cannot share"),
-        ({"opened_event": "fails"}, "1 cannot share"),
-        ({"share": "other"}, "0 cannot share memory of GPUs with others here (reads other bytes"),
+        ({"open_memory": "fails"}, "1 cannot share"),
+        ({"open_event": "fails"}, "1 cannot share"),
+        (
+            {"share": "other"},
+            "0 cannot share memory of GPUs with others here (reads other bytes",
+        ),
     )
 ]
 WAYS = ({}, {"one_way": True, "grid": "1x4"})

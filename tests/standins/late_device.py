@@ -17,7 +17,7 @@ It stands in for streams, events and waits alone: no kernel of CUDA is run, no m
 
     late = install()                       # once a process; then torch.device("late") is there
     pixels = torch.ones(2, 3, device="late") * 2
-    late.streams.finish()                  # now they are 2
+    late.streams.synchronize()                  # now they are 2
 """
 
 from __future__ import annotations
@@ -138,26 +138,26 @@ class LateStreams:
     def __init__(self, device):
         self._device = device
 
-    def synchronize(self):
+    def synchronize_device(self):
         self._device.device_wide += 1
         for stream in (self._device.main, self._device.copies):
             self._device.wait_for(stream)
 
-    def finish(self):
+    def synchronize(self):
         self._device.wait_for(self._device.current)
 
     @contextmanager
-    def copying(self):
+    def use_copy_stream(self):
         kept, self._device.current = self._device.current, self._device.copies
         try:
             yield
         finally:
             self._device.current = kept
 
-    def follow(self):
+    def fork_copy_stream(self):
         self._device.order(self._device.copies, after=self._device.current)
 
-    def lead(self):
+    def join_copy_stream(self):
         self._device.order(self._device.current, after=self._device.copies)
 
     def event(self, *, timing=False):
@@ -353,7 +353,7 @@ def _dispatch(device, function, args, kwargs):
         return _copy(device, wrappers, *args, **kwargs)
     if name == "_to_copy" and (kwargs.get("device") or torch.device(NAME)).type == "cpu":
         if not kwargs.get("non_blocking"):
-            device.streams.finish()
+            device.streams.synchronize()
             return function(*args, **kwargs)
         made = torch.full_like(
             function(*args, **kwargs), _garbage(kwargs.get("dtype", args[0].dtype))
@@ -364,7 +364,7 @@ def _dispatch(device, function, args, kwargs):
         return function(*args, **kwargs)  # memory of the host, such as `empty_like` makes
     kwargs = _on_host(kwargs)
     if name in _READS:
-        device.streams.finish()
+        device.streams.synchronize()
         return (
             _wrapped(function(*args, **kwargs), wrappers)
             if name == "nonzero"
@@ -411,11 +411,11 @@ def _copy(device, wrappers, target, source, non_blocking=False):
     to_device = id(target) in wrappers
     from_device = id(source) in wrappers
     if not to_device and not non_blocking:
-        device.streams.finish()
+        device.streams.synchronize()
         return target.copy_(source)
     device.current.ask(lambda: target.copy_(source))
     if not from_device and not non_blocking:
-        device.streams.finish()
+        device.streams.synchronize()
     return wrappers.get(id(target), target)
 
 
@@ -457,7 +457,7 @@ class _Module:
         return False
 
     def synchronize(self, device=None):
-        install().streams.synchronize()
+        install().streams.synchronize_device()
 
     def manual_seed_all(self, seed):
         pass
@@ -501,5 +501,5 @@ def install():
     device.library.impl("_copy_from", _copy_from, "PrivateUse1")
     for overload in ("arange", "arange.start", "arange.start_step"):
         device.library.impl(overload, _arange, "PrivateUse1")
-    device_streams.KINDS[NAME] = lambda _: device.streams
+    device_streams.STREAM_FACTORIES[NAME] = lambda _: device.streams
     return device

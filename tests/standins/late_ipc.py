@@ -174,7 +174,7 @@ class LateIpc:
         mappings: The memory of other processes that is mapped, by the handle of its segment.
     """
 
-    opened = ipc.CudaIpc.opened
+    open_memory = ipc.CudaIpc.open_memory
 
     def __init__(self):
         self.packed = OwnEvent()
@@ -192,7 +192,7 @@ class LateIpc:
     def event_handles(self):
         return self.packed.path.encode(), self.read.path.encode()
 
-    def opened_event(self, handle):
+    def open_event(self, handle):
         if handle not in self._opened:
             self._count_event()
             self._opened[handle] = OpenedEvent(handle.decode())
@@ -203,7 +203,7 @@ class LateIpc:
         piece = self._piece_of(elem_of(memory))
         has_event = sum(piece.handles for piece in list(self._pieces.values())) < _MOST_EVENTS
         if not has_event:
-            install().streams.finish()
+            install().streams.synchronize()
         piece.handles += 1
         handle = piece.segment.path.encode()
         return 0, handle, piece.nbytes, piece.offset, b"counters", 0, b"event", has_event
@@ -266,4 +266,4 @@ class LateIpc:
 
 def install_ipc():
     """Give the device that runs late what it shares; once a process is enough."""
-    ipc.KINDS["late"] = lambda _: LateIpc()
+    ipc.IPC_FACTORIES["late"] = lambda _: LateIpc()

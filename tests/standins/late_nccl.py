@@ -25,7 +25,7 @@ class LatePending:
         self._event = event
 
     def wait(self):
-        install().streams.lead()
+        install().streams.join_copy_stream()
 
     def is_completed(self):
         return self._event.query()
@@ -53,8 +53,8 @@ class LateGroup:
 
     def _ask(self, work):
         late = install()
-        late.streams.follow()
-        with late.streams.copying():
+        late.streams.fork_copy_stream()
+        with late.streams.use_copy_stream():
             late.current.ask(work)
             event = late.streams.event()
             event.record()
@@ -83,7 +83,7 @@ def release(comm, device):
     if users > 1:
         _groups[comm.handle] = group, users - 1
     else:
-        install().streams.finish()
+        install().streams.synchronize()
         group.comm.Free()
 
 

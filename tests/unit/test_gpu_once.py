@@ -305,7 +305,7 @@ def test_the_copy_stream_waits_before_each_use(monkeypatch):
 
     class Streams:
         @contextmanager
-        def copying(self):
+        def use_copy_stream(self):
             happened.append("enter")
             yield
             happened.append("leave")
@@ -316,17 +316,17 @@ def test_the_copy_stream_waits_before_each_use(monkeypatch):
         torch.cuda, "_sleep", lambda cycles: happened.append("sleep"), raising=False
     )
     delay_copies(module)
-    with Streams().copying():
+    with Streams().use_copy_stream():
         happened.append("copy")
     assert happened == ["enter", "sleep", "copy", "leave"]
 
 
 def test_the_copy_stream_that_is_delayed_is_that_of_the_product(monkeypatch):
     streams = pytest.importorskip("spbench_parallel.device.streams")
-    monkeypatch.setattr(streams.CudaStreams, "copying", streams.CudaStreams.copying)
-    before = streams.CudaStreams.copying
+    monkeypatch.setattr(streams.CudaStreams, "use_copy_stream", streams.CudaStreams.use_copy_stream)
+    before = streams.CudaStreams.use_copy_stream
     delay_copies(streams)
-    assert streams.CudaStreams.copying is not before
+    assert streams.CudaStreams.use_copy_stream is not before
 
 
 def test_what_is_to_copy_is_bounded(monkeypatch, capsys, tmp_path):

@@ -12,7 +12,7 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
-from spbench_parallel.device.memory_format import lay_out
+from spbench_parallel.device.memory_format import set_memory_format
 from spbench_parallel.losses import Loss
 from spbench_parallel.p2p.opening import open_p2p
 from spbench_parallel.pipeline.building import build
@@ -81,7 +81,7 @@ class Engine:
             for built, place in zip(self._built, self.places, strict=True)
         ]
         for stage in self.stages:
-            lay_out(stage, plan.memory_format)
+            set_memory_format(stage, plan.memory_format)
         self.arithmetic = Arithmetic(
             world, plan.precision, self.stages, plan.device, learns=training is not None
         )

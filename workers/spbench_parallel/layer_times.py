@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from spbench_core.models.layers import Flow, Model
-from spbench_parallel.device.failures import while_doing
-from spbench_parallel.device.streams import DeviceEvent, finish, is_gpu, streams_of
+from spbench_parallel.device.failures import note_activity
+from spbench_parallel.device.streams import DeviceEvent, get_streams, is_gpu, synchronize_stream
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.precision.formats import MixedProducts, Precision
@@ -72,7 +72,7 @@ def layer_times(
         if model.alike(index) in found:
             progress.advance()
             continue
-        with while_doing(f"layer {layer.name} was measured"), products or nullcontext():
+        with note_activity(f"layer {layer.name} was measured"), products or nullcontext():
             stage = build_stage(
                 model, index, index + 1, DenseBuilder(), seed=seed, device=device, dtype=dtype
             )
@@ -112,9 +112,9 @@ class Laps:
     """
 
     def __init__(self, device: torch.device) -> None:
-        finish(device)
+        synchronize_stream(device)
         self._device = device
-        self._streams = streams_of(device)
+        self._streams = get_streams(device)
         self._joined = is_gpu(device)
         self._last: DeviceEvent | None = None
         self._laps: list[tuple[DeviceEvent, DeviceEvent] | None] = []
@@ -138,7 +138,7 @@ class Laps:
 
     def seconds(self) -> list[float]:
         """Wait for the work, and return the seconds of each piece."""
-        finish(self._device)
+        synchronize_stream(self._device)
         return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
 
 

@@ -13,7 +13,7 @@ import torch
 from mpi4py import MPI
 from torch.nn import functional
 
-from spbench_parallel.spatial.gradients import summed
+from spbench_parallel.spatial.gradients import differentiable_sum
 
 CROSS_ENTROPY = "cross_entropy"
 DICE = "dice"
@@ -61,4 +61,4 @@ class Loss:
 
     def whole_sums(self, own: torch.Tensor) -> torch.Tensor:
         """Return sums over whole images, of this rank's over its own pixels."""
-        return own if self.tiles is None else summed(self.tiles, own)
+        return own if self.tiles is None else differentiable_sum(self.tiles, own)

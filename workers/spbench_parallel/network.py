@@ -25,9 +25,9 @@ from spbench_parallel.checkpoints import users_weights
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.losses import CROSS_ENTROPY, DICE
-from spbench_parallel.models.imported.layouts import Batching, check_layout
-from spbench_parallel.models.imported.model import as_model
-from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.model import build_model
+from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.same_operators import check_same_operators
@@ -125,8 +125,8 @@ class ParallelNetwork:
         comm: MPI.Intracomm = MPI.COMM_WORLD,
     ) -> None:
         _check_weights(module, comm)
-        model = as_model(
-            traced(type(module).__name__, module, Map(_CHANNELS, *both_axes(image_size)))
+        model = build_model(
+            trace_network(type(module).__name__, module, Map(_CHANNELS, *both_axes(image_size)))
         )
         check_same_operators(comm, model.network)
         self.layout = _layout(stages, grids, members, replicas, comm)
@@ -168,7 +168,7 @@ class ParallelNetwork:
             recompute=recompute,
         )
         plan = _with_maps(plan, comm.rank, asked=balance is not None)
-        batching = Batching(len(plan.batches), recomputes=recompute is not None)
+        batching = BatchSettings(len(plan.batches), recomputes=recompute is not None)
         check_layout(model, self.layout, plan.balance, batching)
         if stages > 1 and (found := chosen_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
@@ -181,7 +181,7 @@ class ParallelNetwork:
 
     def step(self, number: int) -> float:
         """Train on the images of a step; return the mean loss over them, on every rank."""
-        self._source.turn_to(number)
+        self._source.set_step(number)
         self._engine.step()
         return self._engine.loss()
 
@@ -190,7 +190,7 @@ class ParallelNetwork:
 
         Of a network that tells the classes of pixels, tiles have those of their own.
         """
-        self._source.turn_to(number)
+        self._source.set_step(number)
         return dict(self._engine.evaluate())
 
     def save(self, path: str | Path) -> None:
@@ -217,7 +217,7 @@ class _Source:
         self._pixels = pixels
         self._targets = targets
 
-    def turn_to(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """Give the images of a step from now on."""
         self.step = step
 

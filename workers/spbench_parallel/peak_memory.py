@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from spbench_core import host_facts
-from spbench_parallel.device.memory import free_bytes, give_back, resident_bytes, trim_heap
+from spbench_parallel.device.memory import free_bytes, release_memory, resident_bytes, trim_heap
 
 _FREE_SHARE = 0.5
 _PROCESS = Path("/proc/self")
@@ -33,7 +33,7 @@ class PeakMemory:
         self._device = device
         self.since_start = False
         if device.type == "cuda":
-            give_back()
+            release_memory()
             torch.cuda.reset_peak_memory_stats(device)
             self._begun = self.megabytes()
             return

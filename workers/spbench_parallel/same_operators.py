@@ -12,11 +12,11 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.forward.sizes import attribute
-from spbench_parallel.models.imported.tracing import Traced
+from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.tracing import TracedNetwork
 
 
-def check_same_operators(comm: MPI.Comm, network: Traced) -> None:
+def check_same_operators(comm: MPI.Comm, network: TracedNetwork) -> None:
     """Refuse a network that is another one on some rank. All ranks must call it.
 
     Raises:
@@ -32,11 +32,11 @@ def check_same_operators(comm: MPI.Comm, network: Traced) -> None:
         )
 
 
-def _digest(network: Traced) -> str:
+def _digest(network: TracedNetwork) -> str:
     digest = hashlib.blake2b(str(network.graph).encode(), digest_size=8)
     for node in network.graph.nodes:
-        digest.update(repr(network.called(node)).encode())
+        digest.update(repr(network.get_module(node)).encode())
         if node.op == "get_attr" and network.is_constant(node):
-            values: torch.Tensor = attribute(network.module, str(node.target))
+            values: torch.Tensor = get_attribute(network.module, str(node.target))
             digest.update(values.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

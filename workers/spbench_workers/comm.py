@@ -53,11 +53,11 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     """
     import mpi4py
 
-    from spbench_parallel.device.driver import driver
+    from spbench_parallel.device.driver import load_driver
     from spbench_workers.binding.before_mpi import avoid_ucx_windows, take_gpu
     from spbench_workers.shared_memory import set_private_folder
 
-    take_gpu(os.environ, driver)
+    take_gpu(os.environ, load_driver)
     set_private_folder(os.environ)
     avoid_ucx_windows(os.environ)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library

@@ -6,8 +6,8 @@ import torch
 
 from spbench_core.events.statuses import LogLevel
 from spbench_core.host_facts import driver_version
-from spbench_parallel.device.formats import multiply_fp32
-from spbench_parallel.device.gpus import Gpu, NoDeviceError, refusal
+from spbench_parallel.device.formats import set_fp32_precision
+from spbench_parallel.device.gpus import Gpu, NoDeviceError, explain_missing_gpu
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.binding.nearness import place_of
 from spbench_workers.context import Context
@@ -40,7 +40,7 @@ def device_of(
     gpu, problem = _tried(context, asked, index)
     sharing, speaker = _agreed(context, gpu, problem)
     device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
-    multiply_fp32(device, tf32=tf32)
+    set_fp32_precision(device, tf32=tf32)
     near = None
     if gpu is not None:
         value = f"{device} {gpu.name}"
@@ -51,14 +51,14 @@ def device_of(
         reason = "this rank needs no GPU"
     else:
         value = "cpu"
-        reason = "asked for" if asked == "cpu" else f"auto: {refusal()}"
+        reason = "asked for" if asked == "cpu" else f"auto: {explain_missing_gpu()}"
     context.device(value, reason, speaks=context.world.rank == speaker, near=near)
     return device
 
 
 def _tried(context: Context, asked: str, index: int | None) -> tuple[Gpu | None, str]:
     """Return this rank's GPU, or None for the host; and what prevents it, or nothing."""
-    why_none = "" if asked == "cpu" else refusal()
+    why_none = "" if asked == "cpu" else explain_missing_gpu()
     if asked == "cuda" and why_none:
         return None, f"device cuda: {why_none}; use device cpu or auto"
     if asked == "cpu" or why_none:
@@ -68,7 +68,7 @@ def _tried(context: Context, asked: str, index: int | None) -> tuple[Gpu | None,
     except CannotRunError as error:
         return None, str(error)
     torch.cuda.set_device(device)
-    return Gpu.of(device), ""
+    return Gpu.from_device(device), ""
 
 
 def _agreed(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from math import isqrt, sqrt
 
 import torch
 
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_workers.context import Context
 
 LARGEST_SUM = 1 << 14
@@ -98,4 +98,4 @@ def fill_uniform(context: Context, name: str, tensors: Sequence[torch.Tensor]) -
         generator = torch.Generator(tensor.device)
         generator.manual_seed(context.seed_for(name, context.world.rank, index))
         tensor.uniform_(-1.0, 1.0, generator=generator)
-        finish(tensor.device)
+        synchronize_stream(tensor.device)

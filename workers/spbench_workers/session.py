@@ -19,7 +19,7 @@ from spbench_core.events import rank_events
 from spbench_core.events.rank_facts import RankFacts
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import describe_error, list_warnings
-from spbench_parallel.device.failures import told_of_gpu
+from spbench_parallel.device.failures import translate_gpu_error
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.allocator import allocator
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
@@ -243,7 +243,7 @@ def run(runner: Runner, context: Context) -> None:
         # A pending error of the GPU is raised here, since it belongs to this case.
         _give_back()
     except Exception as error:
-        reported = told_of_gpu(error, context.params)
+        reported = translate_gpu_error(error, context.params)
         with suppress(Exception):  # a lost GPU cannot free its memory
             _give_back(error)
         if reported is error:
@@ -253,9 +253,9 @@ def run(runner: Runner, context: Context) -> None:
 
 def _give_back(error: Exception | None = None) -> None:
     if "torch" in sys.modules:
-        from spbench_parallel.device.memory import give_back
+        from spbench_parallel.device.memory import release_memory
 
-        give_back(error)
+        release_memory(error)
 
 
 def _sentence(error: BaseException) -> str:

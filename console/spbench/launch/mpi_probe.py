@@ -50,8 +50,8 @@ try:
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 try:
-    from spbench_parallel.device.mpi_memory import cuda_aware
-    found["mpi_memory"] = cuda_aware(started=False)
+    from spbench_parallel.device.mpi_memory import detect_cuda_awareness
+    found["mpi_memory"] = detect_cuda_awareness(started=False)
 except ImportError:
     found["mpi_memory"] = None
 except Exception as error:

@@ -99,16 +99,16 @@ class Later:
         self.seconds = seconds
 
     def start(self):
-        LATE.streams.follow()
-        with LATE.streams.copying():
+        LATE.streams.fork_copy_stream()
+        with LATE.streams.use_copy_stream():
             LATE.work(self.seconds)
 
     def poll(self):
         return False
 
     def wait(self):
-        LATE.streams.lead()
-        LATE.streams.finish()
+        LATE.streams.join_copy_stream()
+        LATE.streams.synchronize()
 
     def run(self):
         self.start()

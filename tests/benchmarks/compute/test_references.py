@@ -10,7 +10,7 @@ from spbench_core.layout.tiles import Box
 from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.spatial import pixels
-from spbench_parallel.spatial.pixels import Image, WholeImage
+from spbench_parallel.spatial.pixels import IntegerImage, RandomImage
 from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.compute import conv, gemm
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
@@ -28,8 +28,8 @@ from standins.late_device import install
 from standins.winograd import winograd
 from unit.recorded import choice_of, context_of, said
 
-IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)
-WHOLE_NUMBERS = WholeImage(2, 3, 40, 30, seed=7, largest=3)
+IMAGE = RandomImage(batch=2, channels=3, height=40, width=30, seed=12345)
+WHOLE_NUMBERS = IntegerImage(2, 3, 40, 30, seed=7, largest=3)
 WHOLE = Box((0, 40), (0, 30))
 install()
 GPU = torch.device("late")
@@ -37,52 +37,52 @@ GPU = torch.device("late")
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 def test_a_box_of_an_image_is_that_part_of_it(dtype):
-    whole = IMAGE.box(WHOLE, 1, dtype)
-    part = IMAGE.box(Box((7, 19), (5, 6)), 1, dtype)
+    whole = IMAGE.make_box(WHOLE, 1, dtype)
+    part = IMAGE.make_box(Box((7, 19), (5, 6)), 1, dtype)
     assert part.dtype == dtype
     assert part.shape == (2, 3, 12, 1)
     assert torch.equal(part, whole[:, :, 7:19, 5:6])
 
 
 def test_every_format_holds_the_values_exactly():
-    wide = IMAGE.box(WHOLE, 3, torch.float64)
+    wide = IMAGE.make_box(WHOLE, 3, torch.float64)
     assert bool(((wide.abs() >= 1 / 16) & (wide.abs() < 16)).all())
     for dtype in TORCH_DTYPES.values():
-        assert torch.equal(IMAGE.box(WHOLE, 3, dtype).double(), wide)
+        assert torch.equal(IMAGE.make_box(WHOLE, 3, dtype).double(), wide)
 
 
 def test_successive_rounds_differ_in_every_value():
-    rounds = [IMAGE.box(WHOLE, number, torch.float32) for number in range(4)]
+    rounds = [IMAGE.make_box(WHOLE, number, torch.float32) for number in range(4)]
     for before, after in pairwise(rounds):
         assert bool((before != after).all())
 
 
 def test_values_are_spread():
-    values = IMAGE.box(WHOLE, 0, torch.float32)
+    values = IMAGE.make_box(WHOLE, 0, torch.float32)
     assert values.unique().numel() > 900
     assert abs(float((values > 0).float().mean()) - 0.5) < 0.03
-    other = Image(2, 3, 40, 30, seed=12346).box(WHOLE, 0, torch.float32)
+    other = RandomImage(2, 3, 40, 30, seed=12346).make_box(WHOLE, 0, torch.float32)
     assert float((values == other).float().mean()) < 0.01
 
 
 def test_large_images_are_made_in_parts():
-    image = Image(1, 1, 3, 1 << 20, seed=1)
-    whole = image.box(Box((0, 3), (0, 1 << 20)), 0, torch.float16)
-    assert torch.equal(whole[:, :, 2:3, 7:9], image.box(Box((2, 3), (7, 9)), 0, torch.float16))
+    image = RandomImage(1, 1, 3, 1 << 20, seed=1)
+    whole = image.make_box(Box((0, 3), (0, 1 << 20)), 0, torch.float16)
+    assert torch.equal(whole[:, :, 2:3, 7:9], image.make_box(Box((2, 3), (7, 9)), 0, torch.float16))
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("image", [IMAGE, WHOLE_NUMBERS], ids=["random", "whole"])
 def test_a_device_makes_the_values_of_the_host(image, dtype, monkeypatch):
     monkeypatch.setattr(pixels, "_CHUNK", 100)  # several parts
-    made = image.box(WHOLE, 3, dtype, GPU)
+    made = image.make_box(WHOLE, 3, dtype, GPU)
     assert made.device.type == GPU.type
-    assert torch.equal(made.cpu(), image.box(WHOLE, 3, dtype))
+    assert torch.equal(made.cpu(), image.make_box(WHOLE, 3, dtype))
 
 
 def test_the_first_wrong_pixel_is_named_in_global_coordinates():
     box = Box((10, 14), (20, 25))
-    expected = IMAGE.box(box, 0, torch.float32)
+    expected = IMAGE.make_box(box, 0, torch.float32)
     assert compare_pixels(expected.clone(), expected, box).error == 0.0
     got = expected.clone()
     got[1, 2, 3, 4] += 1
@@ -108,12 +108,14 @@ def test_a_value_within_the_tolerance_is_not_wrong_and_a_nan_always_is():
 
 def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
     image = WHOLE_NUMBERS
-    values = image.box(WHOLE, 1, torch.float32)
+    values = image.make_box(WHOLE, 1, torch.float32)
     assert torch.equal(values, values.round())
     assert sorted(values.unique().tolist()) == [-3, -2, -1, 0, 1, 2, 3]
-    assert torch.equal(image.box(Box((5, 9), (3, 4)), 1, torch.float32), values[:, :, 5:9, 3:4])
-    sparse = WholeImage(2, 3, 40, 30, seed=7, largest=1, share=1 << 12)
-    share = float((sparse.box(WHOLE, 1, torch.float32) != 0).float().mean())
+    assert torch.equal(
+        image.make_box(Box((5, 9), (3, 4)), 1, torch.float32), values[:, :, 5:9, 3:4]
+    )
+    sparse = IntegerImage(2, 3, 40, 30, seed=7, largest=1, share=1 << 12)
+    share = float((sparse.make_box(WHOLE, 1, torch.float32) != 0).float().mean())
     assert 0.02 < share < 0.07
 
 
@@ -342,7 +344,7 @@ def test_the_fault_of_a_large_convolution_is_always_found(seed, monkeypatch):
 
 @pytest.mark.parametrize("name", ["compute.gemm", "compute.conv"])
 def test_tf32_on_the_cpu_is_refused(name, monkeypatch):
-    monkeypatch.setattr(choice, "refusal", lambda: "there is no GPU")
+    monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(ExceptionGroup) as refused:
         context_of(name, dtype="tf32", device="cpu")
     assert "tf32 needs a GPU, and device is cpu" in str(refused.value.exceptions[0])

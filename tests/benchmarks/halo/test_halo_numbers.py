@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spbench_parallel.device.formats import tuned_convolutions
-from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.device.formats import autotune_convolutions
+from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_workers.benchmarks.halo import compute
 from spbench_workers.exact_numbers import largest_convolved
 from standins.tf32 import Tf32Products
@@ -34,7 +34,7 @@ def failed(context):
 @pytest.fixture
 def tf32(monkeypatch):
     """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
-    monkeypatch.setattr(compute, "tuned_convolutions", lambda: tuned_convolutions(tf32=True))
+    monkeypatch.setattr(compute, "autotune_convolutions", lambda: autotune_convolutions(tf32=True))
     monkeypatch.setattr(compute, "device_of", lambda _: torch.device("cpu"))
     for name in ("give_parts", "give_speedup", "give_backward"):
         monkeypatch.setattr(compute, name, lambda *_: None)
@@ -65,9 +65,9 @@ def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkey
     plain = case.plain
     plain.weight.data.abs_()
     plain.bias.data.zero_()
-    image = case.image.box(case.input.tile, 1, torch.float64).abs()
-    gradient = case.gradient.box(case.output.tile, 1, torch.float64).abs()
-    assert isinstance(case.image, WholeImage)
+    image = case.image.make_box(case.input.tile, 1, torch.float64).abs()
+    gradient = case.gradient.make_box(case.output.tile, 1, torch.float64).abs()
+    assert isinstance(case.image, IntegerImage)
     if case.image.share == 1 << 16:
         # The worst there can be; where most numbers are zero, what there is.
         image.fill_(case.image.largest)

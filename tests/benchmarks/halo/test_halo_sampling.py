@@ -10,8 +10,8 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo import compute, fused, sampling, whole_tile
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
@@ -112,13 +112,13 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
     layers, windows, chosen = made(name)
     owned = chosen.owned
     produced = chosen.produced
-    image = WholeImage(2, 2, owned.height, owned.width, 5, 3)
-    gradient = WholeImage(2, 3, produced.height, produced.width, 6, 2)
+    image = IntegerImage(2, 2, owned.height, owned.width, 5, 3)
+    gradient = IntegerImage(2, 3, produced.height, produced.width, 6, 2)
     for rank in range(4):
         reference = Reference(
             layers,
             windows,
-            lambda box: image.box(box, 1, torch.float64),
+            lambda box: image.make_box(box, 1, torch.float64),
             lambda box: chosen.gradient(gradient, box, 1, torch.float64),
             owned,
         )
@@ -133,7 +133,7 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
         ):
             assert found
             for box, values in found:
-                torch.testing.assert_close(values, view(all_, at, box))
+                torch.testing.assert_close(values, view_box(all_, at, box))
         torch.testing.assert_close(some.parameter_gradients, whole.parameter_gradients)
         assert all(one.abs().max() > 0 for one in some.parameter_gradients)
         assert of_input.abs().max() > 0
@@ -141,15 +141,15 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
 
 def test_gradients_are_zero_where_nothing_is_compared():
     _, _, chosen = made("3x3")
-    gradient = WholeImage(1, 1, 90, 101, 6, 2)
+    gradient = IntegerImage(1, 1, 90, 101, 6, 2)
     all_ = Box((0, 90), (0, 101))
     everywhere = torch.float32
     values = chosen.gradient(gradient, all_, 1, everywhere)
-    wanted = gradient.box(all_, 1, everywhere)
+    wanted = gradient.make_box(all_, 1, everywhere)
     for rank in range(4):
         for box in chosen.outputs(1, rank):
-            one = view(wanted, all_, box)
-            assert torch.equal(view(values, all_, box), one)
+            one = view_box(wanted, all_, box)
+            assert torch.equal(view_box(values, all_, box), one)
             one.zero_()
     kept = sum(chosen.share(1, rank) for rank in range(4)) / 4
     assert float((values != 0).float().mean()) == pytest.approx(0.8 * kept, rel=0.1)
@@ -296,11 +296,11 @@ def test_what_is_not_read_has_no_gradient(name):
     everything = Box((0, result.shape[2]), (0, result.shape[3]))
     for rank in range(4):
         for box in chosen.outputs(1, rank):
-            view(gradient, everything, box).fill_(1.0)
+            view_box(gradient, everything, box).fill_(1.0)
     result.backward(gradient)
     for rank in range(4):
         tile = chosen.owned.tile(rank)
-        of_tile = view(image.grad, Box((0, 90), (0, 101)), tile).clone()
+        of_tile = view_box(image.grad, Box((0, 90), (0, 101)), tile).clone()
         read = chosen.read(1, tile)
         assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == WorstError.single(0.0)
         assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).exceeds

@@ -23,7 +23,7 @@ def _clock(monkeypatch):
     for module in (conv_times, report, streams):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
     yield
-    LATE.streams.synchronize()
+    LATE.streams.synchronize_device()
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def convolution(**fields):
 
 
 def test_backward_is_timed_without_the_forward_before_it(context, monkeypatch):
-    monkeypatch.setattr(conv_times, "sum_over", lambda *_: LATE.work(0.001))
+    monkeypatch.setattr(conv_times, "allreduce_sum", lambda *_: LATE.work(0.001))
     conv_times.give_backward(context, convolution())
     assert value_of(context, "backward_ms") == pytest.approx(2.0)
     assert value_of(context, "gradient_sum_ms") == pytest.approx(1.0)

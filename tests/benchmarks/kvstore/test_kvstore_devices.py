@@ -52,7 +52,7 @@ def gpus(monkeypatch):
 
     def see(count):
         monkeypatch.setattr(torch.version, "cuda", "13.0")
-        monkeypatch.setattr(gpu_facts, "address_of", lambda _: "0000:41:00.0")
+        monkeypatch.setattr(gpu_facts, "read_pci_address", lambda _: "0000:41:00.0")
         answers = {
             "is_available": lambda: count > 0,
             "device_count": lambda: count,

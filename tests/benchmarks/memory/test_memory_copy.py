@@ -74,7 +74,7 @@ def test_copies_from_and_to_the_host_are_pinned_unless_they_are_not_to_be():
 
 @pytest.mark.parametrize("path", ["to_host", "to_device", "peer"])
 def test_a_path_to_a_gpu_without_one_is_refused_in_a_sentence(path, monkeypatch):
-    monkeypatch.setattr(choice, "refusal", lambda: "there is no GPU")
+    monkeypatch.setattr(choice, "explain_missing_gpu", lambda: "there is no GPU")
     with pytest.raises(NoDeviceError, match=f"path {path} needs a GPU, and rank 0 on here"):
         copy.run(context_of("memory.copy", path=path, **SMALL))
 
@@ -124,7 +124,7 @@ def test_a_wrong_byte_is_found(path, on_late):
 
 
 def test_a_copy_that_nobody_waits_for_is_found(on_late, monkeypatch):
-    monkeypatch.setattr(copy, "finish", lambda place: None)
+    monkeypatch.setattr(copy, "synchronize_stream", lambda place: None)
     context = context_of("memory.copy", path="to_host", **SMALL)
     copy.run(context)
     assert not said(context, "check")[0]["passed"]

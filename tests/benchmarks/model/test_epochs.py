@@ -30,7 +30,7 @@ def test_an_epoch_s_means_are_over_its_steps_alone():
     engine.begin_epoch()
     said = []
     for step in range(1, 4):
-        images.turn_to(step)
+        images.set_step(step)
         engine.step()
         said.append((engine.loss(), engine.accuracy()))
     losses, accuracies = zip(*said, strict=True)

@@ -9,7 +9,7 @@ from torch import nn
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
-from spbench_parallel.device.formats import multiply_fp32
+from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, FP64, TF32
 from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, tolerance_of
@@ -34,7 +34,7 @@ def _settings():
     torch.backends.cuda.matmul.allow_tf32 = False
     yield
     torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
-    LATE.streams.synchronize()
+    LATE.streams.synchronize_device()
 
 
 def plan_of(device, precision):
@@ -52,7 +52,7 @@ def products_pass(precision, bits=TF32_BITS):
 
 def test_tf32_called_fp32_is_found():
     assert not products_pass(FP32)
-    multiply_fp32(CPU)
+    set_fp32_precision(CPU)
     assert products_pass(FP32)
     torch.backends.cuda.matmul.allow_tf32 = True
     assert not products_pass(FP32)

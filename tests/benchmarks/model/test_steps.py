@@ -14,7 +14,7 @@ from spbench_workers.benchmarks.model.steps import Steps
 class TurnedImages(list):
     """The steps whose images were asked for."""
 
-    def turn_to(self, step):
+    def set_step(self, step):
         self.append(step)
 
 

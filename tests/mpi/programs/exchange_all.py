@@ -32,12 +32,19 @@ from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
 from spbench_parallel.device import ipc
 from spbench_parallel.device.formats import TORCH_DTYPES
-from spbench_parallel.device.mpi_memory import OVERRULING, cuda_aware
+from spbench_parallel.device.mpi_memory import OVERRIDE_VARIABLE, detect_cuda_awareness
 from spbench_parallel.groups import DisagreementError, sleep_at_barrier
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.exchange import Exchange, view
-from spbench_parallel.spatial.transports import TransportError, Wiring, choose, nccl, slots, staged
+from spbench_parallel.spatial.exchange import Exchange, view_box
+from spbench_parallel.spatial.transports import (
+    TransportError,
+    TransportSpec,
+    choose,
+    nccl,
+    slots,
+    staged,
+)
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_parallel.spatial.transports.packed import PackedTransport
 from spbench_workers.benchmarks.halo.faults import plant_in_halo
@@ -67,7 +74,7 @@ def offered(transport):
         return
     made = dict(choose.TRANSPORTS) | {transport: WITHOUT_A_GPU[transport]}
     with (
-        mock.patch.object(choose, "refusals", return_value={}),
+        mock.patch.object(choose, "find_refusals", return_value={}),
         mock.patch.object(choose, "TRANSPORTS", made),
         # The stand-in's values lie in memory of the host, which MPI can take.
         mock.patch.object(
@@ -79,7 +86,7 @@ def offered(transport):
 
 def image(seed, box, dtype):
     """A box of random values that all ranks know; ``seed`` says whose image, and which round."""
-    return view(whole_image(seed, dtype), Box((0, 32), (0, 32)), box)
+    return view_box(whole_image(seed, dtype), Box((0, 32), (0, 32)), box)
 
 
 @cache
@@ -145,7 +152,7 @@ class Trial:
             self.target = self.tile
         self.source = self.new(self.origin)
         self.landing = self.new(self.target)
-        self.into = [view(self.landing, self.target, piece.box) for piece in self.expected]
+        self.into = [view_box(self.landing, self.target, piece.box) for piece in self.expected]
         with offered(transport):
             self.exchange = Exchange(
                 comm,
@@ -166,7 +173,7 @@ class Trial:
         return torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=self.layout)
 
     def views(self):
-        return [view(self.source, self.origin, piece.box) for piece in self.sent]
+        return [view_box(self.source, self.origin, piece.box) for piece in self.sent]
 
     def values(self, rank, round_, box):
         """Forward all ranks have parts of one image; backward each has gradients of its own."""
@@ -186,8 +193,8 @@ class Trial:
     def hurry_copies(self, round_):
         """Let the copies come before what the current stream was asked for, where they may."""
         if self.device.type == "late" and round_ % 2 == 0:
-            with LATE.streams.copying():
-                LATE.streams.finish()
+            with LATE.streams.use_copy_stream():
+                LATE.streams.synchronize()
 
     def problem(self, round_, arrived):
         for piece, there in zip(self.expected, arrived, strict=True):
@@ -287,7 +294,7 @@ def in_a_row(comm, transport, quick=0, poisoned=False, freed=False, **arguments)
     if freed:
         trial.exchange.free()
     if (comm.rank + quick) % 2:
-        LATE.streams.finish()
+        LATE.streams.synchronize()
     time.sleep(0.02)
     problems = [trial.problem(round_, pieces) for round_, pieces in enumerate(kept)]
     if not freed:
@@ -387,7 +394,7 @@ def disagreement(comm):
 
 
 def nothing_on(comm, device):
-    return Wiring(comm, 1, [], [], [], [], None, torch.float32, torch.device(device))
+    return TransportSpec(comm, 1, [], [], [], [], None, torch.float32, torch.device(device))
 
 
 def unfit(comm, transport, device, words):
@@ -436,7 +443,7 @@ def a_rank_cannot_join(comm):
 
 def unshared(comm, words, **broken):
     """Where one rank cannot share memory, or reads another's, none uses the transport."""
-    shares = ipc.ipc_of(torch.device("late"))
+    shares = ipc.get_device_ipc(torch.device("late"))
 
     def fails(*_):
         raise RuntimeError("CUDA error: no such thing\nand more")
@@ -458,7 +465,7 @@ def unshared(comm, words, **broken):
 
 def evidence(comm):
     """Evidence of MPI about itself: the same on all ranks, which have the same library."""
-    answers = set(comm.allgather(cuda_aware()))
+    answers = set(comm.allgather(detect_cuda_awareness()))
     if len(answers) != 1 or {type(takes) for takes, _ in answers} != {bool}:
         return f"{answers}"
     return ""
@@ -467,9 +474,9 @@ def evidence(comm):
 def path(comm, words, taken, why):
     """Each rank's word counts: MPI is given device pointers where all ranks' can take them."""
     value = words[comm.rank]
-    with mock.patch.dict(os.environ, {OVERRULING: value} if value else {}):
+    with mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: value} if value else {}):
         transport = staged.StagedTransport(nothing_on(comm, "cpu"))
-        refused = choose.refusals(nothing_on(comm, "cuda"))
+        refused = choose.find_refusals(nothing_on(comm, "cuda"))
     found = transport.memory_path
     transport_of = "cuda-pinned" not in refused
     wrong = found != (taken, why) or transport_of != (taken == "device pointers")
@@ -480,7 +487,7 @@ def both_ways(comm):
     """Both ways are timed where MPI takes device pointers; nobody waits for all streams."""
     ways = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
     with (
-        mock.patch.dict(os.environ, {OVERRULING: "1"}),
+        mock.patch.dict(os.environ, {OVERRIDE_VARIABLE: "1"}),
         mock.patch.object(choose, "TRANSPORTS", ways),
         offered("cuda-pinned"),
     ):
@@ -492,7 +499,7 @@ def both_ways(comm):
     trial.exchange.free()
     found = trial.exchange.memory_path
     wanted = {
-        "cuda": ("device pointers", f"{OVERRULING}=1"),
+        "cuda": ("device pointers", f"{OVERRIDE_VARIABLE}=1"),
         "cuda-pinned": ("pinned", "asked for"),
     }[trial.exchange.transport]
     if tuple(trial.exchange.tried_ms) != tuple(ways) or found != wanted:

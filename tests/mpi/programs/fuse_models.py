@@ -121,9 +121,9 @@ def moments_of_held(tiling, pixels, held):
 
 FAULTS: dict[str | None, Any] = {
     None: nullcontext,
-    "corrupted-halo": lambda: patch.object(Gather, "spoil", staticmethod(flipped)),
+    "corrupted-halo": lambda: patch.object(Gather, "fault_hook", staticmethod(flipped)),
     "no-mask": lambda: patch.object(graph_blocks, "pad", padded_with_ones),
-    "copies-counted": lambda: patch.object(norm, "moments_over", moments_of_held),
+    "copies-counted": lambda: patch.object(norm, "compute_moments", moments_of_held),
 }
 
 

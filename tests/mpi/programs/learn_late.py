@@ -23,7 +23,7 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
 from spbench_parallel import engine
-from spbench_parallel.device.host_memory import host_memory_of, sent
+from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.p2p.mpi import MpiP2P
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
@@ -73,7 +73,7 @@ class HostExchange:
         self._outgoing = []
 
     def start(self):
-        memory = host_memory_of(self._device)
+        memory = get_host_memory(self._device)
         pieces = [memory.fetch(view).clone() for view in self._outgoing]
         targets = [piece.peer for piece in self.sent]
         self._requests = [
@@ -87,7 +87,7 @@ class HostExchange:
     def wait(self):
         sources = [piece.peer for piece in self.expected]
         pieces = [self._comm.recv(source=source, tag=self._tag) for source in sources]
-        self.received = [sent(one, self._device) for one in pieces]
+        self.received = [copy_to_device(one, self._device) for one in pieces]
         MPI.Request.waitall(self._requests)
 
     def release(self):
@@ -117,7 +117,7 @@ def operators(device, comm):
     for _ in range(ROUNDS):
         images = torch.randn(2, 3, 14, 22)
         tile = tiling.tile
-        mine = sent(cut(images, tile).contiguous(), device).requires_grad_()
+        mine = copy_to_device(cut(images, tile).contiguous(), device).requires_grad_()
         values = body(mine)
         whole, mean = (end(values) for end in ends)
         (whole.square().mean() + (mean**3).sum()).backward()
@@ -130,7 +130,7 @@ def sums(device, comm, dtype, *, grouped=False):
     """Gradients of two replicas, summed in several messages."""
 
     class Copy:
-        flat = sent(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
+        flat = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
 
     layout = model_layout(1, replicas=2)
     (sharing,) = sharings(comm, layout, [(layout.place(comm.rank), Copy)], grouped=grouped)
@@ -158,7 +158,7 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
     run = engine.Engine(comm, plan, images, TrainingConfig())
     losses = []
     for step in range(ROUNDS):
-        images.turn_to(step)
+        images.set_step(step)
         run.step()
         losses.append([run.loss(), run.accuracy()])
     outputs = run.evaluate()
@@ -182,7 +182,7 @@ LEARNT = {
 
 def taken(overlap):
     """One of the two ways of operators over tiles: which of them is faster is left to no clock."""
-    return patch.object(TiledWindow, "choice", lambda *_, **__: OverlapChoice(overlap))
+    return patch.object(TiledWindow, "choose_overlap", lambda *_, **__: OverlapChoice(overlap))
 
 
 def answers(comm):
@@ -206,7 +206,7 @@ def answers(comm):
     with ExitStack() as stack:
         for fault in (
             patch.object(engine, "open_p2p", lambda _, joints, *__: MpiP2P(joints)),
-            patch.object(gradients, "sum_over", None),
+            patch.object(gradients, "allreduce_sum", None),
         ):
             stack.enter_context(fault)
         found = learnt(host, comm, backend="nccl", replicas=2)

@@ -26,7 +26,7 @@ from spbench_core.models.routes import stage_routes
 from spbench_parallel.device import streams
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.p2p import opening
 from spbench_parallel.p2p.torch_distributed import NcclP2P
 from spbench_parallel.plan import TrainingConfig
@@ -108,7 +108,9 @@ def gloo_for_nccl(problems):
 def plan_over(backend, case):
     words = {"classes": CLASSES}
     plan = plan_of(
-        imported("own_networks:Levels", words, NETWORK.image, 1) if case["skips"] else NETWORK,
+        import_network("own_networks:Levels", words, NETWORK.image, 1)
+        if case["skips"]
+        else NETWORK,
         layout_of(case),
         micro_batches(case["batch"], case["parts"], mirrored=case["mirrored"]),
         seed=1,

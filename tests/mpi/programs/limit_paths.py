@@ -44,7 +44,7 @@ def on_a_stand_in(world):
     context = context_on(world, "halo.exchange", params)
     with (
         patch.object(exchange, "device_of", lambda _: torch.device("late", 0)),
-        patch.object(choose, "refusals", lambda _: {}),
+        patch.object(choose, "find_refusals", lambda _: {}),
     ):
         exchange.run(context)
     return told_by(world, context)

@@ -15,8 +15,13 @@ from unittest.mock import patch
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.ipc import ipc_of
-from spbench_parallel.spatial.transports import TransportError, Wiring, cuda_ipc, exchange_once
+from spbench_parallel.device.ipc import get_device_ipc
+from spbench_parallel.spatial.transports import (
+    TransportError,
+    TransportSpec,
+    cuda_ipc,
+    exchange_once,
+)
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from standins.late_device import install
 from standins.late_ipc import install_ipc
@@ -29,14 +34,14 @@ READER = 1
 install()
 install_ipc()
 DEVICE = torch.device("late", 0)
-SHARES: Any = ipc_of(DEVICE)
+SHARES: Any = get_device_ipc(DEVICE)
 
 
 def open_transport(number):
     """Open a transport that sends its number from one rank to the other."""
     sends = COMM.rank == SENDER
     return CudaIpcTransport(
-        Wiring(
+        TransportSpec(
             comm=COMM,
             tag=1,
             outgoing=[torch.full(SHAPE, number, dtype=torch.int32, device=DEVICE)] if sends else [],

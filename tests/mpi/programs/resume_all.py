@@ -24,7 +24,7 @@ from spbench_parallel.checkpoints.checkpoint import load, save
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import sleep_at_barrier
-from spbench_parallel.images.opening import open_images
+from spbench_parallel.images.sources import open_images
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 
@@ -76,7 +76,7 @@ class Trained:
 
     def learn(self, first, last):
         for step in range(first, last):
-            self.images.turn_to(step)
+            self.images.set_step(step)
             self.engine.step()
             self.engine.end_epoch()
         return self.engine.loss()
@@ -150,7 +150,7 @@ def evaluated(world, case, folder):
     sleep_at_barrier(world)
     second = Trained(world, case | {"seed": 2}, case["after"], learns=False)
     if second.takes_part:
-        second.images.turn_to(BREAK - 1)
+        second.images.set_step(BREAK - 1)
         load(folder / "learnt", second.engine, weights_only=True)
         logits["other"] = second.comm.gather(second.engine.evaluate())
     first.close()

@@ -40,7 +40,7 @@ from spbench_parallel.spatial.redistribute import Redistribute
 from spbench_parallel.spatial.tiling import Tiling
 
 # So narrow that the inner outputs of small images come in several bands too.
-interior_split.LEAST_BAND = 3
+interior_split.MIN_BAND = 3
 DTYPES = {
     "fp64": torch.float64,
     "fp32": torch.float32,
@@ -316,9 +316,9 @@ def one_round(case, trial, tiling, data):
 
 def gather_of(module, tile):
     if isinstance(module, Redistribute):
-        return module.gathers.of(tile)
-    way = module.tiled.ways[module.tiled.tiling.overlap]
-    return way.gathers.of(tile)
+        return module.gathers.get(tile)
+    way = module.tiled.executions[module.tiled.tiling.overlap]
+    return way.gathers.get(tile)
 
 
 def spoil(case, trial, tiling, dtype):

@@ -10,8 +10,8 @@ from spbench_core.models.parts import Map
 from spbench_core.models.registry import model
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.models.build import build_reference
-from spbench_parallel.models.imported.model import as_model
-from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.models.imported.model import build_model
+from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.validation import finite_differences
@@ -22,7 +22,7 @@ BATCHES = micro_batches(2, 1, mirrored=False, times=1)
 
 def users_network():
     torch.manual_seed(0)
-    return as_model(traced("net", UNet(), Map(3, 32, 32)))
+    return build_model(trace_network("net", UNet(), Map(3, 32, 32)))
 
 
 def resnet():

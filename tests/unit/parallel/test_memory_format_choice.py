@@ -5,7 +5,7 @@ import torch
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.autotune import memory_format
-from spbench_parallel.device.memory_format import laid_out, lay_out
+from spbench_parallel.device.memory_format import convert_maps, set_memory_format
 from spbench_workers.benchmarks.model.case import case_of
 from unit.recorded import choice_of, context_of, said
 
@@ -19,15 +19,15 @@ def lies_last(tensor):
 def test_maps_and_weights_are_laid_out_and_all_else_stays():
     maps = torch.ones(2, 3, 4, 4)
     vector = torch.ones(5)
-    found = laid_out((maps, vector), "channels_last")
+    found = convert_maps((maps, vector), "channels_last")
     assert lies_last(found[0])
     assert torch.equal(found[0], maps)
     assert found[1] is vector
-    assert laid_out((maps,), "contiguous")[0] is maps
+    assert convert_maps((maps,), "contiguous")[0] is maps
     convolution = torch.nn.Conv2d(3, 8, 3)
-    lay_out(convolution, "contiguous")
+    set_memory_format(convolution, "contiguous")
     assert not lies_last(convolution.weight)
-    lay_out(convolution, "channels_last")
+    set_memory_format(convolution, "channels_last")
     assert lies_last(convolution.weight)
     assert lies_last(convolution(maps))
 

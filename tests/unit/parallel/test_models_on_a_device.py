@@ -45,7 +45,7 @@ def _one_way_to_multiply(monkeypatch):
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     yield
     torch.__future__.set_overwrite_module_params_on_conversion(kept)
-    LATE.streams.synchronize()
+    LATE.streams.synchronize_device()
 
 
 def engine_of(network, device, format_, learning):
@@ -65,11 +65,11 @@ def learnt(network, device, format_, optimizer, path):
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
     for step in range(2):
-        images.turn_to(step)
+        images.set_step(step)
         engine.step()
         found[f"loss {step}"] = torch.tensor([engine.loss(), engine.accuracy()])
     checkpoint.save(path, engine, 2)
-    images.turn_to(2)
+    images.set_step(2)
     engine.step()
     once = engine.loss()
     assert checkpoint.load(path, engine) == 2
@@ -207,7 +207,7 @@ def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
         alive.append(len(engines))
 
     monkeypatch.setattr(benchmark, "Engine", Noted)
-    monkeypatch.setattr(benchmark, "give_back", give_back)
+    monkeypatch.setattr(benchmark, "release_memory", give_back)
     more = {"validate": "off", "baseline": True, "iterations": 1, "warmup": 0}
     channel = run_case(monkeypatch, CPU, **more)
     assert alive == [0]
@@ -216,6 +216,6 @@ def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
 
 def test_rank_0_gives_back_what_it_computed_alone(monkeypatch):
     given = []
-    monkeypatch.setattr(validate, "give_back", lambda: given.append("reference"))
+    monkeypatch.setattr(validate, "release_memory", lambda: given.append("reference"))
     run_case(monkeypatch, CPU, iterations=1, warmup=0)
     assert given == ["reference"]

@@ -40,7 +40,7 @@ WORK = ("forward", "exchange", "backward", "allreduce", "optimizer")
 def _same_numbers(late):
     torch.manual_seed(0)
     yield
-    assert COMM_STATS.watch is None
+    assert COMM_STATS.timer is None
 
 
 class Work(Function):
@@ -161,7 +161,7 @@ def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
 
 def test_sums_over_tiles_in_other_phases_are_a_part_of_those():
     phases = phases_of(DEVICE)
-    with phases.step(), phases.of("allreduce"), COMM_STATS.timed():
+    with phases.step(), phases.of("allreduce"), COMM_STATS.time_exchange():
         LATE.work(LAYER)
     assert phases.seconds["allreduce"] == pytest.approx(LAYER)
     assert phases.seconds["exchange"] == 0.0
@@ -183,7 +183,7 @@ def test_an_error_in_a_step_leaves_no_watch_behind():
     phases = phases_of(DEVICE)
     with pytest.raises(RuntimeError, match="lost"), phases.step(), phases.of("forward"):
         raise RuntimeError("the device is lost")
-    assert COMM_STATS.watch is None
+    assert COMM_STATS.timer is None
     with phases.step(), phases.of("backward"):
         LATE.work(LAYER)
     assert (phases.seconds["backward"], phases.total) == pytest.approx((LAYER, LAYER))
@@ -197,9 +197,9 @@ def test_the_host_is_timed_by_its_own_clock(monkeypatch):
     with phases.step():
         with phases.of("forward"):
             LATE.host(LAYER)
-            with COMM_STATS.timed():
+            with COMM_STATS.time_exchange():
                 LATE.host(MESSAGE)
-        with phases.of("allreduce"), COMM_STATS.timed():
+        with phases.of("allreduce"), COMM_STATS.time_exchange():
             LATE.host(MESSAGE)
     assert phases.seconds["forward"] == pytest.approx(LAYER)
     sums = [phases.seconds[name] for name in ("exchange", "allreduce")]
@@ -231,7 +231,7 @@ def engine_of(device, precision, learns=True):
 def test_a_step_that_learns_waits_once_and_in_fp16_for_its_scale(precision, waits):
     engine, images = engine_of("late", precision)
     for step in range(3):
-        images.turn_to(step)
+        images.set_step(step)
         LATE.waits = 0
         engine.step()
         assert (LATE.waits, LATE.device_wide) == (waits, 0)
@@ -240,7 +240,7 @@ def test_a_step_that_learns_waits_once_and_in_fp16_for_its_scale(precision, wait
 def test_a_step_that_infers_waits_once():
     engine, images = engine_of("late", "fp32", learns=False)
     for step in range(3):
-        images.turn_to(step)
+        images.set_step(step)
         LATE.waits = 0
         engine.evaluate()
         assert (LATE.waits, LATE.device_wide) == (1, 0)
@@ -274,7 +274,7 @@ def test_what_it_learns_is_what_the_host_learns(precision):
     for device in ("cpu", "late"):
         engine, images = engine_of(device, precision)
         for step in range(3):
-            images.turn_to(step)
+            images.set_step(step)
             engine.step()
             found.append((engine.loss(), engine.accuracy()))
         found.append([one.detach().cpu() for one in engine.stages[0].parameters()])

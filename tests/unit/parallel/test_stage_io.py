@@ -11,12 +11,12 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import model
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.pipeline.stage_io import stage_io_of, tags_of
 from spbench_parallel.plan import ModelPlan
 
 NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
-UNET = imported("own_networks:UNet", {}, Map(3, 32, 32), 0)
+UNET = import_network("own_networks:UNet", {}, Map(3, 32, 32), 0)
 NETWORKS = [NETWORK, UNET]
 LAYOUTS = [
     model_layout(1),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from spbench_core.layout.balance import Balance, balanced, layer_ranges
 from spbench_core.models.parts import ModelError
 from spbench_core.models.stage_balance import check_tiles, estimated_balance
-from spbench_parallel.device.memory import give_back
+from spbench_parallel.device.memory import release_memory
 from spbench_parallel.layer_times import layer_times
 from spbench_parallel.models.imported.layouts import has_pixels
 from spbench_parallel.models.imported.model import ImportedModel
@@ -36,7 +36,7 @@ def measure_costs(
     """
     images = max(batch.size for batch in plan.batches)
     times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed, progress)
-    give_back()
+    release_memory()
     return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
 
 

@@ -17,10 +17,15 @@ from spbench_core.layout.stages import Place
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map
 from spbench_parallel.alternatives import time_alternatives
-from spbench_parallel.device.failures import while_doing
-from spbench_parallel.device.memory import give_back
-from spbench_parallel.device.memory_format import MEMORY_FORMATS, MemoryFormat, laid_out, lay_out
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.failures import note_activity
+from spbench_parallel.device.memory import release_memory
+from spbench_parallel.device.memory_format import (
+    MEMORY_FORMATS,
+    MemoryFormat,
+    convert_maps,
+    set_memory_format,
+)
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.groups import create_group
 from spbench_parallel.layer_times import Laps, backward, forward
 from spbench_parallel.models.build import build_stage, free
@@ -92,7 +97,7 @@ def choose_format(
         learns: Whether backward passes count, too.
     """
     own = _seconds(plan, world, progress, learns=learns)
-    give_back()
+    release_memory()
     contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
     faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
     reason = (
@@ -160,7 +165,7 @@ def _of_section(
 
     The first round is dropped.
     """
-    with while_doing(f"{section.named(plan.model)} measured"):
+    with note_activity(f"{section.named(plan.model)} measured"):
         bodies = {each: _Body(plan, section, each) for each in _FORMATS}
         alternatives = {each: partial(body.seconds, learns) for each, body in bodies.items()}
         times = time_alternatives(
@@ -188,17 +193,17 @@ class _Body:
             device=plan.device,
             dtype=dtype,
         )
-        lay_out(self._layers, memory_format)
+        set_memory_format(self._layers, memory_format)
         given = plan.precision.work if mixed else dtype
         maps = tuple(_maps(plan, section, given))
         self._inputs = tuple(
-            each.detach().requires_grad_() for each in laid_out(maps, memory_format)
+            each.detach().requires_grad_() for each in convert_maps(maps, memory_format)
         )
 
     def seconds(self, learns: bool) -> float:
         """Return the seconds of a forward pass, and where it learns of a backward pass."""
         if self._tiling is not None:
-            finish(self._device)
+            synchronize_stream(self._device)
             self._tiling.comm.Barrier()
         laps = Laps(self._device)
         with self._products, torch.set_grad_enabled(learns):

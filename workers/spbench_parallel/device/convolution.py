@@ -32,7 +32,7 @@ def convolve(
     The gradient of the bias is summed by torch, as it is with CUDA: oneDNN adds one pixel after
     another in the pixels' own format, and the sum of 1024x1024 is off by up to 1 in 100,000.
     """
-    pixels, alone = widened(pixels, weight, stride, padding, dilation)
+    pixels, alone = widen_lone_column(pixels, weight, stride, padding, dilation)
     fixed = None if bias is None else bias.detach()
     made = torch.conv2d(pixels, weight, fixed, stride, padding, dilation, groups)
     made = made[..., :1] if alone else made
@@ -56,7 +56,7 @@ class _OfBias(Function):
         return gradient, gradient.sum((0, 2, 3))
 
 
-def widened(
+def widen_lone_column(
     pixels: torch.Tensor, weight: torch.Tensor, stride: Sizes, padding: Sizes, dilation: Sizes
 ) -> tuple[torch.Tensor, bool]:
     """Return pixels whose convolution has no lone column, and whether its second is to be dropped.

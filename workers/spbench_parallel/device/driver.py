@@ -20,14 +20,14 @@ class Driver:
     def __init__(self, library: Any) -> None:
         self._library = library
 
-    def count(self) -> int:
+    def count_gpus(self) -> int:
         """Return the number of GPUs; 0 where the driver does not work."""
         found = ctypes.c_int(0)
         if self._library.cuInit(0) or self._library.cuDeviceGetCount(ctypes.byref(found)):
             return 0
         return found.value
 
-    def address(self, index: int) -> str | None:
+    def read_pci_address(self, index: int) -> str | None:
         """Return the PCI address of a GPU, ``0000:81:00.0``; of a MIG instance, that of its GPU."""
         text = ctypes.create_string_buffer(_LONGEST_ADDRESS)
         device = ctypes.c_int(0)
@@ -49,7 +49,7 @@ class Driver:
 
 
 @cache
-def driver() -> Driver | None:
+def load_driver() -> Driver | None:
     """Return the driver; None where the library is not there."""
     try:
         return Driver(ctypes.CDLL(_LIBRARY))

@@ -113,7 +113,7 @@ _SENTENCES = (
 
 
 @contextmanager
-def while_doing(what: str) -> Iterator[None]:
+def note_activity(what: str) -> Iterator[None]:
     """Add to an exception a note of what was being done, such as ``stage 2 was built``."""
     try:
         yield
@@ -122,7 +122,7 @@ def while_doing(what: str) -> Iterator[None]:
         raise
 
 
-def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Exception:
+def translate_gpu_error(error: Exception, params: Mapping[str, Any] | None = None) -> Exception:
     """Return the error to raise in place of one of a GPU: a sentence that names the device.
 
     Any other error is returned unchanged.
@@ -131,13 +131,15 @@ def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Ex
         error: The error.
         params: The case's parameters: where memory is short, those to change are named.
     """
-    sentence = None if isinstance(error, CannotRunError) else sentence_of(error, params or {})
+    sentence = (
+        None if isinstance(error, CannotRunError) else describe_gpu_error(error, params or {})
+    )
     if sentence is None:
         return error
     return CannotRunError(f"{_device()}: {sentence}")
 
 
-def sentence_of(error: BaseException, params: Mapping[str, Any]) -> str | None:
+def describe_gpu_error(error: BaseException, params: Mapping[str, Any]) -> str | None:
     """Return an exception of a GPU or its memory as one sentence; None for any other."""
     text = str(error)
     kind = type(error).__name__
@@ -152,7 +154,7 @@ def sentence_of(error: BaseException, params: Mapping[str, Any]) -> str | None:
     return None
 
 
-def lacks_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that there was no memory, of a GPU or of the host."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True

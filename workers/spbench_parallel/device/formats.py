@@ -21,12 +21,12 @@ TF32_CAPABILITY = (8, 0)
 _FORCED = "NVIDIA_TF32_OVERRIDE"
 
 
-def dtype_of(name: str) -> torch.dtype:
+def torch_dtype(name: str) -> torch.dtype:
     """Return torch's dtype of a format; tf32 is fp32 in memory."""
     return TORCH_DTYPES["fp32" if name == "tf32" else name]
 
 
-def multiply_fp32(device: torch.device, *, tf32: bool = False) -> None:
+def set_fp32_precision(device: torch.device, *, tf32: bool = False) -> None:
     """Set whether convolutions and matrix products multiply fp32 as TF32 on a GPU.
 
     Torch allows TF32 in convolutions by default.
@@ -57,7 +57,7 @@ def _check(device: torch.device, tf32: bool) -> None:
         )
 
 
-def tuned_convolutions(*, tf32: bool = False) -> AbstractContextManager[object]:
+def autotune_convolutions(*, tf32: bool = False) -> AbstractContextManager[object]:
     """Return a context in which cuDNN convolves by the algorithm that it measures as the fastest.
 
     ``torch.backends.cudnn.flags`` switches cuDNN off by default.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from spbench_core.host_facts import VISIBLE
-from spbench_parallel.device.driver import driver
+from spbench_parallel.device.driver import load_driver
 from spbench_parallel.errors import CannotRunError
 
 
@@ -36,17 +36,17 @@ class Gpu:
     capability: tuple[int, int]
 
     @classmethod
-    def of(cls, device: torch.device) -> Gpu:
+    def from_device(cls, device: torch.device) -> Gpu:
         """Return the facts about a GPU from torch and the driver."""
         return cls(
             device.index or 0,
             torch.cuda.get_device_name(device),
-            address_of(device),
+            read_pci_address(device),
             torch.cuda.get_device_capability(device),
         )
 
 
-def refusal() -> str:
+def explain_missing_gpu() -> str:
     """Return why torch sees no GPU, as a clause; empty where it sees one."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
@@ -63,14 +63,14 @@ def refusal() -> str:
     )
 
 
-def address_of(device: torch.device) -> str:
+def read_pci_address(device: torch.device) -> str:
     """Return the address of a GPU on the PCI bus of its host, ``0000:81:00.0``, unique there.
 
     A launcher may show each rank another GPU under the same number. Instances of MIG have uuids of
     their own and one address, as NCCL sees them. The driver tells it; otherwise torch does.
     """
-    known = driver()
-    address = known.address(device.index or 0) if known is not None else None
+    known = load_driver()
+    address = known.read_pci_address(device.index or 0) if known is not None else None
     if address is not None:
         return address
     gpu: Any = torch.cuda.get_device_properties(device)

@@ -9,10 +9,10 @@ from math import prod
 
 import torch
 
-from spbench_parallel.device.streams import is_gpu, streams_of
+from spbench_parallel.device.streams import get_streams, is_gpu
 
-FETCHED = 2
-SENT = 16
+FETCH_BUFFERS = 2
+SEND_BUFFERS = 16
 """Buffers from the GPU and to it, used in turn: so many copies may be under way before the host
 waits for the first of them."""
 
@@ -26,9 +26,9 @@ class HostMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._streams = streams_of(device)
-        self._fetched = [_Buffer(device) for _ in range(FETCHED)]
-        self._sent = [_Buffer(device) for _ in range(SENT)]
+        self._streams = get_streams(device)
+        self._fetched = [_Buffer(device) for _ in range(FETCH_BUFFERS)]
+        self._sent = [_Buffer(device) for _ in range(SEND_BUFFERS)]
         self._next_fetched = cycle(self._fetched)
         self._next_sent = cycle(self._sent)
 
@@ -43,12 +43,12 @@ class HostMemory:
             dtype: The number format of the result; None keeps that of the values.
         """
         own = values.detach().to(dtype or values.dtype)
-        there = self.room(own.shape, own.dtype)
+        there = self.reserve(own.shape, own.dtype)
         there.copy_(own, non_blocking=True)
-        self._streams.finish()
+        self._streams.synchronize()
         return there
 
-    def room(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    def reserve(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Return memory as `fetch` does, with undefined values."""
         _make_room(self._fetched, shape, dtype)
         return next(self._next_fetched).memory(shape, dtype)
@@ -76,7 +76,7 @@ class HostMemory:
         return made
 
 
-LEAST = 1 << 16
+MIN_BUFFER_BYTES = 1 << 16
 """The least bytes of a buffer."""
 
 
@@ -86,7 +86,7 @@ class _Buffer:
     def __init__(self, device: torch.device) -> None:
         self._pins = device.type == "cuda"
         self._bytes = torch.empty(0, dtype=torch.uint8)
-        self._left = streams_of(device).event()
+        self._left = get_streams(device).event()
 
     def memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Return it in a shape, once earlier copies from it have ended."""
@@ -114,18 +114,18 @@ class _Buffer:
 
 def _make_room(buffers: Sequence[_Buffer], shape: Sequence[int], dtype: torch.dtype) -> None:
     """Grow all buffers at once: one by one they would grow in the midst of later steps."""
-    size = max(LEAST, prod(shape) * dtype.itemsize)
+    size = max(MIN_BUFFER_BYTES, prod(shape) * dtype.itemsize)
     if size > buffers[0].size:
         for buffer in buffers:
             buffer.grow(1 << (size - 1).bit_length())
 
 
 @cache
-def host_memory_of(device: torch.device) -> HostMemory:
+def get_host_memory(device: torch.device) -> HostMemory:
     """Return the pinned buffers of a GPU, the same at each call."""
     return HostMemory(device)
 
 
-def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+def copy_to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return values of the host on a device; the host does not wait for the copy to a GPU."""
-    return host_memory_of(device).send(values) if is_gpu(device) else values
+    return get_host_memory(device).send(values) if is_gpu(device) else values

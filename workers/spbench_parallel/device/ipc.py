@@ -51,7 +51,7 @@ class DeviceIpc(Protocol):
             RuntimeError: The driver shares none.
         """
 
-    def opened_event(self, handle: bytes) -> OpenedEvent:
+    def open_event(self, handle: bytes) -> OpenedEvent:
         """Return the event of another process, the same at each call.
 
         Raises:
@@ -65,7 +65,7 @@ class DeviceIpc(Protocol):
             RuntimeError: The driver shares none.
         """
 
-    def opened(self, handle: Handle) -> torch.Tensor:
+    def open_memory(self, handle: Handle) -> torch.Tensor:
         """Return the memory of another process, as bytes, until the tensor goes.
 
         Wait for that process's ``packed`` before the first read: opening waits for nothing.
@@ -133,7 +133,7 @@ class CudaIpc:
             self._handles = packed.ipc_handle(), read.ipc_handle()
         return self._handles
 
-    def opened_event(self, handle: bytes) -> CudaSharedEvent:
+    def open_event(self, handle: bytes) -> CudaSharedEvent:
         if handle not in self._opened:
             event = torch.cuda.Event.from_ipc_handle(self._device, handle)
             self._opened[handle] = CudaSharedEvent(self._device, event)
@@ -142,7 +142,7 @@ class CudaIpc:
     def share(self, memory: torch.Tensor) -> Handle:
         return self._share_storage(memory.untyped_storage())
 
-    def opened(self, handle: Handle) -> torch.Tensor:
+    def open_memory(self, handle: Handle) -> torch.Tensor:
         _, *fields, _ = handle
         # The last field asks torch to open an event for this memory, which it never destroys.
         # Drivers grant a limited number of events, and readers wait for `packed` anyway.
@@ -154,11 +154,11 @@ class CudaIpc:
         return torch.empty(0, dtype=torch.uint8, device=self._device).set_(storage)
 
 
-KINDS: dict[str, Callable[[torch.device], DeviceIpc]] = {"cuda": CudaIpc}
+IPC_FACTORIES: dict[str, Callable[[torch.device], DeviceIpc]] = {"cuda": CudaIpc}
 """Functions that make what a device shares, by its type."""
 
 
 @cache
-def ipc_of(device: torch.device) -> DeviceIpc:
+def get_device_ipc(device: torch.device) -> DeviceIpc:
     """Return what a device shares with other processes, the same at each call."""
-    return KINDS[device.type](device)
+    return IPC_FACTORIES[device.type](device)

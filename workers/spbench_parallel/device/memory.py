@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from spbench_parallel.device.host_memory import host_memory_of
+from spbench_parallel.device.host_memory import get_host_memory
 
 _LARGE = 1 << 30
 """Bytes of a process from which on its heap is given back: of less no other rank has need."""
@@ -38,7 +38,7 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def give_back(error: BaseException | None = None) -> None:
+def release_memory(error: BaseException | None = None) -> None:
     """Free the memory that a case has left, on a GPU and pinned too: other ranks may need it.
 
     Reference cycles hold memory until they are collected, and other ranks lack the memory that
@@ -52,7 +52,7 @@ def give_back(error: BaseException | None = None) -> None:
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)
-    host_memory_of.cache_clear()
+    get_host_memory.cache_clear()
     gc.collect()
     trim_heap()
     if not on_gpu:

@@ -16,14 +16,14 @@ _MAP = 4
 """The dimensions of a batch of maps."""
 
 
-def lay_out(stage: nn.Module, memory_format: MemoryFormat) -> None:
+def set_memory_format(stage: nn.Module, memory_format: MemoryFormat) -> None:
     """Lay out the weights of a stage's convolutions: their maps then lie as these do."""
     if memory_format != "contiguous":
         # Of this one argument the stubs know nothing.
         stage.to(memory_format=MEMORY_FORMATS[memory_format])  # type: ignore[call-overload]
 
 
-def laid_out(
+def convert_maps(
     tensors: tuple[torch.Tensor, ...], memory_format: MemoryFormat
 ) -> tuple[torch.Tensor, ...]:
     """Return maps that lie so in memory; the same tensors where they do already."""

@@ -25,8 +25,8 @@ from typing import Any
 from spbench_core.mpi_builds import built_with_cuda
 from spbench_parallel.errors import CannotRunError
 
-OVERRULING = "SPBENCH_CUDA_AWARE"
-Told = tuple[bool | None, str]
+OVERRIDE_VARIABLE = "SPBENCH_CUDA_AWARE"
+CudaAwareness = tuple[bool | None, str]
 """Whether MPI takes device pointers, None where it cannot be known before MPI_Init; and why."""
 
 _CUDA = 0
@@ -36,7 +36,7 @@ _INTEL_WITH_CUDA = (2021, 11)
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class QueryAnswers:
     """The answers of MPI's own functions; None where one is missing or was not called.
 
     Attributes:
@@ -50,7 +50,9 @@ class Answers:
     started: bool = True
 
 
-def cuda_aware(*, started: bool = True, environ: Mapping[str, str] = os.environ) -> Told:
+def detect_cuda_awareness(
+    *, started: bool = True, environ: Mapping[str, str] = os.environ
+) -> CudaAwareness:
     """Return whether MPI takes memory of a GPU, and the evidence, as a clause.
 
     Args:
@@ -64,10 +66,12 @@ def cuda_aware(*, started: bool = True, environ: Mapping[str, str] = os.environ)
     from mpi4py import MPI
 
     version = MPI.Get_library_version().strip("\0")
-    return told_of(version, _answers(version, started), environ)
+    return classify_library(version, _answers(version, started), environ)
 
 
-def told_of(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def classify_library(
+    version: str, answers: QueryAnswers, environ: Mapping[str, str]
+) -> CudaAwareness:
     """Return whether a library takes memory of a GPU, and the evidence.
 
     Args:
@@ -78,26 +82,26 @@ def told_of(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
     """
-    overruling = environ.get(OVERRULING, "")
+    overruling = environ.get(OVERRIDE_VARIABLE, "")
     if overruling not in ("", "0", "1"):
-        raise CannotRunError(f"{OVERRULING} is {overruling!r}; give 0 or 1, or unset it")
+        raise CannotRunError(f"{OVERRIDE_VARIABLE} is {overruling!r}; give 0 or 1, or unset it")
     if overruling:
-        return overruling == "1", f"{OVERRULING}={overruling}"
+        return overruling == "1", f"{OVERRIDE_VARIABLE}={overruling}"
     rule = next((rule for name, rule in _RULES if name in version), None)
     if rule is None:
         return False, f"the library is not known: {version.splitlines()[0] if version else ''!r}"
     return rule(version, answers, environ)
 
 
-def _of_open_mpi(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_open_mpi(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     return _by_query("Open MPI", "MPIX_Query_cuda_support", answers.cuda, answers, environ)
 
 
-def _of_mpich(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_mpich(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     return _by_query("MPICH", "MPIX_GPU_query_support", answers.gpu, answers, environ)
 
 
-def _of_cray(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_cray(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     switch = "MPICH_GPU_SUPPORT_ENABLED"
     if environ.get(switch) != "1":
         return False, f"Cray MPICH: {_said(environ, switch)}, not 1"
@@ -106,7 +110,7 @@ def _of_cray(version: str, answers: Answers, environ: Mapping[str, str]) -> Told
     return True, f"Cray MPICH: {switch}=1"
 
 
-def _of_intel(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_intel(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     found = re.search(r"Library (\d{4})\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < _INTEL_WITH_CUDA:
         return False, "Intel MPI: before 2021.11 it takes memory of Intel's GPUs alone"
@@ -118,11 +122,11 @@ def _of_intel(version: str, answers: Answers, environ: Mapping[str, str]) -> Tol
     return True, f"Intel MPI: I_MPI_OFFLOAD={environ['I_MPI_OFFLOAD']}"
 
 
-def _of_mvapich2(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_mvapich2(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     return _by_rail("MVAPICH2", "MV2_USE_CUDA", version, answers, environ)
 
 
-def _of_mvapich(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
+def _of_mvapich(version: str, answers: QueryAnswers, environ: Mapping[str, str]) -> CudaAwareness:
     if _device(version) == _RAIL:
         return _by_rail("MVAPICH", "MVP_USE_CUDA", version, answers, environ)
     if environ.get("MVP_ENABLE_GPU") == "0":
@@ -131,8 +135,8 @@ def _of_mvapich(version: str, answers: Answers, environ: Mapping[str, str]) -> T
 
 
 def _by_rail(
-    name: str, switch: str, version: str, answers: Answers, environ: Mapping[str, str]
-) -> Told:
+    name: str, switch: str, version: str, answers: QueryAnswers, environ: Mapping[str, str]
+) -> CudaAwareness:
     """Return the answer for a library whose only channel for GPUs is ch3:mrail."""
     device = _device(version)
     if device != _RAIL:
@@ -151,8 +155,8 @@ def _by_rail(
 
 
 def _by_query(
-    name: str, query: str, answer: bool | None, answers: Answers, environ: Mapping[str, str]
-) -> Told:
+    name: str, query: str, answer: bool | None, answers: QueryAnswers, environ: Mapping[str, str]
+) -> CudaAwareness:
     """Return the answer for a library by its own query function."""
     if answer is None:
         if not answers.started:
@@ -181,7 +185,7 @@ def _said(environ: Mapping[str, str], name: str) -> str:
     return f"{name} is {environ[name]!r}" if name in environ else f"{name} is not set"
 
 
-_RULES: tuple[tuple[str, Callable[[str, Answers, Mapping[str, str]], Told]], ...] = (
+_RULES: tuple[tuple[str, Callable[[str, QueryAnswers, Mapping[str, str]], CudaAwareness]], ...] = (
     ("Open MPI", _of_open_mpi),
     ("Intel(R) MPI", _of_intel),
     ("MVAPICH2", _of_mvapich2),
@@ -192,11 +196,11 @@ _RULES: tuple[tuple[str, Callable[[str, Answers, Mapping[str, str]], Told]], ...
 """The rule of each library, by a name in its version text; some hold the names of later ones."""
 
 
-def _answers(version: str, started: bool) -> Answers:
+def _answers(version: str, started: bool) -> QueryAnswers:
     """Call the query functions that may be called: before MPI_Init only MVAPICH2's."""
     if not (started or "MVAPICH2" in version):
-        return Answers(started=False)
-    return Answers(_query_cuda(), _query_gpu() if started else None, started)
+        return QueryAnswers(started=False)
+    return QueryAnswers(_query_cuda(), _query_gpu() if started else None, started)
 
 
 def _query_cuda() -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_parallel.device.streams import DeviceEvent, streams_of
+from spbench_parallel.device.streams import DeviceEvent, get_streams
 
 
 class StreamTimes:
@@ -22,7 +22,7 @@ class StreamTimes:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._streams = streams_of(device)
+        self._streams = get_streams(device)
         # Events are recorded again: to make one takes as long as to record it.
         self._events: list[DeviceEvent] = []
         self._names: list[str] = []
@@ -30,9 +30,9 @@ class StreamTimes:
     def begin(self, name: str) -> None:
         """Begin the first stretch of a reading; earlier stretches are dropped."""
         self._names.clear()
-        self.turn(name)
+        self.switch(name)
 
-    def turn(self, name: str) -> None:
+    def switch(self, name: str) -> None:
         """End the current stretch, and begin another."""
         place = len(self._names)
         if place == len(self._events):
@@ -42,7 +42,7 @@ class StreamTimes:
 
     def read(self) -> list[tuple[str, float]]:
         """End the last stretch and wait for it; return each one's name and seconds, in order."""
-        self.turn("")
+        self.switch("")
         last = len(self._names) - 1
         self._events[last].synchronize()
         return [

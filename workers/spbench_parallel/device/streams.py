@@ -42,16 +42,16 @@ class DeviceStreams(Protocol):
     No method waits for the whole device: while a receive of NCCL is posted, that may take for ever.
     """
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         """Wait for all work of the current stream."""
 
-    def copying(self) -> AbstractContextManager[object]:
+    def use_copy_stream(self) -> AbstractContextManager[object]:
         """Return a context in which work is launched on the copy stream."""
 
-    def follow(self) -> None:
+    def fork_copy_stream(self) -> None:
         """Let later work of the copy stream wait for all earlier work of the current stream."""
 
-    def lead(self) -> None:
+    def join_copy_stream(self) -> None:
         """Let later work of the current stream wait for all earlier work of the copy stream."""
 
     def event(self, *, timing: bool = False) -> DeviceEvent:
@@ -80,16 +80,16 @@ class HostEvent:
 class HostStreams:
     """The streams of the host: all work is done when a call returns."""
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         pass
 
-    def copying(self) -> AbstractContextManager[object]:
+    def use_copy_stream(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def follow(self) -> None:
+    def fork_copy_stream(self) -> None:
         pass
 
-    def lead(self) -> None:
+    def join_copy_stream(self) -> None:
         pass
 
     def event(self, *, timing: bool = False) -> HostEvent:
@@ -127,16 +127,16 @@ class CudaStreams:
         self._device = device
         self._copies = torch.cuda.Stream(device)
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         torch.cuda.current_stream(self._device).synchronize()
 
-    def copying(self) -> AbstractContextManager[object]:
+    def use_copy_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._copies)
 
-    def follow(self) -> None:
+    def fork_copy_stream(self) -> None:
         self._copies.wait_stream(torch.cuda.current_stream(self._device))
 
-    def lead(self) -> None:
+    def join_copy_stream(self) -> None:
         torch.cuda.current_stream(self._device).wait_stream(self._copies)
 
     def event(self, *, timing: bool = False) -> CudaEvent:
@@ -147,7 +147,7 @@ def _host_streams(_: torch.device) -> HostStreams:
     return HostStreams()
 
 
-KINDS: dict[str, Callable[[torch.device], DeviceStreams]] = {
+STREAM_FACTORIES: dict[str, Callable[[torch.device], DeviceStreams]] = {
     "cpu": _host_streams,
     "cuda": CudaStreams,
 }
@@ -155,15 +155,15 @@ KINDS: dict[str, Callable[[torch.device], DeviceStreams]] = {
 
 
 @cache
-def streams_of(device: torch.device) -> DeviceStreams:
+def get_streams(device: torch.device) -> DeviceStreams:
     """Return the streams of a device, the same at each call."""
-    return KINDS[device.type](device)
+    return STREAM_FACTORIES[device.type](device)
 
 
-def finish(device: torch.device) -> None:
+def synchronize_stream(device: torch.device) -> None:
     """Wait until the current stream of a device is done; the host always is."""
     if is_gpu(device):
-        streams_of(device).finish()
+        get_streams(device).synchronize()
 
 
 def time_on_device(device: torch.device, body: Callable[[], object]) -> float:
@@ -171,8 +171,8 @@ def time_on_device(device: torch.device, body: Callable[[], object]) -> float:
 
     The device finishes earlier work first, which does not count.
     """
-    finish(device)
+    synchronize_stream(device)
     start = perf_counter()
     body()
-    finish(device)
+    synchronize_stream(device)
     return perf_counter() - start

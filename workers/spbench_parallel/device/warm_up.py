@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import torch
 
-from spbench_parallel.device.gpus import refusal
+from spbench_parallel.device.gpus import explain_missing_gpu
 
 
 def start_gpu(local_rank: int) -> None:
@@ -16,7 +16,7 @@ def start_gpu(local_rank: int) -> None:
     and a process that waits for it sends no heartbeat. Without a GPU this returns at once. A
     failure is not reported here: the case meets it again and reports it with its parameters.
     """
-    if refusal():
+    if explain_missing_gpu():
         return
     with suppress(Exception):
         device = torch.device("cuda", local_rank % torch.cuda.device_count())

@@ -50,11 +50,11 @@ from spbench_parallel.spatial.fetched.box import FetchingOperator
 from spbench_parallel.spatial.fused.blocks import FusedBlock, FusedSequential
 from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_parallel.spatial.group_norm import SpatialGroupNorm
-from spbench_parallel.spatial.padded import PaddedReLU
 from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import TiledPool
 from spbench_parallel.spatial.redistribute import Redistribute
-from spbench_parallel.spatial.replicated import BesideTiles, OwnTile
+from spbench_parallel.spatial.replicated import OwnTile, ReplicatedValues
+from spbench_parallel.spatial.tile_buffer import PaddedReLU
 from spbench_parallel.verify.worst_error import WorstError
 
 
@@ -84,7 +84,7 @@ NOT_CHECKED: Mapping[type[nn.Module], str] = {
     PaddedReLU: "each pixel by itself",
     Redistribute: "moves pixels, and computes nothing",
     OwnTile: "moves pixels, and computes nothing",
-    BesideTiles: "passes values on as they are",
+    ReplicatedValues: "passes values on as they are",
 }
 """The operators over tiles that the step at full size does not compute again, with the reason."""
 _PARAMETERS = 20

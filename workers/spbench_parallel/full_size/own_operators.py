@@ -8,7 +8,7 @@ from torch import nn
 
 from spbench_parallel.full_size.plain import PlainOperator
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.plain_modules import is_torchs, used_once
+from spbench_parallel.models.imported.plain_modules import find_used_once, is_plain_torch
 from spbench_parallel.plan import ModelPlan
 
 _ALL = (PlainOperator, nn.BatchNorm2d)
@@ -31,5 +31,7 @@ def own_operators(
     if not isinstance(plan.model, ImportedModel):
         yield from plain
         return
-    alone = used_once(stage)
-    yield from ((name, module) for name, module in plain if module in alone and is_torchs(module))
+    alone = find_used_once(stage)
+    yield from (
+        (name, module) for name, module in plain if module in alone and is_plain_torch(module)
+    )

@@ -18,7 +18,7 @@ import numpy as np
 from spbench_core.layout.tiles import Box
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.pickles import read_pickle
-from spbench_parallel.images.resizing import Pixels, Resizing
+from spbench_parallel.images.resizing import BilinearResize, Pixels
 
 SIDE = 32
 """Rows and columns of an image."""
@@ -60,8 +60,8 @@ class Cifar:
 
     def crop(self, number: int, box: Box) -> Pixels:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1."""
-        resizing = Resizing((SIDE, SIDE), self._size, box)
-        needs = resizing.needs
+        resizing = BilinearResize((SIDE, SIDE), self._size, box)
+        needs = resizing.needed
         data = self._images[number, :, slice(*needs.rows), slice(*needs.cols)]
         made: Pixels = resizing.apply(data) / np.float32(127.5) - np.float32(1)
         return made

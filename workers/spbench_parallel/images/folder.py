@@ -11,7 +11,7 @@ from PIL import Image
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.images.resizing import Pixels, Resizing
+from spbench_parallel.images.resizing import BilinearResize, Pixels
 
 SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
@@ -45,7 +45,7 @@ class ImageFolder:
                 f"there is no folder {path}: set datapath to the one that holds a folder of images "
                 "for each class"
             )
-        found = {folder.name: images_of(folder) for folder in _folders(path)}
+        found = {folder.name: list_images(folder) for folder in _folders(path)}
         classes = {name: files for name, files in sorted(found.items()) if files}
         if not classes:
             raise CannotRunError(
@@ -83,9 +83,9 @@ def read_crop(file: Path, size: tuple[int, int], box: Box) -> Pixels:
     Raises:
         CannotRunError: The image cannot be read.
     """
-    with opened(file) as image:
-        resizing = Resizing((image.height, image.width), size, box)
-        needs = resizing.needs
+    with open_image(file) as image:
+        resizing = BilinearResize((image.height, image.width), size, box)
+        needs = resizing.needed
         most = _most(image)
         part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
     made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
@@ -93,7 +93,7 @@ def read_crop(file: Path, size: tuple[int, int], box: Box) -> Pixels:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[Image.Image]:
+def open_image(file: Path) -> Iterator[Image.Image]:
     """Open an image file.
 
     Raises:
@@ -116,7 +116,7 @@ def _folders(path: Path) -> list[Path]:
         raise CannotRunError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def images_of(folder: Path) -> list[Path]:
+def list_images(folder: Path) -> list[Path]:
     """Return a folder's images in the order of their paths: the same on every rank."""
     return sorted(
         file

@@ -13,7 +13,7 @@ from PIL import Image
 
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.images.folder import images_of, opened, read_crop
+from spbench_parallel.images.folder import list_images, open_image, read_crop
 from spbench_parallel.images.resizing import Pixels
 
 IMAGES = "images"
@@ -72,7 +72,7 @@ class MaskedFolder:
             CannotRunError: The mask cannot be read, or has a class that the model has not.
         """
         file = self._pairs[number][1]
-        with opened(file) as image:
+        with open_image(file) as image:
             if image.mode not in _MODES:
                 raise ValueError(f"a mask has a number a pixel, and this one is {image.mode}")
             classes = _nearest(image, self._size, box)
@@ -88,7 +88,7 @@ class MaskedFolder:
 
 def _by_name(folder: Path) -> dict[str, Path]:
     """Return the images of a folder by their paths in it, without suffix."""
-    return {str(file.relative_to(folder).with_suffix("")): file for file in images_of(folder)}
+    return {str(file.relative_to(folder).with_suffix("")): file for file in list_images(folder)}
 
 
 def _nearest(image: Image.Image, size: tuple[int, int], box: Box) -> Pixels:

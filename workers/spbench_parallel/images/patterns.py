@@ -12,7 +12,7 @@ import math
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.images.seeds import drawn, generator
+from spbench_parallel.images.seeds import hash_words, make_generator
 from spbench_parallel.images.synthetic import SyntheticImages
 
 LENGTHS = (4.0, 12.0)
@@ -32,7 +32,7 @@ class PatternImages(SyntheticImages):
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
         noise = self.noise(replica, images, box)
         for index, pixels in zip(range(*images), noise, strict=True):
-            turns = drawn("phase", self._seed, replica, self.step, index) / 2.0**63
+            turns = hash_words("phase", self._seed, replica, self.step, index) / 2.0**63
             pixels.mul_(NOISE).add_(self._waves(replica, index, turns, box))
         return noise.to(self._dtype)
 
@@ -56,12 +56,12 @@ class PatternImages(SyntheticImages):
     def _pair(self, replica: int, index: int) -> tuple[int, int]:
         """Return the classes on both sides of an image's line."""
         words = self._seed, replica, self.step, index
-        first, second = (drawn(word, *words) % self._num_classes for word in ("one", "other"))
+        first, second = (hash_words(word, *words) % self._num_classes for word in ("one", "other"))
         return first, second
 
     def _beyond(self, replica: int, index: int, box: Box) -> torch.Tensor:
         """Return which of a box's pixels are on the first side, in whole numbers."""
-        source = generator("line", self._seed, replica, self.step, index)
+        source = make_generator("line", self._seed, replica, self.step, index)
         down, across, row, col = torch.randint(-1000, 1001, (4,), generator=source).tolist()
         _, height, width = self._image.shape
         rows = 2000 * torch.arange(*box.rows) - (row + 1000) * height
@@ -71,7 +71,7 @@ class PatternImages(SyntheticImages):
 
     def _wave(self, label: int, turns: float, box: Box) -> torch.Tensor:
         """Return a box of a class' wave, begun at a share of its length, on the device."""
-        source = generator("pattern", label)
+        source = make_generator("pattern", label)
         direction, length = torch.rand(2, generator=source, dtype=torch.float64).tolist()
         colours = torch.randn(self._image.channels, generator=source)
         colours *= math.sqrt(2 * len(colours)) / colours.norm()

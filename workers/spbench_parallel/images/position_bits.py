@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.device.host_memory import sent
-from spbench_parallel.images.seeds import generator
+from spbench_parallel.device.host_memory import copy_to_device
+from spbench_parallel.images.seeds import make_generator
 
 Words = tuple[str | int, ...]
 _FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))
@@ -34,13 +34,13 @@ def position_bits(
     if not maps:
         return torch.empty((0, shape[0], *box.shape), dtype=torch.int32, device=device)
     keys = [_keys(words, shape, box) for words in maps]
-    rows, cols = (sent(torch.stack(one), device) for one in zip(*keys, strict=True))
+    rows, cols = (copy_to_device(torch.stack(one), device) for one in zip(*keys, strict=True))
     return _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
 
 
 def _keys(words: Words, shape: tuple[int, int, int], box: Box) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the keys of a box's rows, ``channels x rows``, and of its columns, in int32."""
-    source = generator(*words)
+    source = make_generator(*words)
     channels, height, width = shape
     rows, cols = (
         torch.randint(-(1 << 31), 1 << 31, sides, dtype=torch.int32, generator=source)

@@ -26,7 +26,7 @@ class _Axis:
         return (int(self.first[0]), int(self.second[-1]) + 1)
 
 
-class Resizing:
+class BilinearResize:
     """A bilinear resizing of a box of an image, as torch's ``interpolate`` does it.
 
     A pixel is drawn from the four around its middle, also where the image becomes smaller. It is
@@ -45,14 +45,14 @@ class Resizing:
     def __init__(self, source: tuple[int, int], target: tuple[int, int], box: Box) -> None:
         self._rows = _axis(box.rows, source[0], target[0])
         self._cols = _axis(box.cols, source[1], target[1])
-        self.needs = Box(self._rows.needs, self._cols.needs)
+        self.needed = Box(self._rows.needs, self._cols.needs)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the box in fp32, from the pixels that it needs."""
         rows = self._rows
         cols = self._cols
-        top = self.needs.rows[0]
-        left = self.needs.cols[0]
+        top = self.needed.rows[0]
+        left = self.needed.cols[0]
         values = pixels.astype(np.float32)
         values = _between(
             values[:, rows.first - top],

@@ -7,12 +7,12 @@ import hashlib
 import torch
 
 
-def drawn(*words: str | int) -> int:
+def hash_words(*words: str | int) -> int:
     """Return a number below 2**63 that follows from the words, and from nothing else."""
     digest = hashlib.blake2b(repr(words).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
-def generator(*words: str | int) -> torch.Generator:
+def make_generator(*words: str | int) -> torch.Generator:
     """Return a generator of random numbers, of the CPU, that starts from the words."""
-    return torch.Generator().manual_seed(drawn(*words))
+    return torch.Generator().manual_seed(hash_words(*words))

@@ -8,7 +8,7 @@ import torch
 
 from spbench_core.quantities import format_quantity
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.images.seeds import generator
+from spbench_parallel.images.seeds import make_generator
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Shuffle:
         """Return a replica's images of a step, as numbers of the data set."""
         passed, index = divmod(step, self.steps)
         if self._order[0] != passed:
-            order = torch.randperm(self.count, generator=generator("order", self.seed, passed))
+            order = torch.randperm(self.count, generator=make_generator("order", self.seed, passed))
             self._order = passed, order.tolist()
         first = (index * self.replicas + replica) * self.batch
         return self._order[1][first : first + self.batch]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.device.host_memory import sent
+from spbench_parallel.device.host_memory import copy_to_device
 from spbench_parallel.images.resizing import Pixels
 from spbench_parallel.images.shuffle import Shuffle
 
@@ -84,7 +84,7 @@ class StoredImages:
         self._reads: Mapping[str, _Read] = {"crop": data.crop, "target": data.target}
         self._background = _Background(self._reads, num_workers) if num_workers else None
 
-    def turn_to(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """Give the images of a step from now on."""
         self.step = step
         if self._background is not None:
@@ -113,7 +113,7 @@ class StoredImages:
         else:
             numbers = self._shuffle.images(self.step, replica)[slice(*images)]
             found = [self._data.target(number, box) for number in numbers]
-        return sent(torch.from_numpy(np.asarray(found, np.int64)), self._device)
+        return copy_to_device(torch.from_numpy(np.asarray(found, np.int64)), self._device)
 
     def close(self) -> None:
         """End the threads that prepare images."""

@@ -11,9 +11,9 @@ import torch
 
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.models.parts import Map
-from spbench_parallel.device.host_memory import sent
+from spbench_parallel.device.host_memory import copy_to_device
 from spbench_parallel.images.position_bits import position_bits
-from spbench_parallel.images.seeds import drawn
+from spbench_parallel.images.seeds import hash_words
 
 _SPREAD = math.sqrt(3) * 2.0**-31
 """Makes whole numbers of 32 bits uniform with a variance of 1."""
@@ -55,7 +55,7 @@ class SyntheticImages:
         self._device = torch.device(device)
         self.step = 0
 
-    def turn_to(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """Give the images of a step from now on."""
         self.step = step
 
@@ -71,12 +71,12 @@ class SyntheticImages:
         """Return the class of each image, or of each of a box's pixels, in int64."""
         if self._masked:
             return self.masks(replica, images, box)
-        return sent(torch.tensor(self.classes(replica, images)), self._device)
+        return copy_to_device(torch.tensor(self.classes(replica, images)), self._device)
 
     def classes(self, replica: int, images: Interval) -> list[int]:
         """Return the class of each image."""
         words = ((self._seed, replica, self.step, index) for index in range(*images))
-        return [drawn("class", *several) % self._num_classes for several in words]
+        return [hash_words("class", *several) % self._num_classes for several in words]
 
     def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the class of each of a box's pixels, ``images x rows x cols``."""

@@ -67,7 +67,7 @@ def build_reference(model: Model, *, seed: int, device: torch.device | str) -> n
     Of an imported network it is the user's own module, of which no layer was made.
     """
     if isinstance(model, ImportedModel):
-        return model.whole(device)
+        return model.build_whole(device)
     end = len(model.layers)
     dense = DenseBuilder()
     return build_stage(model, 0, end, dense, seed=seed, device=device, dtype=torch.float64)

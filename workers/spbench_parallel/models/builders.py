@@ -10,8 +10,8 @@ from itertools import pairwise
 from torch import nn
 
 from spbench_core.models.parts import CellPlaces, Conv, Map, NetworkPiece, Pool
-from spbench_parallel.models.imported.over_tiles import over_tiles
 from spbench_parallel.models.imported.pieces import ImportedPiece
+from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
 from spbench_parallel.models.modules import CellModule, ConcatModule, ResidualModule, sequential
 from spbench_parallel.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
 from spbench_parallel.spatial.all_gather import AllGather
@@ -152,7 +152,7 @@ class SpatialBuilder(ModuleBuilder):
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
         assert isinstance(piece, ImportedPiece), "there is no other kind"
-        return over_tiles(piece, self.tiling, self.norm_like)
+        return build_tiled_piece(piece, self.tiling, self.norm_like)
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         """Return a batch normalisation of tiles in the place of one of whole images."""
@@ -170,7 +170,7 @@ class SpatialBuilder(ModuleBuilder):
         for name, after in pairwise(steps):
             reader = getattr(steps[after], "tiled", None)
             if type(steps[name]) is nn.ReLU and isinstance(reader, TiledWindow):
-                made[name] = reader.relu_before()
+                made[name] = reader.make_preceding_relu()
         return sequential(made)
 
     def _tiling(self, data: Map) -> Tiling:

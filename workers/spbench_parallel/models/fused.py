@@ -56,7 +56,7 @@ class FusedStage(nn.Sequential):
             group.free()
 
 
-def fused_stage(
+def fuse_stage(
     stage: nn.Sequential, model: Model, first: int, tiling: Tiling, fused_layers: int
 ) -> FusedStage:
     """Return a fused stage, equal to the given one.

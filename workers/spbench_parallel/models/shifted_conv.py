@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_parallel.spatial.conv import SpatialConv2d, window_of
+from spbench_parallel.spatial.conv import SpatialConv2d, make_window
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -33,7 +33,7 @@ class SpatialShiftedConv2d(SpatialConv2d):
     def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:
         super().__init__(in_channels, out_channels, 1, bias=False, tiling=tiling)
         # Of each 2x2 pixels the last is read: a window of one pixel cannot say so.
-        self.window = window_of(2, 2, 0)
+        self.window = make_window(2, 2, 0)
         self.tiled = TiledWindow(tiling, self.window)
         self.output = self.tiled.output
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.p2p import Message, torch_group
 
 HOST = torch.device("cpu")
@@ -96,4 +96,4 @@ class NcclP2P:
         sends = [(given[rank : rank + 1], rank) for rank in others]
         for work in self._groups[tag].exchange(receives, sends, tag):
             work.wait()
-        finish(self._device)
+        synchronize_stream(self._device)

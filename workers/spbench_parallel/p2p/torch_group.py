@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_parallel.device.gpus import address_of
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.gpus import read_pci_address
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import create_on_all_ranks, is_on_one_host
 from spbench_parallel.p2p import Message, Pending
@@ -125,7 +125,7 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
     group.users -= 1
     if not group.users:
         del _groups[comm.handle, str(device)]
-        finish(device)
+        synchronize_stream(device)
         group.backend.shutdown()
         # Rank 0 serves the store until no rank needs it.
         comm.Barrier()
@@ -162,7 +162,7 @@ def _gpu(device: torch.device) -> str:
     if not (dist.is_available() and dist.is_nccl_available()):
         return ""
     # Not its uuid: instances of MIG have their own, and NCCL takes them for one GPU, as they are.
-    return f"{socket.gethostname()} {address_of(device)}"
+    return f"{socket.gethostname()} {read_pci_address(device)}"
 
 
 def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
@@ -180,7 +180,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
         group = TorchGroup(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
         # The current stream only: other groups may have receives posted.
-        finish(device)
+        synchronize_stream(device)
         return group
 
     return create_on_all_ranks(comm, join, _cannot_join)

@@ -11,11 +11,11 @@ from torch import nn
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_core.models.parts import Map
-from spbench_parallel.device.failures import while_doing
+from spbench_parallel.device.failures import note_activity
 from spbench_parallel.groups import create_group
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
-from spbench_parallel.models.fused import fused_stage
+from spbench_parallel.models.fused import fuse_stage
 from spbench_parallel.pipeline.sync_batch_norm import SyncDenseBuilder, SyncSpatialBuilder
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.spatial.tiling import Tiling
@@ -56,7 +56,7 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         comms.append(create_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
     builder = _builder_of(plan, place, stage_comm, comms[-1])
-    with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
+    with note_activity(f"stage {place.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
             plan.model_of(place.stage),
             first,
@@ -68,7 +68,7 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         )
     if plan.fused_layers and isinstance(builder, SpatialBuilder) and plan.statistics != "tile":
         # Batch norm of each tile by itself has no statistics over the pixels that ranks own.
-        stage = fused_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
+        stage = fuse_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
 
 

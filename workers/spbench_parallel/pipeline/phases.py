@@ -81,7 +81,7 @@ class StreamPhases(Phases):
     def step(self) -> Iterator[None]:
         """Count the time inside as time of steps."""
         self._phase = _IDLE
-        with COMM_STATS.watched(self._exchange):
+        with COMM_STATS.use_timer(self._exchange):
             self._times.begin(_IDLE)
             yield
             for phase, seconds in self._times.read():
@@ -90,7 +90,7 @@ class StreamPhases(Phases):
                     self.seconds[phase] += seconds
 
     def _turn(self, phase: str) -> None:
-        self._times.turn(phase)
+        self._times.switch(phase)
         self._phase = phase
 
     @contextmanager

@@ -12,9 +12,9 @@ from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.device.memory_format import MemoryFormat, laid_out
+from spbench_parallel.device.memory_format import MemoryFormat, convert_maps
 from spbench_parallel.losses import Loss
-from spbench_parallel.models.imported.chance import DrawnImages, of_chance
+from spbench_parallel.models.imported.stochastic import DropBatch, find_drops
 from spbench_parallel.pipeline.later_weights import LaterWeights
 from spbench_parallel.pipeline.phases import Phases
 from spbench_parallel.pipeline.running_sum import RunningSum
@@ -177,7 +177,7 @@ class StageRunner:
         self._kept: dict[int, tuple[TensorTuple, TensorTuple]] = {}
         self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None
-        self._of_chance = of_chance(module)
+        self._of_chance = find_drops(module)
         self.loss_of = loss or Loss()
 
     @property
@@ -294,9 +294,9 @@ class StageRunner:
             return
         part = self._part
         images = tuple((part.replica, index) for index in range(*part.images[micro_batch]))
-        drawn = DrawnImages(part.seed, self._source.step, images)
+        drawn = DropBatch(part.seed, self._source.step, images)
         for operator in self._of_chance:
-            operator.drawn = drawn
+            operator.batch = drawn
 
     def _inputs(self, micro_batch: int) -> TensorTuple:
         taken = self._take(self.io.inputs)
@@ -305,7 +305,7 @@ class StageRunner:
         part = self._part
         with self._phases.of("forward"):
             pixels = self._source.pixels(part.replica, part.images[micro_batch], part.box)
-            return laid_out((pixels,), self._memory_format)
+            return convert_maps((pixels,), self._memory_format)
 
     def _run(self, inputs: TensorTuple) -> TensorTuple:
         with self._arithmetic.entered():
@@ -329,7 +329,7 @@ class StageRunner:
             with self._phases.of("wait"):
                 one.end.wait()
             with self._phases.of("join"):
-                taken = laid_out(one.end.take(), self._memory_format)
+                taken = convert_maps(one.end.take(), self._memory_format)
                 found |= zip(one.places, taken, strict=True)
         return tuple(found[place] for place in sorted(found))
 

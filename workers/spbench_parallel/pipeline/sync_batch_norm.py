@@ -12,9 +12,9 @@ from torch import nn
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map, NetworkPiece
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
-from spbench_parallel.models.imported.layouts import check_usual
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.gradients import shared_by_tiles, summed
+from spbench_parallel.models.imported.layouts import check_norm
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.gradients import differentiable_sum, share_parameters
 from spbench_parallel.spatial.tiling import Tiling
 
 MOMENTUM = 0.1
@@ -55,10 +55,10 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
         # The mean first, and then the distances from it: their squares lose no digits.
         own = owned(wide)
         values = wide.new_full((1,), own.numel() // own.shape[1])
-        sums = summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
+        sums = differentiable_sum(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
         count = sums[-1].detach()
         distances = wide - (sums[:-1] / count)[:, None, None]
-        variance = summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
+        variance = differentiable_sum(self.comm, owned(distances).square().sum((0, 2, 3))) / count
         self._track((sums[:-1] / count).detach(), variance.detach(), count)
         weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
@@ -108,8 +108,8 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
         """
         if not self.training:
             return nn.BatchNorm2d.forward(self, pixels)
-        shared = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
-        return self._normalised(pixels, lambda one: view(one, held, self.tiling.tile), shared)
+        shared = share_parameters(self.tiling.comm, (self.weight, self.bias))
+        return self._normalised(pixels, lambda one: view_box(one, held, self.tiling.tile), shared)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     Raises:
         CannotRunError: It is not one of images, with weights and running statistics.
     """
-    check_usual(name, module)
+    check_norm(name, module)
     assert isinstance(module, nn.BatchNorm2d), "others are refused"
     made = SyncBatchNorm2d(module.num_features, comm=comm)
     made.eps = module.eps
@@ -165,7 +165,7 @@ class SyncSpatialBuilder(SpatialBuilder):
         return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
-        check_usual("a batch normalisation", module)
+        check_norm("a batch normalisation", module)
         made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
         made.eps = module.eps
         made.momentum = module.momentum

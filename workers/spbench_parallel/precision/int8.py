@@ -23,9 +23,9 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.window import both_axes
-from spbench_parallel.device.convolution import widened
+from spbench_parallel.device.convolution import widen_lone_column
 from spbench_parallel.precision.formats import ConvForm, Products
-from spbench_parallel.spatial.conv import window_of
+from spbench_parallel.spatial.conv import make_window
 
 LEVELS = 127
 """The largest whole number, of weights and of inputs."""
@@ -136,7 +136,7 @@ class Int8Products(Products):
         how = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
         scale = own.scale
         zero = own.zero
-        rounded, alone = widened(own.rounded(pixels), weight, *form[:3])
+        rounded, alone = widen_lone_column(own.rounded(pixels), weight, *form[:3])
         made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
             rounded,
             scale,
@@ -197,7 +197,7 @@ def _read(
     windows of one pixel, and some after the last window.
     """
     kernel = weight.shape[2], weight.shape[3]
-    window = window_of(kernel, *form[:3])
+    window = make_window(kernel, *form[:3])
     parts = []
     for axis, outputs in ((window.rows, made.shape[2]), (window.cols, made.shape[3])):
         last = axis.need((0, outputs))[1]

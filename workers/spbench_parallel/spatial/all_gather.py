@@ -8,8 +8,8 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.gradients import allreduce_sum
 from spbench_parallel.spatial.operator import WholeImageOperator
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -21,15 +21,15 @@ class _AllGather(Function):
         whole = tiling.partition.image
         image = tile.new_zeros((*tile.shape[:2], whole.height, whole.width))
         # One rank has a pixel, all others have zero: their sum is that pixel.
-        view(image, whole, tiling.tile).copy_(tile)
-        sum_over(tiling.comm, image)
+        view_box(image, whole, tiling.tile).copy_(tile)
+        allreduce_sum(tiling.comm, image)
         return image
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         tiling: Tiling = ctx.tiling
-        return view(gradient, tiling.partition.image, tiling.tile), None
+        return view_box(gradient, tiling.partition.image, tiling.tile), None
 
 
 class AllGather(WholeImageOperator):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-Watch = Callable[[], AbstractContextManager[object]]
+ExchangeTimer = Callable[[], AbstractContextManager[object]]
 """Returns a context manager that is entered around each exchange."""
 
 
@@ -29,20 +29,20 @@ class CommStats:
     messages: int = 0
     bytes: int = 0
     buffer_bytes: int = 0
-    watch: Watch | None = None
+    timer: ExchangeTimer | None = None
 
-    def timed(self) -> AbstractContextManager[object]:
+    def time_exchange(self) -> AbstractContextManager[object]:
         """Count the time of an exchange inside."""
-        return _Timed(self) if self.watch is None else self.watch()
+        return _Timed(self) if self.timer is None else self.timer()
 
     @contextmanager
-    def watched(self, watch: Watch) -> Iterator[None]:
+    def use_timer(self, watch: ExchangeTimer) -> Iterator[None]:
         """Let ``watch`` time the exchanges inside, in place of the host's clock."""
-        kept, self.watch = self.watch, watch
+        kept, self.timer = self.timer, watch
         try:
             yield
         finally:
-            self.watch = kept
+            self.timer = kept
 
 
 class _Timed:

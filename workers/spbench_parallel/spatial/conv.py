@@ -9,10 +9,10 @@ from torch import nn
 
 from spbench_core.layout.window import Pair, Window, Window2d, both_axes
 from spbench_parallel.device.convolution import convolve
-from spbench_parallel.spatial.gradients import shared_by_tiles
+from spbench_parallel.spatial.execution import LocalOperator
+from spbench_parallel.spatial.gradients import share_parameters
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_parallel.spatial.ways import LocalOperator
 
 
 class SpatialConv2d(nn.Conv2d):
@@ -76,7 +76,7 @@ class SpatialConv2d(nn.Conv2d):
             device=device,
             dtype=dtype,
         )
-        self.window = window_of(kernel_size, stride, padding, dilation)
+        self.window = make_window(kernel_size, stride, padding, dilation)
         self.tiled = TiledWindow(tiling, self.window)
         self.output = self.tiled.output
         self.gradient_dtype = gradient_dtype
@@ -101,7 +101,7 @@ class SpatialConv2d(nn.Conv2d):
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
         """Return weight and bias, whose gradients are summed over the tiles."""
         parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
-        return shared_by_tiles(self.tiled.tiling.comm, parameters, self.gradient_dtype)
+        return share_parameters(self.tiled.tiling.comm, parameters, self.gradient_dtype)
 
     def local(
         self,
@@ -119,7 +119,7 @@ class SpatialConv2d(nn.Conv2d):
         return pixels
 
 
-def window_of(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
+def make_window(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:
     """Return the window that torch's arguments describe: one number for both axes, or two."""
     axes = zip(
         both_axes(kernel), both_axes(stride), both_axes(padding), both_axes(dilation), strict=True

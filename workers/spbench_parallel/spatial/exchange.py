@@ -14,7 +14,7 @@ from spbench_core.layout.partition import Piece, Transfers
 from spbench_core.layout.tiles import Box
 from spbench_parallel.groups import require_agreement
 from spbench_parallel.spatial.comm_stats import COMM_STATS
-from spbench_parallel.spatial.transports import Wiring
+from spbench_parallel.spatial.transports import TransportSpec
 from spbench_parallel.spatial.transports.choose import open_transport
 
 Index = tuple[slice, slice, slice, slice]
@@ -97,7 +97,7 @@ class Exchange:
                 "adjoint": adjoint,
             },
         )
-        wiring = Wiring(
+        wiring = TransportSpec(
             comm=comm,
             tag=_next_tag(comm),
             outgoing=outgoing,
@@ -111,7 +111,7 @@ class Exchange:
         )
         self._bytes_a_pixel = batch * channels * dtype.itemsize
         self._sizes = [one.numel() * one.element_size() for one in outgoing]
-        self._buffer_bytes = sum(self._sizes) + sum(map(self.bytes_of, self.expected))
+        self._buffer_bytes = sum(self._sizes) + sum(map(self.piece_bytes, self.expected))
         self.transport, self._transport, self.tried_ms = open_transport(transport, wiring)
         self.memory_path = self._transport.memory_path
         self.bind = self._transport.bind
@@ -134,7 +134,7 @@ class Exchange:
         """Messages and bytes that this rank sends in one exchange."""
         return Traffic(len(self._sizes), sum(self._sizes))
 
-    def bytes_of(self, piece: Piece) -> int:
+    def piece_bytes(self, piece: Piece) -> int:
         """Return the bytes of a piece on the wire."""
         return piece.box.height * piece.box.width * self._bytes_a_pixel
 
@@ -151,7 +151,7 @@ class Exchange:
         self.release()
 
 
-def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
+def view_box(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
     """Return the part of a tensor that holds a box of the image.
 
     Args:
@@ -159,10 +159,10 @@ def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
         origin: The pixels of the image that it holds.
         box: Pixels among them.
     """
-    return tensor[index_of(origin, box)]
+    return tensor[box_index(origin, box)]
 
 
-def index_of(origin: Box, box: Box) -> Index:
+def box_index(origin: Box, box: Box) -> Index:
     """Return the index of a box in a tensor that holds the pixels of another."""
     top = origin.rows[0]
     left = origin.cols[0]
@@ -179,11 +179,11 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     return not tensor.is_contiguous() and tensor.stride(1) == 1 < tensor.stride(-1)
 
 
-def add_shared(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
+def add_overlap(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
     """Add to the tensor at one box the gradient at another, where the two boxes overlap."""
     shared = at.intersect(box)
     if gradient is not None and not shared.empty:
-        view(total, at, shared).add_(view(gradient, box, shared))
+        view_box(total, at, shared).add_(view_box(gradient, box, shared))
 
 
 def _next_tag(comm: MPI.Intracomm) -> int:

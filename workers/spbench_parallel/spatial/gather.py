@@ -26,9 +26,15 @@ from torch.autograd.function import once_differentiable
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
 from spbench_parallel.spatial.comm_stats import COMM_STATS
-from spbench_parallel.spatial.exchange import Exchange, add_shared, index_of, is_channels_last, view
-from spbench_parallel.spatial.padded import TileBuffer, padded_of
-from spbench_parallel.spatial.part_sources import sources_of
+from spbench_parallel.spatial.exchange import (
+    Exchange,
+    add_overlap,
+    box_index,
+    is_channels_last,
+    view_box,
+)
+from spbench_parallel.spatial.part_sources import find_sources
+from spbench_parallel.spatial.tile_buffer import TileBuffer, get_buffer
 from spbench_parallel.spatial.tiling import Tiling
 
 
@@ -45,7 +51,7 @@ class PartGradients:
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class PendingGather:
     """A gather in flight: its exchange has started.
 
     Attributes:
@@ -81,8 +87,8 @@ class Gather:
         spoil_gradients: Likewise, in received gradients.
     """
 
-    spoil: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
-    spoil_gradients: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
+    fault_hook: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
+    gradient_fault_hook: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
 
     def __init__(
         self,
@@ -93,16 +99,16 @@ class Gather:
         sample: torch.Tensor,
         fill: float = 0.0,
         transport: str = "auto",
-        takes_gradients: bool = False,
+        owns_gradients: bool = False,
     ) -> None:
-        self._takes_gradients = takes_gradients
+        self._takes_gradients = owns_gradients
         self.comm = comm
         self.table = table
         self.parts = tuple(parts)
         self.fill = fill
         self.tile = table.owned.tile(comm.rank)
-        self._sources = [sources_of(box, table, comm.rank) for box in self.parts]
-        self._sent = [index_of(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
+        self._sources = [find_sources(box, table, comm.rank) for box in self.parts]
+        self._sent = [box_index(self.tile, piece.box) for piece in table.sent_by(comm.rank)]
         self.token = sample.detach().new_empty(0)
         self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
         self._batch, self._channels = sample.shape[:2]
@@ -112,20 +118,20 @@ class Gather:
     @cached_property
     def backward(self) -> Exchange:
         """The adjoint exchange of gradients, made at the first backward pass."""
-        self._gradients = [self.new(piece.box) for piece in self.forward.expected]
+        self._gradients = [self.allocate(piece.box) for piece in self.forward.expected]
         return self._exchange(self._gradients, self.forward.transport, adjoint=True)
 
-    def start(self, tile: torch.Tensor) -> Flight:
+    def start(self, tile: torch.Tensor) -> PendingGather:
         """Start to send this tile's pieces; the tile must not change before `finish`."""
         gradients = PartGradients()
-        padded = padded_of(tile)
+        padded = get_buffer(tile)
         if not (tile.requires_grad and torch.is_grad_enabled()):
             self.send(tile)
-            return Flight(tile, self.token, gradients, padded)
+            return PendingGather(tile, self.token, gradients, padded)
         tile, token = _Start.apply(tile, self, gradients)
-        return Flight(tile, token, gradients, padded)
+        return PendingGather(tile, token, gradients, padded)
 
-    def finish(self, flight: Flight) -> tuple[torch.Tensor, ...]:
+    def finish(self, flight: PendingGather) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces that this rank needs; return the parts."""
         if not flight.token.requires_grad:
             return self.assemble(flight.tile, flight.padded)
@@ -142,7 +148,7 @@ class Gather:
 
     def send(self, tile: torch.Tensor) -> None:
         """Start the exchange of this tile."""
-        with COMM_STATS.timed():
+        with COMM_STATS.time_exchange():
             self.forward.bind(self._outgoing(tile))
             self._start(self.forward)
 
@@ -150,17 +156,17 @@ class Gather:
         self, tile: torch.Tensor, padded: TileBuffer | None = None
     ) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces and put the parts together: in the tile's own buffer, if it fits."""
-        with COMM_STATS.timed():
+        with COMM_STATS.time_exchange():
             self.forward.wait()
-            if Gather.spoil is not None:
-                Gather.spoil(self.forward.received)
+            if Gather.fault_hook is not None:
+                Gather.fault_hook(self.forward.received)
             pieces = self.forward.received
             if padded is not None and self._fits(padded):
                 completed = self._sources[0].complete(padded, pieces, self.fill)
                 parts: tuple[torch.Tensor, ...] = (completed,)
             else:
                 parts = tuple(
-                    sources.assemble(self.new(sources.box), tile, pieces, self.fill)
+                    sources.assemble(self.allocate(sources.box), tile, pieces, self.fill)
                     for sources in self._sources
                 )
             self.forward.release()
@@ -170,14 +176,14 @@ class Gather:
     def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
         exchange = self.backward
-        with COMM_STATS.timed():
+        with COMM_STATS.time_exchange():
             for piece, total in zip(exchange.sent, self._gradients, strict=True):
                 total.zero_()
                 for box, gradient in zip(self.parts, gradients, strict=True):
-                    add_shared(total, piece.box, gradient, box)
+                    add_overlap(total, piece.box, gradient, box)
             self._start(exchange)
 
-    def gradient_of(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def compute_gradient(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Return the gradient of the tile: the sum of the parts' and of those that others send.
 
         Where it may be, it lies within that of the one part, and nothing is copied.
@@ -185,25 +191,25 @@ class Gather:
         first = gradients[0] if self._takes_gradients and len(gradients) == 1 else None
         holds = self.tile.intersect(self.parts[0]) == self.tile
         if first is not None and holds and _is_dense(first):
-            return self._add_received(view(first, self.parts[0], self.tile))
-        return self.add_gradients(self.new(self.tile).zero_(), gradients)
+            return self._add_received(view_box(first, self.parts[0], self.tile))
+        return self.add_gradients(self.allocate(self.tile).zero_(), gradients)
 
     def add_gradients(
         self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
         """Add the gradients of the parts, and those that others send, to that of the tile."""
-        with COMM_STATS.timed():
+        with COMM_STATS.time_exchange():
             for box, gradient in zip(self.parts, gradients, strict=True):
-                add_shared(total, self.tile, gradient, box)
+                add_overlap(total, self.tile, gradient, box)
         return self._add_received(total)
 
     def _add_received(self, total: torch.Tensor) -> torch.Tensor:
-        with COMM_STATS.timed():
+        with COMM_STATS.time_exchange():
             self.backward.wait()
-            if Gather.spoil_gradients is not None:
-                Gather.spoil_gradients(self.backward.received)
+            if Gather.gradient_fault_hook is not None:
+                Gather.gradient_fault_hook(self.backward.received)
             for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
-                add_shared(total, self.tile, gradient, piece.box)
+                add_overlap(total, self.tile, gradient, piece.box)
             self.backward.release()
         return total
 
@@ -224,7 +230,7 @@ class Gather:
             and is_channels_last(padded.buffer) == self._channels_last
         )
 
-    def new(self, box: Box) -> torch.Tensor:
+    def allocate(self, box: Box) -> torch.Tensor:
         """Return an uninitialised tensor for a box."""
         layout = torch.channels_last if self._channels_last else torch.contiguous_format
         return torch.empty(
@@ -269,19 +275,19 @@ class GatherCache:
         parts: Sequence[Box],
         fill: float = 0.0,
         *,
-        takes_gradients: bool = False,
+        owns_gradients: bool = False,
     ) -> None:
         self._tiling = tiling
         self._table = table
         self._parts = parts
         self._fill = fill
-        self._takes_gradients = takes_gradients
+        self._takes_gradients = owns_gradients
         self._made: dict[Any, Gather] = {}
 
     def __iter__(self) -> Iterator[Gather]:
         return iter(self._made.values())
 
-    def of(self, tile: torch.Tensor) -> Gather:
+    def get(self, tile: torch.Tensor) -> Gather:
         """Return the gather for tiles like this one; all ranks must ask together."""
         key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
         if key not in self._made:
@@ -292,7 +298,7 @@ class GatherCache:
                 sample=tile,
                 fill=self._fill,
                 transport=self._tiling.transport,
-                takes_gradients=self._takes_gradients,
+                owns_gradients=self._takes_gradients,
             )
         return self._made[key]
 
@@ -328,7 +334,7 @@ class _Start(Function):
         ctx.gradients.tensors = None
         if gradient is None:
             # Nothing was computed on the tile itself: all that comes, comes through the parts.
-            return gather.gradient_of(parts), None, None
+            return gather.compute_gradient(parts), None, None
         return gather.add_gradients(gradient, parts), None, None
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.gradients import allreduce_sum
 from spbench_parallel.spatial.operator import WholeImageOperator
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -21,7 +21,7 @@ class _Mean(Function):
         # Numbers of 16 bits are added in fp32: their sums have more digits than they hold.
         wide = torch.promote_types(tile.dtype, torch.float32)
         total = tile.sum((2, 3), keepdim=True, dtype=wide)
-        sum_over(tiling.comm, total)
+        allreduce_sum(tiling.comm, total)
         mean: torch.Tensor = total / ctx.area
         return mean.to(tile.dtype)
 

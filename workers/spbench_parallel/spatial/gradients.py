@@ -16,7 +16,7 @@ from mpi4py import MPI
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_parallel.device.host_memory import host_memory_of
+from spbench_parallel.device.host_memory import get_host_memory
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 
@@ -24,7 +24,7 @@ _SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
 """The formats that MPI itself can add; it knows no 16-bit numbers."""
 
 
-def shared_by_tiles(
+def share_parameters(
     comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
 ) -> tuple[torch.Tensor, ...]:
     """Return the parameters, with gradients that are summed over the ranks in backward.
@@ -40,16 +40,16 @@ def shared_by_tiles(
     return shared
 
 
-def shared_weights(
+def share_weights(
     comm: MPI.Intracomm, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return weight and bias of an operator as `shared_by_tiles` does."""
     own = (weight,) if bias is None else (weight, bias)
-    shared = shared_by_tiles(comm, own)
+    shared = share_parameters(comm, own)
     return shared[0], None if bias is None else shared[1]
 
 
-def summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+def differentiable_sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the sum of values over the ranks; its gradient is summed too, as every rank uses it.
 
     All ranks must call it, and backward, in the same order.
@@ -58,13 +58,15 @@ def summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None) -> None:
+def allreduce_sum(
+    comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None
+) -> None:
     """Sum a tensor over the ranks, in place and in one message; all get the same values."""
     if comm.size == 1 and wire in (None, tensor.dtype):
         return
-    with COMM_STATS.timed():
+    with COMM_STATS.time_exchange():
         if is_gpu(tensor.device):
-            memory = host_memory_of(tensor.device)
+            memory = get_host_memory(tensor.device)
             memory.put(_sum(comm, memory.fetch(tensor, wire)), tensor)
             return
         values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
@@ -90,14 +92,14 @@ class _Sum(Function):
     def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
         ctx.comm = comm
         total = values.clone()
-        sum_over(comm, total)
+        allreduce_sum(comm, total)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         total = gradient.contiguous().clone()
-        sum_over(ctx.comm, total)
+        allreduce_sum(ctx.comm, total)
         return None, total
 
 
@@ -114,7 +116,7 @@ class _Shared(Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        sum_over(ctx.comm, flat, ctx.wire)
+        allreduce_sum(ctx.comm, flat, ctx.wire)
         parts = flat.split([gradient.numel() for gradient in gradients])
         summed = [part.view(one.shape) for part, one in zip(parts, gradients, strict=True)]
         return None, None, *summed

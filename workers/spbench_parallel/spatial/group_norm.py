@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from spbench_parallel.spatial.gradients import shared_by_tiles, summed
+from spbench_parallel.spatial.gradients import differentiable_sum, share_parameters
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -53,10 +53,10 @@ class SpatialGroupNorm(nn.GroupNorm):
         area = self.tiling.partition.height * self.tiling.partition.width
         count = area * channels // self.num_groups
         # The mean first, and then the distances from it: their squares lose no digits.
-        distances = groups - summed(comm, groups.sum(2, keepdim=True)) / count
-        variance = summed(comm, distances.square().sum(2, keepdim=True)) / count
+        distances = groups - differentiable_sum(comm, groups.sum(2, keepdim=True)) / count
+        variance = differentiable_sum(comm, distances.square().sum(2, keepdim=True)) / count
         made = (distances * (variance + self.eps).rsqrt()).reshape(images, channels, rows, cols)
         if self.affine:
-            weight, bias = shared_by_tiles(comm, (self.weight, self.bias))
+            weight, bias = share_parameters(comm, (self.weight, self.bias))
             made = made * weight[:, None, None] + bias[:, None, None]
         return made.to(tile.dtype)

@@ -11,10 +11,10 @@ from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval, bounds
 from spbench_core.layout.window import Window, Window2d
 
-LEAST_INNER_SHARE = 0.5
+MIN_INNER_SHARE = 0.5
 """The least share of inner outputs; with less, all are computed at once."""
-MOST_BANDS = 4
-LEAST_BAND = 32
+MAX_BANDS = 4
+MIN_BAND = 32
 """Rows, or columns, of the narrowest band."""
 
 
@@ -73,12 +73,12 @@ class Band:
 def _cut(interval: Interval) -> list[Interval]:
     first = interval[0]
     length = interval[1] - interval[0]
-    count = max(1, min(MOST_BANDS, length // LEAST_BAND))
+    count = max(1, min(MAX_BANDS, length // MIN_BAND))
     cuts = [bounds(index, count, length) for index in range(count)]
     return [(first + start, first + end) for start, end in cuts]
 
 
-def interior_split_of(
+def make_interior_split(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
     """Return the interior split of a rank's outputs, or the whole one where little is inner."""
@@ -88,16 +88,16 @@ def interior_split_of(
     cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     inner = Box(rows.inner, cols.inner)
     everything = outputs.height * outputs.width
-    if inner.empty or inner.height * inner.width < LEAST_INNER_SHARE * everything:
-        return whole_split_of(window, owned, produced, rank)
+    if inner.empty or inner.height * inner.width < MIN_INNER_SHARE * everything:
+        return make_whole_split(window, owned, produced, rank)
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
-    strips = around(outputs, inner)
+    strips = border_strips(outputs, inner)
     reads = tuple(map(window.need, strips))
     return InteriorSplit(outputs, inner, crop, padding, strips, reads)
 
 
-def whole_split_of(
+def make_whole_split(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
     """Return the split of a rank's outputs that has no inner ones: a single strip, of them all.
@@ -114,7 +114,7 @@ def whole_split_of(
     return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), reads, (top, left))
 
 
-def halo_of(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
+def window_transfers(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
     """Return the transfers of halos: they give each rank the pixels that its outputs read."""
     needs = (window.need(produced.tile(rank)) for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
@@ -147,7 +147,7 @@ def _all_at_once(
     return (tile[0], min(tile[1], max(last, least))), window.padding
 
 
-def read_alone(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
+def find_own_read(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
     """Return the pixels of a tile that make a whole split's outputs, which read no others.
 
     What a stride leaves out at the end is among them: to cut it off would be a copy.
@@ -169,7 +169,7 @@ def _to_the_end(window: Window, read: Interval, padding: int, tile: Interval) ->
     return (read[0], tile[1]) if outputs(tile[1]) == outputs(read[1]) else read
 
 
-def around(outputs: Box, inner: Box) -> tuple[Box, ...]:
+def border_strips(outputs: Box, inner: Box) -> tuple[Box, ...]:
     """Return the strips above and below over the full width, then left and right of the inner."""
     strips = (
         Box((outputs.rows[0], inner.rows[0]), outputs.cols),
@@ -180,9 +180,9 @@ def around(outputs: Box, inner: Box) -> tuple[Box, ...]:
     return tuple(strip for strip in strips if not strip.empty)
 
 
-def outside(box: Box, image: Box) -> tuple[Box, ...]:
+def strips_outside(box: Box, image: Box) -> tuple[Box, ...]:
     """Return the strips of a box that lie beyond the image."""
     if box.empty:
         return ()
     inside = box.intersect(image)
-    return (box,) if inside.empty else around(box, inside)
+    return (box,) if inside.empty else border_strips(box, inside)

@@ -8,11 +8,11 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.device.host_memory import host_memory_of, sent
+from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.spatial.comm_stats import COMM_STATS
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.tiling import Tiling
 
 
@@ -36,7 +36,7 @@ class Moments:
         return self.variance * (self.count / (self.count - 1))
 
 
-def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
+def compute_moments(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
     """Return mean and variance over the pixels that the ranks own. All ranks must call it.
 
     Each rank sends mean and squared distances of its own pixels, in one message; they are combined
@@ -60,14 +60,14 @@ def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
         )
     tiles = [partition.tile(rank) for rank in range(partition.size)]
     counts = [batch * tile.height * tile.width for tile in tiles]
-    means, squares = _everyones(tiling.comm, _own(view(pixels, held, tiling.tile))).unbind(1)
+    means, squares = _everyones(tiling.comm, _own(view_box(pixels, held, tiling.tile))).unbind(1)
     shares = torch.tensor(counts, dtype=torch.float64).unsqueeze(1) / count
     mean = (shares * means).sum(0)
     variance = squares.sum(0) / count + (shares * (means - mean).square()).sum(0)
     wide = torch.promote_types(pixels.dtype, torch.float32)
     mean, variance = mean.to(wide), variance.to(wide)
     if is_gpu(pixels.device):
-        mean, variance = sent(torch.stack((mean, variance)), pixels.device).unbind()
+        mean, variance = copy_to_device(torch.stack((mean, variance)), pixels.device).unbind()
     return Moments(mean, variance, count)
 
 
@@ -83,9 +83,9 @@ def _own(pixels: torch.Tensor) -> torch.Tensor:
 
 def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
-    with COMM_STATS.timed():
+    with COMM_STATS.time_exchange():
         on_gpu = is_gpu(values.device)
-        own = host_memory_of(values.device).fetch(values) if on_gpu else values
+        own = get_host_memory(values.device).fetch(values) if on_gpu else values
         received = own.new_empty((comm.size, *own.shape))
         comm.Allgather([memory_of(own), MPI.BYTE], [memory_of(received), MPI.BYTE])
     return received.double()

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.device.streams import is_gpu
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.gradients import shared_by_tiles, sum_over
-from spbench_parallel.spatial.moments import Moments, moments_over
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
+from spbench_parallel.spatial.moments import Moments, compute_moments
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 
@@ -101,7 +101,7 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         if not self.training and mean is not None and variance is not None:
             weight, bias = self._shared_parameters()
             return functional.batch_norm(pixels, mean, variance, weight, bias, eps=self.eps)
-        moments = moments_over(self.tiling, pixels.detach(), held)
+        moments = compute_moments(self.tiling, pixels.detach(), held)
         if self.training and mean is not None and variance is not None:
             self._track(mean, variance, moments)
         place = (held, self.tiling)
@@ -113,7 +113,7 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
     def _shared_parameters(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         if not self.affine:
             return None, None
-        weight, bias = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
+        weight, bias = share_parameters(self.tiling.comm, (self.weight, self.bias))
         return weight, bias
 
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, moments: Moments) -> None:
@@ -164,7 +164,7 @@ class _Normalise(Function):
         held, tiling = ctx.place
         inverse = (moments.variance + ctx.eps).rsqrt()
         sums = _sums(gradient, pixels, moments.mean, inverse)
-        sum_over(tiling.comm, sums)
+        allreduce_sum(tiling.comm, sums)
         wide = _as(inverse, weight)
         dweight, dbias = sums
         parameters = (None, None) if weight is None else sums.to(weight.dtype).unbind()
@@ -173,7 +173,7 @@ class _Normalise(Function):
         scale = inverse if wide is None else inverse * wide
         share = -scale / moments.count
         owned = functional.batch_norm(
-            view(pixels, held, tiling.tile),
+            view_box(pixels, held, tiling.tile),
             moments.mean,
             moments.variance,
             share * dweight,
@@ -183,7 +183,7 @@ class _Normalise(Function):
         if held == tiling.tile:
             return _plus_scaled(owned, gradient, scale), *parameters, None, None, None
         through = (gradient * scale[:, None, None]).to(pixels.dtype)
-        view(through, held, tiling.tile).add_(owned)
+        view_box(through, held, tiling.tile).add_(owned)
         return through, *parameters, None, None, None
 
 

@@ -10,11 +10,20 @@ from torch.autograd import Function
 
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
-from spbench_parallel.spatial.interior_split import halo_of, interior_split_of, whole_split_of
-from spbench_parallel.spatial.overlap import WITHIN_HOST, OverlapChoice, faster_way, nothing_to_hide
-from spbench_parallel.spatial.padded import PaddedReLU
+from spbench_parallel.spatial.execution import LocalOperator, TiledExecution
+from spbench_parallel.spatial.interior_split import (
+    make_interior_split,
+    make_whole_split,
+    window_transfers,
+)
+from spbench_parallel.spatial.overlap import (
+    WITHIN_HOST,
+    OverlapChoice,
+    choose_faster,
+    overlap_cannot_help,
+)
+from spbench_parallel.spatial.tile_buffer import PaddedReLU
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_parallel.spatial.ways import LocalOperator, TiledWay
 
 
 class TiledWindow:
@@ -44,17 +53,19 @@ class TiledWindow:
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
         produced = self.output.partition
         rank = tiling.comm.rank
-        halo = halo_of(window, owned, produced)
-        self.ways = {
-            overlap: TiledWay(tiling, window, split(window, owned, produced, rank), halo, fill)
-            for overlap, split in ((True, interior_split_of), (False, whole_split_of))
+        halo = window_transfers(window, owned, produced)
+        self.executions = {
+            overlap: TiledExecution(
+                tiling, window, split(window, owned, produced, rank), halo, fill
+            )
+            for overlap, split in ((True, make_interior_split), (False, make_whole_split))
         }
-        self.chosen: OverlapChoice | None = None
+        self.last_choice: OverlapChoice | None = None
         self._exchanges = any(halo.received_by(each) for each in range(owned.size))
         self._alone = not self._exchanges and all(
             read.intersect(owned.tile(each)) == read
             for each in range(owned.size)
-            for read in whole_split_of(window, owned, produced, each).reads
+            for read in make_whole_split(window, owned, produced, each).reads
         )
 
     def run(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
@@ -65,11 +76,11 @@ class TiledWindow:
         """
         check_tile(self.tiling, tile)
         if self._alone:
-            return self.ways[False].run_alone(tile, operator)
-        overlap = self.choice(tile, operator).overlap
-        return self.ways[overlap].run(tile, operator, overlap=overlap)
+            return self.executions[False].run_without_halo(tile, operator)
+        overlap = self.choose_overlap(tile, operator).overlap
+        return self.executions[overlap].run(tile, operator, overlap=overlap)
 
-    def choice(
+    def choose_overlap(
         self, tile: torch.Tensor, operator: LocalOperator, *, timed: bool = False
     ) -> OverlapChoice:
         """Return whether it overlaps for tiles like this one; all ranks must ask together.
@@ -80,37 +91,39 @@ class TiledWindow:
         comm = self.tiling.comm
         if overlap is not None or not self._exchanges:
             return OverlapChoice(bool(overlap))
-        if not timed and (self.chosen is WITHIN_HOST or nothing_to_hide(comm, tile.device)):
-            self.chosen = WITHIN_HOST
-            return self.chosen
+        if not timed and (
+            self.last_choice is WITHIN_HOST or overlap_cannot_help(comm, tile.device)
+        ):
+            self.last_choice = WITHIN_HOST
+            return self.last_choice
         likeness = (
             self.window,
             self.tiling.partition,
             *(tile.shape[0], tile.shape[1], operator.channels),
             *(tile.dtype, tile.device.type),
         )
-        self.chosen = faster_way(comm, self.ways, tile, operator, likeness)
-        return self.chosen
+        self.last_choice = choose_faster(comm, self.executions, tile, operator, likeness)
+        return self.last_choice
 
     @property
-    def room(self) -> Box | None:
+    def padded_box(self) -> Box | None:
         """The tile and the halo that all outputs are computed from at once; None if there is none.
 
         A tile that lies in a buffer of these pixels is not copied.
         """
         tile = self.tiling.tile
-        (read,) = self.ways[False].split.reads
+        (read,) = self.executions[False].split.reads
         roomy = not self._alone and not tile.empty and read.intersect(tile) == tile
         return read if roomy else None
 
-    def relu_before(self) -> nn.ReLU:
+    def make_preceding_relu(self) -> nn.ReLU:
         """Return a ReLU for its input that leaves room for the halo around the tile."""
-        room = self.room
+        room = self.padded_box
         return nn.ReLU() if room is None else PaddedReLU(self.tiling.tile, room)
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        for way in self.ways.values():
+        for way in self.executions.values():
             way.gathers.free()
 
 

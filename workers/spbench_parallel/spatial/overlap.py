@@ -12,13 +12,13 @@ from mpi4py import MPI
 
 from spbench_core.durations import time_text
 from spbench_parallel.alternatives import time_alternatives
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.groups import is_on_one_host
-from spbench_parallel.spatial.padded import in_buffer, padded_of
-from spbench_parallel.spatial.ways import LocalOperator, TiledWay
+from spbench_parallel.spatial.execution import LocalOperator, TiledExecution
+from spbench_parallel.spatial.tile_buffer import attach_buffer, get_buffer
 
 ROUNDS = 5
-MOST_SECONDS = 0.5
+MAX_SECONDS = 0.5
 """Seconds after which no further round begins."""
 _CHOSEN: dict[Hashable, OverlapChoice] = {}
 _ON_ONE_HOST: dict[tuple[int, ...], bool] = {}
@@ -52,7 +52,7 @@ WITHIN_HOST = OverlapChoice(
 )
 
 
-def nothing_to_hide(comm: MPI.Intracomm, device: torch.device) -> bool:
+def overlap_cannot_help(comm: MPI.Intracomm, device: torch.device) -> bool:
     """Whether no halo travels by itself: all ranks are on one host, and so are the data.
 
     All ranks must ask together; what they are told is kept.
@@ -65,7 +65,7 @@ def nothing_to_hide(comm: MPI.Intracomm, device: torch.device) -> bool:
     return _ON_ONE_HOST[names]
 
 
-def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
+def summarize_overlap(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
     """Return the choice of several operators in a word, and its reason; None where there is none.
 
     Those that are alike were timed once and share their choice.
@@ -81,9 +81,9 @@ def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
     return word, f"timed for {shapes} of {len(choices)} operators; {faster} faster with overlap"
 
 
-def faster_way(
+def choose_faster(
     comm: MPI.Intracomm,
-    ways: dict[bool, TiledWay],
+    ways: dict[bool, TiledExecution],
     tile: torch.Tensor,
     operator: LocalOperator,
     likeness: Hashable,
@@ -108,36 +108,41 @@ def faster_way(
 
 
 def _times(
-    comm: MPI.Intracomm, ways: dict[bool, TiledWay], tile: torch.Tensor, operator: LocalOperator
+    comm: MPI.Intracomm,
+    ways: dict[bool, TiledExecution],
+    tile: torch.Tensor,
+    operator: LocalOperator,
 ) -> tuple[float, float]:
     """Return the seconds of a pass with overlap and without, medians of interleaved rounds."""
     alternatives = {
         overlap: partial(_seconds, comm, ways[overlap], tile, operator, overlap=overlap)
         for overlap in (True, False)
     }
-    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, most_seconds=MOST_SECONDS)
+    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, most_seconds=MAX_SECONDS)
     return times[True], times[False]
 
 
 def _seconds(
     comm: MPI.Intracomm,
-    way: TiledWay,
+    way: TiledExecution,
     tile: torch.Tensor,
     operator: LocalOperator,
     *,
     overlap: bool,
 ) -> float:
-    finish(tile.device)
+    synchronize_stream(tile.device)
     comm.Barrier()
     start = perf_counter()
     _pass(way, tile, operator, overlap=overlap)
-    finish(tile.device)
+    synchronize_stream(tile.device)
     return perf_counter() - start
 
 
-def _pass(way: TiledWay, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> None:
+def _pass(
+    way: TiledExecution, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool
+) -> None:
     """Run the operator once, and its backward where gradients are asked for."""
-    leaf = in_buffer(tile.detach().requires_grad_(tile.requires_grad), padded_of(tile))
+    leaf = attach_buffer(tile.detach().requires_grad_(tile.requires_grad), get_buffer(tile))
     made = way.run(leaf, operator, overlap=overlap)
     if torch.is_grad_enabled() and made.requires_grad:
         wanted = [one for one in (leaf, *operator.parameters) if one.requires_grad]

@@ -12,9 +12,9 @@ import torch
 
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
-from spbench_parallel.spatial.exchange import Index, index_of
-from spbench_parallel.spatial.interior_split import outside
-from spbench_parallel.spatial.padded import TileBuffer
+from spbench_parallel.spatial.exchange import Index, box_index
+from spbench_parallel.spatial.interior_split import strips_outside
+from spbench_parallel.spatial.tile_buffer import TileBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PartSources:
 
     box: Box
     covered: bool
-    beyond: tuple[Index, ...]
+    outside: tuple[Index, ...]
     own: SharedPixels | None
     pieces: tuple[tuple[int, SharedPixels], ...]
 
@@ -63,13 +63,13 @@ class PartSources:
         the halo is written behind its back.
         """
         part = padded.buffer.data
-        if padded.beyond != fill:
+        if padded.outside_fill != fill:
             self._fill_beyond(part, fill)
-            padded.beyond = fill
+            padded.outside_fill = fill
         return self._put(part, pieces)
 
     def _fill_beyond(self, part: torch.Tensor, fill: float) -> None:
-        for strip in self.beyond:
+        for strip in self.outside:
             part[strip].fill_(fill)
 
     def _put(self, part: torch.Tensor, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -78,7 +78,7 @@ class PartSources:
         return part
 
 
-def sources_of(box: Box, table: Transfers, rank: int) -> PartSources:
+def find_sources(box: Box, table: Transfers, rank: int) -> PartSources:
     """Return where a rank's part gets its pixels from; pieces count as `Transfers` orders them."""
     image = table.owned.image
     inside = box.intersect(image)
@@ -86,7 +86,7 @@ def sources_of(box: Box, table: Transfers, rank: int) -> PartSources:
     return PartSources(
         box,
         covered=inside.intersect(table.needed[rank]) == inside,
-        beyond=tuple(index_of(box, strip) for strip in outside(box, image)),
+        outside=tuple(box_index(box, strip) for strip in strips_outside(box, image)),
         own=_shared(box, table.owned.tile(rank)),
         pieces=tuple((at, shared) for at, shared in enumerate(pieces) if shared is not None),
     )
@@ -94,4 +94,4 @@ def sources_of(box: Box, table: Transfers, rank: int) -> PartSources:
 
 def _shared(box: Box, other: Box) -> SharedPixels | None:
     shared = box.intersect(other)
-    return None if shared.empty else SharedPixels(index_of(box, shared), index_of(other, shared))
+    return None if shared.empty else SharedPixels(box_index(box, shared), box_index(other, shared))

@@ -21,7 +21,7 @@ _ODD = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RandomImage:
     """An image of ``batch x channels x height x width`` random values.
 
     A value follows from its place, the seed and the round alone: one of 2048 numbers between 1/16
@@ -35,7 +35,7 @@ class Image:
     width: int
     seed: int
 
-    def box(
+    def make_box(
         self, box: Box, round_: int, dtype: torch.dtype, device: torch.device = _CPU
     ) -> torch.Tensor:
         """Return the values of a box, ``batch x channels x box.height x box.width``.
@@ -63,7 +63,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeImage(Image):
+class IntegerImage(RandomImage):
     """An image of whole numbers from ``-largest`` to ``largest``.
 
     Of each 2 ** 16 values about ``share`` are drawn so; the others are zero.

@@ -7,7 +7,7 @@ from mpi4py import MPI
 from torch import nn
 from torch.nn import functional
 
-from spbench_parallel.spatial.gradients import shared_weights
+from spbench_parallel.spatial.gradients import share_weights
 
 
 class PixelwiseOperator(nn.Module):
@@ -35,7 +35,7 @@ class PixelwiseOperator(nn.Module):
         if own is None:
             assert isinstance(module, nn.LayerNorm), "others have weights"
             return functional.layer_norm(tile, module.normalized_shape, eps=module.eps)
-        weight, bias = shared_weights(self._comm, own, self._parameters.get("bias"))
+        weight, bias = share_weights(self._comm, own, self._parameters.get("bias"))
         if isinstance(module, nn.LayerNorm):
             return functional.layer_norm(tile, module.normalized_shape, weight, bias, module.eps)
         if isinstance(module, nn.PReLU):

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Pair, Window, Window2d
-from spbench_parallel.spatial.conv import window_of
+from spbench_parallel.spatial.conv import make_window
+from spbench_parallel.spatial.execution import LocalOperator
 from spbench_parallel.spatial.operator import TiledWindow
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_parallel.spatial.ways import LocalOperator
 
 
 class TiledPool(nn.Module, ABC):
@@ -163,7 +163,7 @@ def _window_of(kernel: Pair, stride: Pair | None, padding: Pair, dilation: Pair 
     Raises:
         ValueError: Torch refuses this padding.
     """
-    window = window_of(kernel, kernel if stride is None else stride, padding, dilation)
+    window = make_window(kernel, kernel if stride is None else stride, padding, dilation)
     for axis in (window.rows, window.cols):
         if 2 * axis.padding > axis.kernel:
             raise ValueError(

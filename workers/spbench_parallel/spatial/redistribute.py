@@ -49,7 +49,7 @@ class Redistribute(nn.Module):
             ValueError: The tile does not have the shape of this rank's tile in the source.
         """
         check_tile(self.tiling, tile)
-        gather = self.gathers.of(tile)
+        gather = self.gathers.get(tile)
         (part,) = gather.finish(gather.start(tile))
         return part
 

@@ -13,8 +13,8 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.gradients import allreduce_sum
 from spbench_parallel.spatial.tiling import Tiling
 
 
@@ -23,15 +23,15 @@ class _OwnTile(Function):
     def forward(ctx: Any, image: torch.Tensor, tiling: Tiling) -> torch.Tensor:
         ctx.tiling = tiling
         ctx.shape = image.shape
-        return view(image, tiling.partition.image, tiling.tile).clone()
+        return view_box(image, tiling.partition.image, tiling.tile).clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         tiling: Tiling = ctx.tiling
         whole = gradient.new_zeros(ctx.shape)
-        view(whole, tiling.partition.image, tiling.tile).copy_(gradient)
-        sum_over(tiling.comm, whole)
+        view_box(whole, tiling.partition.image, tiling.tile).copy_(gradient)
+        allreduce_sum(tiling.comm, whole)
         return whole, None
 
 
@@ -65,11 +65,11 @@ class _BesideTiles(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         total = gradient.contiguous().clone()
-        sum_over(ctx.tiling.comm, total)
+        allreduce_sum(ctx.tiling.comm, total)
         return total, None
 
 
-class BesideTiles(nn.Module):
+class ReplicatedValues(nn.Module):
     """Values that every rank has, for an operator that takes them beside tiles.
 
     They are the same on every rank, and stay as they are; their gradient is the sum over all tiles.

@@ -26,7 +26,7 @@ from torch import nn
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_parallel.groups import create_group
 from spbench_parallel.p2p import torch_group
-from spbench_parallel.spatial.gradients import sum_over
+from spbench_parallel.spatial.gradients import allreduce_sum
 
 BUCKET = 1 << 22
 """Numbers in one message: 16 MiB of fp32; larger messages are hardly faster."""
@@ -142,7 +142,7 @@ class WeightSharing:
         # 16-bit numbers are added in fp32, on all ranks in the same order: NCCL adds otherwise.
         if self.group is None or buckets[0].element_size() == 2:
             for bucket in buckets:
-                sum_over(self.comm, bucket)
+                allreduce_sum(self.comm, bucket)
             return
         for pending in [self.group.allreduce(bucket, dist.ReduceOp.SUM) for bucket in buckets]:
             pending.wait()

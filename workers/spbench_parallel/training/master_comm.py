@@ -25,7 +25,7 @@ from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_parallel.device.host_memory import HostMemory
-from spbench_parallel.device.streams import is_gpu, streams_of
+from spbench_parallel.device.streams import get_streams, is_gpu
 from spbench_parallel.p2p.memory import memory_of
 from spbench_parallel.plan import MIRROR, OWNER
 from spbench_parallel.training.gradients import BUCKET, FlatGradients
@@ -128,7 +128,7 @@ class MasterComm:
             taken.copy_(self._weights[OWNER])
         else:
             memory = self._memory
-            on_host = taken if memory is None else memory.room(taken.shape, taken.dtype)
+            on_host = taken if memory is None else memory.reserve(taken.shape, taken.dtype)
             coming = [
                 self._comm.Irecv([memory_of(bucket), MPI.BYTE], self._owner, _WEIGHTS)
                 for bucket in on_host.split(BUCKET)
@@ -153,7 +153,7 @@ class MasterComm:
     def _take_gradients(self, total: torch.Tensor) -> None:
         buckets = total.split(BUCKET)
         memory = self._arriving(len(buckets[0]), total)
-        read = [streams_of(total.device).event() for _ in range(_AHEAD)]
+        read = [get_streams(total.device).event() for _ in range(_AHEAD)]
         coming: list[MPI.Request] = []
 
         def post() -> None:

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.forward.writes import counters
+from spbench_parallel.models.imported.forward.writes import list_counters
 from spbench_parallel.training.gradients import mirrors
 
 
@@ -98,7 +98,7 @@ class MirroredStatistics:
         self._count = count
         self._copies = [FlatStatistics(module) for _, module in stages]
         self._before = [copy.flat.clone() for copy in self._copies]
-        self._counters = [list(counters(module)) for _, module in stages]
+        self._counters = [list(list_counters(module)) for _, module in stages]
         self._seen = [0] * len(stages)
         self._own = [0] * len(stages)
         places = [place for place, _ in stages]

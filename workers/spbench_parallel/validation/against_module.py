@@ -24,15 +24,15 @@ from spbench_core.quantities import format_quantity
 from spbench_parallel.autotune.balance import check_balance
 from spbench_parallel.checkpoints.checkpoint import agreed
 from spbench_parallel.checkpoints.users_weights import each_entry
-from spbench_parallel.device.failures import lacks_memory
-from spbench_parallel.device.memory import give_back, trim_heap
+from spbench_parallel.device.failures import is_out_of_memory
+from spbench_parallel.device.memory import release_memory, trim_heap
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError, first_line
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.models.imported.forward.random_states import RandomStates
 from spbench_parallel.models.imported.hooks import check_copies
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.over_tiles import same_over_tiles
+from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.synthetic import synthetic_images
@@ -178,7 +178,7 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
             continue
         if not _trains(plan, smaller):
             continue
-        if all(same_over_tiles(smaller.network, model.network, grid) for grid in grids):
+        if all(is_same_over_tiles(smaller.network, model.network, grid) for grid in grids):
             return smaller
     return None
 
@@ -199,7 +199,7 @@ def _trains(plan: ModelPlan, model: ImportedModel) -> bool:
     images = torch.zeros(plan.batches[0].size, *model.image.shape, dtype=FP64.work)
     try:
         with torch.no_grad():
-            model.whole(plan.device)(images.to(plan.device))
+            model.build_whole(plan.device)(images.to(plan.device))
     except Exception:  # operators reject too few pixels in many ways
         return False
     _free_memory()
@@ -217,7 +217,7 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
         results = process.results()
         rate = process.learning_rate
     except Exception as error:
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise CannotRunError(
             f"network {plan.model.name}: there is no memory to compare it with the module on one "
@@ -265,7 +265,7 @@ def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | N
     engine = Engine(comm, plan, images, TrainingConfig("sgd", rate, momentum=0.0))
     losses = []
     for step in range(STEPS):
-        images.turn_to(step)
+        images.set_step(step)
         engine.step()
         losses.append(engine.loss())
     entries = each_entry(engine)
@@ -364,7 +364,7 @@ def _largest(values: torch.Tensor) -> float:
 
 def _free_memory() -> None:
     """Give freed memory back to the system, so that training does not find it taken."""
-    give_back()
+    release_memory()
     gc.collect()
     trim_heap()
 

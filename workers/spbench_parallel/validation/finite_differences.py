@@ -21,8 +21,8 @@ from torch.autograd import forward_ad
 from spbench_core.layout.tiles import Box
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.models.build import build_reference
-from spbench_parallel.models.imported.chance import DrawnByPosition
 from spbench_parallel.models.imported.model import WholeModule
+from spbench_parallel.models.imported.stochastic import DropByPositionMode
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.validation.reference import drawn_images, whole_loss
 from spbench_parallel.verify.worst_error import WorstError
@@ -148,12 +148,12 @@ def _replaced(model: nn.Module, tensors: Mapping[nn.Parameter, torch.Tensor]) ->
 
 def _loss(plan: ModelPlan, images: SyntheticImages, model: nn.Module) -> torch.Tensor:
     """Return the loss of the first step."""
-    images.turn_to(0)
+    images.set_step(0)
     image = plan.model.image
     whole = Box((0, image.height), (0, image.width))
     losses = []
     for batch in plan.batches:
-        with DrawnByPosition(drawn_images(plan, images.step, (0,), batch)):
+        with DropByPositionMode(drawn_images(plan, images.step, (0,), batch)):
             logits = model(images.pixels(0, batch.images, whole))
         targets = images.targets(0, batch.images, whole)
         losses.append(whole_loss(plan.loss, logits, targets))

@@ -21,8 +21,8 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.models.build import build_reference
-from spbench_parallel.models.imported.chance import DrawnByPosition, DrawnImages
-from spbench_parallel.models.imported.model import state_of
+from spbench_parallel.models.imported.model import get_user_state
+from spbench_parallel.models.imported.stochastic import DropBatch, DropByPositionMode
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
@@ -129,7 +129,7 @@ class OneProcess:
         parameters = list(self._copies[0].parameters())
         optimizer = _optimizer(training, parameters)
         for step in range(self._steps):
-            self._source.turn_to(step)
+            self._source.set_step(step)
             losses = [
                 self._loss(replica, shares, results, first=step == 0)
                 for replica, shares in zip(self._copies, self._shares, strict=True)
@@ -159,7 +159,9 @@ class OneProcess:
                 buffers = self._copies[replica % len(self._copies)].named_buffers()
                 results.running_stats |= {(replica, name): value for name, value in buffers}
         if "state" in self._kinds:
-            results.state = {(name,): value for name, value in state_of(self._copies[0]).items()}
+            results.state = {
+                (name,): value for name, value in get_user_state(self._copies[0]).items()
+            }
 
     def _loss(
         self, replica: nn.Module, shares: Sequence[int], results: Results, *, first: bool
@@ -172,7 +174,7 @@ class OneProcess:
             targets = torch.cat(
                 [self._source.targets(one, batch.images, self._whole) for one in shares]
             )
-            with DrawnByPosition(drawn_images(self._plan, self._source.step, shares, batch)):
+            with DropByPositionMode(drawn_images(self._plan, self._source.step, shares, batch)):
                 logits = replica(torch.cat(images))
             loss = whole_loss(self._plan.loss, logits, targets) / self._count
             loss.backward()
@@ -215,10 +217,10 @@ class OneProcess:
 
 def drawn_images(
     plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
-) -> DrawnImages:
+) -> DropBatch:
     """Return what operators of chance draw for a micro-batch of some replicas."""
     images = ((replica, index) for replica in replicas for index in range(*batch.images))
-    return DrawnImages(plan.seed, step, tuple(images))
+    return DropBatch(plan.seed, step, tuple(images))
 
 
 def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> i
     told = told_local_rank(environ)
     if environ.get(ENV_DEVICE) != "cuda" or told is None or (driver := load()) is None:
         return None
-    count = driver.count()
+    count = driver.count_gpus()
     if not count:
         return None
     index = told[0] % count

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.p2p import torch_group
 
@@ -69,7 +69,7 @@ class DistributedReduction:
         if self._work is not None:
             # On a GPU it lets the current stream wait, and no other.
             self._work.wait()
-            finish(self._device)
+            synchronize_stream(self._device)
             self._work = None
 
     def free(self) -> None:

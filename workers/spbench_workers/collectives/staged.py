@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import allocating
 from spbench_workers.collectives.base import RankTraffic, Reduction
 
@@ -41,7 +41,7 @@ class StagedReduction:
 
     def start(self) -> None:
         self._given.copy_(self._source, non_blocking=True)
-        finish(self._device)
+        synchronize_stream(self._device)
         self._on_host.start()
 
     def poll(self) -> bool:
@@ -51,7 +51,7 @@ class StagedReduction:
         self._on_host.wait()
         self._result.copy_(self._reduced, non_blocking=True)
         # The next run writes what is copied here.
-        finish(self._device)
+        synchronize_stream(self._device)
 
     def free(self) -> None:
         self._on_host.free()

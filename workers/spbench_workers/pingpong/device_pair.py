@@ -16,12 +16,12 @@ from typing import Literal
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.transports import Wiring, exchange_once
+from spbench_parallel.spatial.transports import TransportSpec, exchange_once
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.pingpong.pair import TAG, Pair, Peer, half_trip_seconds
 
@@ -73,7 +73,7 @@ class DevicePair(ABC):
         for _ in range(count):
             first()
             then()
-            finish(self._device)
+            synchronize_stream(self._device)
 
     @abstractmethod
     def free(self) -> None:
@@ -93,7 +93,7 @@ class _Pinned(DevicePair):
 
     def send(self) -> None:
         self._outbox.copy_(self._outgoing, non_blocking=True)
-        finish(self._device)
+        synchronize_stream(self._device)
         self._pair.send()
 
     def receive(self) -> None:
@@ -102,7 +102,7 @@ class _Pinned(DevicePair):
         self._incoming.copy_(self._inbox, non_blocking=True)
 
     def free(self) -> None:
-        finish(self._device)
+        synchronize_stream(self._device)
         self._pair.free()
 
 
@@ -115,12 +115,12 @@ class _Pointers(DevicePair):
 
     def send(self) -> None:
         # MPI does not know torch's streams.
-        finish(self._device)
+        synchronize_stream(self._device)
         self._pair.send()
 
     def receive(self) -> None:
         # Nor do they know MPI: work that still reads the memory must have ended.
-        finish(self._device)
+        synchronize_stream(self._device)
         self._pair.receive()
 
     def free(self) -> None:
@@ -145,7 +145,7 @@ class _CudaIpc(DevicePair):
         other = 1 - self._comm.rank
         sends = self._comm.rank == sender
         return CudaIpcTransport(
-            Wiring(
+            TransportSpec(
                 comm=self._comm,
                 tag=TAG,
                 outgoing=[self._outgoing.view(shape)] if sends else [],
@@ -216,7 +216,7 @@ def check_reach(comm: MPI.Intracomm, device: torch.device) -> None:
     """
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     CudaIpcTransport(
-        Wiring(
+        TransportSpec(
             comm=comm,
             tag=TAG,
             outgoing=[torch.zeros((1, 1, 1, 1), dtype=torch.uint8, device=device)] * len(others),

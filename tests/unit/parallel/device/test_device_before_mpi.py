@@ -68,11 +68,11 @@ class FakeCuda:
 
 def test_the_driver_counts_and_addresses_gpus_as_sysfs_spells_them():
     driver = Driver(FakeCuda())
-    assert driver.count() == 2
-    assert driver.address(1) == "0000:a2:00.0"
-    assert driver.address(2) is None
-    assert Driver(FakeCuda(fails=("cuInit",))).count() == 0
-    assert Driver(FakeCuda(fails=("cuDeviceGetPCIBusId",))).address(0) is None
+    assert driver.count_gpus() == 2
+    assert driver.read_pci_address(1) == "0000:a2:00.0"
+    assert driver.read_pci_address(2) is None
+    assert Driver(FakeCuda(fails=("cuInit",))).count_gpus() == 0
+    assert Driver(FakeCuda(fails=("cuDeviceGetPCIBusId",))).read_pci_address(0) is None
 
 
 LOCAL = {"MV2_COMM_WORLD_LOCAL_RANK": "3", "SPBENCH_DEVICE": "cuda"}
@@ -103,10 +103,10 @@ def test_without_a_driver_nothing_happens():
 
 
 def test_the_real_loader_finds_no_driver_or_one_that_counts():
-    from spbench_parallel.device.driver import driver
+    from spbench_parallel.device.driver import load_driver
 
-    found = driver()
-    assert found is None or found.count() >= 0
+    found = load_driver()
+    assert found is None or found.count_gpus() >= 0
     assert ctypes.sizeof(ctypes.c_void_p) == 8
 
 

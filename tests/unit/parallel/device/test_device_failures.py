@@ -10,7 +10,7 @@ from torch import nn
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.models.layers import Model
-from spbench_parallel.device.failures import sentence_of, told_of_gpu, while_doing
+from spbench_parallel.device.failures import describe_gpu_error, note_activity, translate_gpu_error
 from spbench_parallel.errors import CannotRunError, allocating
 from spbench_parallel.pipeline import building
 
@@ -69,7 +69,7 @@ def accelerator(text, name="", later=""):
 )
 def test_no_memory_left(text, told):
     error = torch.OutOfMemoryError(text)
-    assert sentence_of(error, {}) == f"{told}; take a smaller case"
+    assert describe_gpu_error(error, {}) == f"{told}; take a smaller case"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_no_memory_left(text, told):
     ],
 )
 def test_no_memory_left_for_a_library_or_to_pin(error, library):
-    assert sentence_of(error, {}) == (
+    assert describe_gpu_error(error, {}) == (
         f"{library} got no memory: the GPU has none left for it, or the host none to pin (ulimit "
         "-l and the job's memory limit); take a smaller case"
     )
@@ -135,7 +135,7 @@ def test_no_memory_left_for_a_library_or_to_pin(error, library):
 )
 def test_what_to_lower_is_a_parameter_of_the_case(name, given, told):
     params = BENCHMARKS[name].complete(given)
-    assert sentence_of(torch.OutOfMemoryError(ALONE), params).endswith(f"were free; {told}")
+    assert describe_gpu_error(torch.OutOfMemoryError(ALONE), params).endswith(f"were free; {told}")
 
 
 class Greedy(nn.Module):
@@ -149,7 +149,7 @@ def test_the_layer_that_needed_it_is_named():
     stage.add_module("block1", nn.Sequential(nn.ReLU(), Greedy()))
     with pytest.raises(torch.OutOfMemoryError) as caught:
         stage(torch.zeros(1))
-    told = sentence_of(caught.value, {})
+    told = describe_gpu_error(caught.value, {})
     assert told.endswith("were free, while layer block1 worked forward; take a smaller case")
 
 
@@ -168,11 +168,13 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
     monkeypatch.setattr(building, "build_stage", build)
     with pytest.raises(torch.OutOfMemoryError) as caught:
         building.build(MPI.COMM_SELF, plan, plan.layout.places(0)[0])
-    assert "were free, while stage 0 was built, layers 0 to 4;" in sentence_of(caught.value, {})
+    assert "were free, while stage 0 was built, layers 0 to 4;" in describe_gpu_error(
+        caught.value, {}
+    )
 
 
 def test_what_was_being_done_is_kept_with_the_error():
-    with pytest.raises(ValueError, match="odd") as caught, while_doing("it was measured"):
+    with pytest.raises(ValueError, match="odd") as caught, note_activity("it was measured"):
         raise ValueError("odd")
     assert caught.value.__notes__ == ["while it was measured"]
 
@@ -309,7 +311,7 @@ NO_CODE = "this torch has no code for the GPU's capability"
 )
 def test_what_else_goes_wrong_on_a_gpu(errors, told):
     for error in errors:
-        found = sentence_of(error, {})
+        found = describe_gpu_error(error, {})
         assert found is not None, error
         assert told in found, error
         assert "\n" not in found
@@ -331,22 +333,26 @@ def test_what_else_goes_wrong_on_a_gpu(errors, told):
     ],
 )
 def test_other_errors_come_back_as_they_are(error):
-    assert told_of_gpu(error) is error
+    assert translate_gpu_error(error) is error
 
 
 def test_the_sentence_names_the_device(monkeypatch):
     error = torch.OutOfMemoryError(FULL)
-    assert str(told_of_gpu(error)).startswith("cuda: GPU 1 has no memory left")
+    assert str(translate_gpu_error(error)).startswith("cuda: GPU 1 has no memory left")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
-    assert str(told_of_gpu(error)).startswith("cuda:1 (NVIDIA H200): GPU 1 has no memory left")
+    assert str(translate_gpu_error(error)).startswith(
+        "cuda:1 (NVIDIA H200): GPU 1 has no memory left"
+    )
 
     def lost():
         raise RuntimeError("CUDA error: unknown error")
 
     monkeypatch.setattr(torch.cuda, "current_device", lost)
-    assert str(told_of_gpu(lost_error())).startswith("cuda: the GPU is lost to this process")
+    assert str(translate_gpu_error(lost_error())).startswith(
+        "cuda: the GPU is lost to this process"
+    )
 
 
 def lost_error():

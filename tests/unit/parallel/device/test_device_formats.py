@@ -10,7 +10,7 @@ import torch
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.device import gpus
-from spbench_parallel.device.formats import dtype_of, multiply_fp32, tuned_convolutions
+from spbench_parallel.device.formats import autotune_convolutions, set_fp32_precision, torch_dtype
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.model.case import case_of
 from unit.typed_params import TypedParams
@@ -69,7 +69,7 @@ def gpu(monkeypatch):
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(gpus, "address_of", lambda _: "0000:41:00.0")
+    monkeypatch.setattr(gpus, "read_pci_address", lambda _: "0000:41:00.0")
     return monkeypatch
 
 
@@ -88,7 +88,7 @@ def test_each_model_case_says_so_anew(gpu, precision, on, before):
 @pytest.mark.slow
 def test_what_torch_begins_with_would_be_tf32():
     code = (
-        "import torch; from spbench_parallel.device.formats import multiply_fp32 as say\n"
+        "import torch; from spbench_parallel.device.formats import set_fp32_precision as say\n"
         "flags = lambda: (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32)\n"
         "torch.cuda.get_device_capability = lambda _: (8, 0)\n"
         "print(flags()); say(torch.device('cuda', 0)); print(flags())"
@@ -121,15 +121,15 @@ def test_the_host_has_no_tf32():
 def test_a_format_that_the_environment_forbids_is_refused(gpu, forced, tf32):
     gpu.setenv("NVIDIA_TF32_OVERRIDE", forced)
     with pytest.raises(CannotRunError, match=f"NVIDIA_TF32_OVERRIDE={forced} makes .* unset it"):
-        multiply_fp32(GPU, tf32=tf32)
-    multiply_fp32(GPU, tf32=not tf32)
+        set_fp32_precision(GPU, tf32=tf32)
+    set_fp32_precision(GPU, tf32=not tf32)
     assert flags() == (not tf32, not tf32)
 
 
 @pytest.mark.parametrize("tf32", [True, False])
 def test_tuned_convolutions_are_cudnn_s_and_leave_the_settings_as_they_were(tf32):
-    multiply_fp32(torch.device("cpu"))
-    with tuned_convolutions(tf32=tf32):
+    set_fp32_precision(torch.device("cpu"))
+    with autotune_convolutions(tf32=tf32):
         assert torch.backends.cudnn.enabled
         assert torch.backends.cudnn.benchmark
         assert torch.backends.cudnn.allow_tf32 == tf32
@@ -137,4 +137,4 @@ def test_tuned_convolutions_are_cudnn_s_and_leave_the_settings_as_they_were(tf32
 
 
 def test_tf32_is_fp32_in_memory():
-    assert dtype_of("tf32") == torch.float32
+    assert torch_dtype("tf32") == torch.float32

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from spbench_parallel.device import memory
-from spbench_parallel.device.memory import give_back, resident_bytes
+from spbench_parallel.device.memory import release_memory, resident_bytes
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
 from spbench_workers.benchmarks.model.profile.memory import use_of
@@ -113,7 +113,7 @@ def test_a_case_that_failed_gives_back_what_its_functions_had(cuda):
 def test_a_small_case_without_a_gpu_gives_nothing_back(cuda):
     cuda.initialized = False
     run(lambda _: Held() and None, context())
-    give_back()
+    release_memory()
     assert cuda.calls == []
     assert cuda.memory_allocated() == 100
 
@@ -127,7 +127,7 @@ def test_a_large_process_without_a_gpu_gives_its_heap_back(cuda, monkeypatch):
     last = held.blocks[-1]  # above the others, so that they do not end the heap
     del held
     before = resident_bytes()
-    give_back()
+    release_memory()
     assert cuda.calls == []
     assert cuda.memory_allocated() == 0
     assert resident_bytes() < before - 100e6

@@ -8,10 +8,16 @@ import torch
 
 from spbench_core.layout.tiles import Box, Grid
 from spbench_parallel.device import host_memory
-from spbench_parallel.device.host_memory import FETCHED, SENT, HostMemory, host_memory_of, sent
+from spbench_parallel.device.host_memory import (
+    FETCH_BUFFERS,
+    SEND_BUFFERS,
+    HostMemory,
+    copy_to_device,
+    get_host_memory,
+)
 from spbench_parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
-from spbench_parallel.spatial.gradients import shared_by_tiles, sum_over
-from spbench_parallel.spatial.moments import moments_over
+from spbench_parallel.spatial.gradients import allreduce_sum, share_parameters
+from spbench_parallel.spatial.moments import compute_moments
 from spbench_parallel.spatial.tiling import Tiling
 from standins.late_device import install
 from standins.twin import Twin
@@ -73,22 +79,22 @@ def test_what_was_fetched_goes_back_as_it_is(memory, monkeypatch):
 
 
 def test_copies_under_way_keep_their_memory(memory):
-    made = [memory.send(torch.full((4,), float(turn))) for turn in range(3 * SENT)]
-    assert [one.cpu()[0].item() for one in made] == list(range(3 * SENT))
+    made = [memory.send(torch.full((4,), float(turn))) for turn in range(3 * SEND_BUFFERS)]
+    assert [one.cpu()[0].item() for one in made] == list(range(3 * SEND_BUFFERS))
 
 
 def test_memory_that_was_fetched_is_not_used_again_while_it_goes_back(memory):
     targets = []
-    for turn in range(3 * FETCHED):
+    for turn in range(3 * FETCH_BUFFERS):
         target = late(float(turn))
         memory.put(memory.fetch(target).add_(100), target)
         targets.append(target)
-    assert [int(one.cpu()) for one in targets] == [100 + turn for turn in range(3 * FETCHED)]
+    assert [int(one.cpu()) for one in targets] == [100 + turn for turn in range(3 * FETCH_BUFFERS)]
 
 
 def test_so_many_copies_may_be_under_way_before_the_host_waits(memory):
     LATE.waits = 0
-    for _ in range(SENT):
+    for _ in range(SEND_BUFFERS):
         memory.send(torch.zeros(1))
     assert LATE.waits == 0
     memory.send(torch.zeros(1))
@@ -99,7 +105,7 @@ def test_memory_is_kept_and_grows(memory):
     places = [memory.fetch(late(*range(size))).data_ptr() for size in (8, 8, 4, 2)]
     assert places[2:] == places[:2]
     assert memory.fetch(late(*range(20))).tolist() == list(range(20))
-    assert host_memory_of(DEVICE) is host_memory_of(torch.device("late"))
+    assert get_host_memory(DEVICE) is get_host_memory(torch.device("late"))
 
 
 @pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("late", False)])
@@ -112,23 +118,23 @@ def test_memory_of_a_gpu_of_nvidias_is_pinned(kind, pinned, monkeypatch):
         asked.append(pin_memory)
         return right(*shape, **more)
 
-    monkeypatch.setattr(host_memory, "streams_of", lambda _: LATE.streams)
+    monkeypatch.setattr(host_memory, "get_streams", lambda _: LATE.streams)
     monkeypatch.setattr(torch, "empty", empty)
     memory = host_memory.HostMemory(torch.device(kind))
     asked.clear()
     # All pieces of a kind grow at once, not in the midst of later steps.
     for _ in range(3):
-        memory.room((2, 3), torch.float32)
-        memory.room((1 << 10,), torch.float64)
-    assert asked == [pinned] * host_memory.FETCHED
-    memory.room((1 << 15,), torch.float64)
-    assert asked == [pinned] * 2 * host_memory.FETCHED
+        memory.reserve((2, 3), torch.float32)
+        memory.reserve((1 << 10,), torch.float64)
+    assert asked == [pinned] * host_memory.FETCH_BUFFERS
+    memory.reserve((1 << 15,), torch.float64)
+    assert asked == [pinned] * 2 * host_memory.FETCH_BUFFERS
 
 
 def test_on_the_host_nothing_is_copied():
     values = torch.ones(2)
-    assert sent(values, torch.device("cpu")) is values
-    assert sent(values, DEVICE).cpu().tolist() == [1, 1]
+    assert copy_to_device(values, torch.device("cpu")) is values
+    assert copy_to_device(values, DEVICE).cpu().tolist() == [1, 1]
 
 
 FORMATS = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -140,7 +146,7 @@ def test_sums_over_ranks_are_those_of_the_host(dtype):
     there = values.to(DEVICE) * 1
     for one in (values, there):
         for _ in range(3):
-            sum_over(Twin(), one)
+            allreduce_sum(Twin(), one)
             one.mul_(0.25)
     assert torch.equal(there.cpu(), values)
 
@@ -151,7 +157,7 @@ def test_gradients_travel_in_16_bits_where_they_are_to():
         weight = torch.linspace(0.1, 1.1, 9).to(device).requires_grad_()
         bias = torch.ones(1).to(device).requires_grad_()
         for _ in range(2):
-            shared = shared_by_tiles(Twin(), (weight, bias), torch.float16)
+            shared = share_parameters(Twin(), (weight, bias), torch.float16)
             ((shared[0] ** 3).sum() * shared[1]).sum().backward()
         found.append([weight.grad.cpu(), bias.grad.cpu()])
     torch.testing.assert_close(*found, rtol=0, atol=0)
@@ -165,7 +171,7 @@ def test_moments_are_those_of_the_host(dtype):
         generator = torch.Generator().manual_seed(2)
         for _ in range(3):
             pixels = torch.randn(2, 3, 4, 5, generator=generator).to(dtype).to(device) * 1
-            found.append(moments_over(tiling, pixels, Box((0, 4), (0, 5))))
+            found.append(compute_moments(tiling, pixels, Box((0, 4), (0, 5))))
     for one, other in zip(found[:3], found[3:], strict=True):
         assert one.mean.dtype == other.mean.dtype == torch.promote_types(dtype, torch.float32)
         assert other.mean.device.type == other.variance.device.type == "late"
@@ -180,9 +186,9 @@ def test_a_sum_and_moments_wait_for_the_device_once():
     values = late(1, 2)
     pixels = torch.ones(2, 3, 4, 4).to(DEVICE) * 1
     LATE.waits = 0
-    sum_over(Twin(), values)
+    allreduce_sum(Twin(), values)
     assert LATE.waits == 1
-    moments_over(tiling, pixels, Box((0, 4), (0, 4)))
+    compute_moments(tiling, pixels, Box((0, 4), (0, 4)))
     assert LATE.waits == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.multiprocessing import reductions
 
-from spbench_parallel.device.ipc import CudaIpc, ipc_of, storage_functions
+from spbench_parallel.device.ipc import CudaIpc, get_device_ipc, storage_functions
 
 DEVICE = torch.device("cuda", 2)
 
@@ -46,8 +46,8 @@ def test_a_process_has_two_events_for_all_that_it_shares(events):
 
 def test_an_event_of_another_process_is_opened_once(events):
     ipc = CudaIpc(DEVICE)
-    ipc.opened_event(b"theirs").wait()
-    ipc.opened_event(b"theirs").wait()
+    ipc.open_event(b"theirs").wait()
+    ipc.open_event(b"theirs").wait()
     (opened,) = events[2:]
     assert [call.args for call in opened.wait.call_args_list] == [("the stream of cuda:2",)] * 2
 
@@ -89,7 +89,7 @@ def test_opens_memory_of_another_gpu_under_the_own_one_without_an_event(events):
         patch.object(torch, "empty", lambda count, **_: torch.zeros(count, dtype=torch.uint8)),
     ):
         ipc = CudaIpc(DEVICE)
-        memory = ipc.opened(ipc.share(torch.zeros(512, dtype=torch.uint8)))
+        memory = ipc.open_memory(ipc.share(torch.zeros(512, dtype=torch.uint8)))
     open_shared.assert_called_once_with(2, b"memory", 512, 0, b"users", 1, b"event", False)
     assert open_shared.call_args.args[-1] is False  # torch rejects 0
     assert memory.untyped_storage().data_ptr() == storage.data_ptr()
@@ -127,4 +127,4 @@ def test_the_last_field_of_a_handle_asks_for_an_event():
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built with CUDA")
 def test_a_torch_without_cuda_says_so():
     with pytest.raises(RuntimeError, match="Event"):
-        ipc_of(DEVICE)
+        get_device_ipc(DEVICE)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from spbench_parallel.device.streams import streams_of
+from spbench_parallel.device.streams import get_streams
 from standins.late_device import LateTensor, elem_of, install
 
 pytestmark = pytest.mark.usefixtures("late")
@@ -16,7 +16,7 @@ def test_results_are_there_when_somebody_has_waited():
     doubled = torch.ones(3, device="late") * 2
     assert doubled.device.type == "late"
     assert elem_of(doubled).isnan().all()
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert elem_of(doubled).tolist() == [2, 2, 2]
 
 
@@ -35,7 +35,7 @@ def test_a_copy_that_does_not_block_comes_later():
     host = torch.zeros(3)
     host.copy_(torch.ones(3, device="late") * 5, non_blocking=True)
     assert host.tolist() == [0, 0, 0]
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert host.tolist() == [5, 5, 5]
 
 
@@ -60,9 +60,9 @@ def test_memory_of_the_host_is_made_like_that_of_the_device():
 def test_streams_without_an_order_see_what_is_not_there_yet():
     source = torch.ones(2, device="late") * 3
     target = torch.zeros(2)
-    streams = streams_of(source.device)
+    streams = get_streams(source.device)
     event = streams.event()
-    with streams.copying():
+    with streams.use_copy_stream():
         target.copy_(source, non_blocking=True)
         event.record()
     assert not event.query()
@@ -73,11 +73,11 @@ def test_streams_without_an_order_see_what_is_not_there_yet():
 def test_streams_in_order_see_it():
     source = torch.ones(2, device="late") * 3
     target = torch.zeros(2)
-    LATE.streams.follow()
-    with LATE.streams.copying():
+    LATE.streams.fork_copy_stream()
+    with LATE.streams.use_copy_stream():
         target.copy_(source, non_blocking=True)
-    LATE.streams.lead()
-    LATE.streams.finish()
+    LATE.streams.join_copy_stream()
+    LATE.streams.synchronize()
     assert target.tolist() == [3, 3]
 
 
@@ -97,7 +97,7 @@ def test_running_statistics_change_once():
     norms = [torch.nn.BatchNorm2d(3).to(device) for device in ("cpu", "late")]
     for norm in norms:
         norm(pixels.to(norm.weight.device))
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     torch.testing.assert_close(norms[1].running_mean.cpu(), norms[0].running_mean)
 
 
@@ -173,14 +173,14 @@ def copied_and_freed(*, is_awaited):
     """Return what the copy stream reads of a tensor that is freed meanwhile."""
     source = on_device()
     target = torch.zeros(3)
-    LATE.streams.follow()
-    with LATE.streams.copying():
+    LATE.streams.fork_copy_stream()
+    with LATE.streams.use_copy_stream():
         target.copy_(source, non_blocking=True)
     if is_awaited:
-        LATE.streams.lead()
+        LATE.streams.join_copy_stream()
     del source
-    LATE.streams.finish()
     LATE.streams.synchronize()
+    LATE.streams.synchronize_device()
     return target
 
 
@@ -191,15 +191,15 @@ def test_memory_that_another_stream_still_reads_is_overwritten_when_freed():
 
 def doubled_and_freed(*, is_awaited):
     """Return what the current stream reads of the copy stream's tensor that is freed meanwhile."""
-    with LATE.streams.copying():
+    with LATE.streams.use_copy_stream():
         source = on_device()
-    LATE.streams.lead()
+    LATE.streams.join_copy_stream()
     result = source * 2
     if is_awaited:
-        LATE.streams.follow()
+        LATE.streams.fork_copy_stream()
     del source
-    with LATE.streams.copying():
-        LATE.streams.finish()
+    with LATE.streams.use_copy_stream():
+        LATE.streams.synchronize()
     return result.cpu()
 
 
@@ -215,17 +215,17 @@ def test_memory_is_not_freed_before_its_last_view():
         row = pixels.view(2, 3)[1]
     elem = elem_of(row)
     del pixels
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert row.cpu().tolist() == [3, 4, 5]
     del row
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert elem.isnan().all()
 
 
 def test_memory_is_not_freed_before_gradients_need_it():
     weight = on_device().requires_grad_()
     result = (weight * on_device()).square().sum()
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     result.backward()
     assert weight.grad.cpu().tolist() == [0, 2, 16]
 
@@ -236,9 +236,9 @@ def test_memory_of_another_process_is_not_freed_here():
     opened = LateTensor(memory)
     assert (opened[1:] + 1).cpu().tolist() == [6, 6]
     del opened
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert memory.tolist() == [5, 5, 5]
     LATE.allocator.end_exemption(memory.data_ptr())
     LateTensor(memory)
-    LATE.streams.finish()
+    LATE.streams.synchronize()
     assert memory.isnan().all()

@@ -30,7 +30,7 @@ def new_memory(nbytes=512):
 
 def test_small_pieces_share_a_mapping_until_all_are_closed(ipc):
     memory = [new_memory().fill_(value) for value in (1, 2)]
-    install().streams.finish()
+    install().streams.synchronize()
     opened = [ipc.opened(ipc.share(piece)) for piece in memory]
     assert [int(piece[0]) for piece in opened] == [1, 2]
     assert len(ipc.mappings) == 1
@@ -66,7 +66,7 @@ def test_fails_to_open_more_events_than_the_limit_even_if_memory_is_closed(ipc):
 def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
     monkeypatch.setattr(late_ipc, "_MOST_EVENTS", 1)
     memory = new_memory()
-    install().streams.finish()
+    install().streams.synchronize()
     assert [ipc.share(memory)[-1] for _ in range(2)] == [True, False]
     del memory
     assert ipc.share(new_memory())[-1] is True
@@ -75,6 +75,6 @@ def test_handles_beyond_the_sender_s_limit_have_no_event(ipc, monkeypatch):
 def test_freed_memory_is_overwritten_where_it_is_still_open(ipc):
     memory = new_memory()
     opened = ipc.opened(ipc.share(memory))
-    install().streams.finish()
+    install().streams.synchronize()
     del memory
     assert elem_of(opened).tolist() == [0xFF] * 512

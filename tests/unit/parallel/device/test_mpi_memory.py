@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from spbench_parallel.device.mpi_memory import Answers, told_of
+from spbench_parallel.device.mpi_memory import QueryAnswers, classify_library
 from spbench_parallel.errors import CannotRunError
 
 
@@ -121,7 +121,7 @@ ON = {"MV2_USE_CUDA": "1"}
     ],
 )
 def test_evidence_decides(version, answers, environ, takes, evidence):
-    told, why = told_of(version, Answers(**answers), environ)
+    told, why = classify_library(version, QueryAnswers(**answers), environ)
     assert told is takes
     assert evidence in why
     assert "\n" not in why
@@ -130,13 +130,13 @@ def test_evidence_decides(version, answers, environ, takes, evidence):
 @pytest.mark.parametrize("value", ["0", "1"])
 @pytest.mark.parametrize("version", [SOCK, RAIL_WITH_CUDA, OPEN_MPI, MPICH, INTEL, ""])
 def test_the_user_overrules_it(version, value):
-    overruled = told_of(version, Answers(), {"SPBENCH_CUDA_AWARE": value})
+    overruled = classify_library(version, QueryAnswers(), {"SPBENCH_CUDA_AWARE": value})
     assert overruled == (value == "1", f"SPBENCH_CUDA_AWARE={value}")
 
 
 def test_another_word_is_refused():
     with pytest.raises(CannotRunError, match="SPBENCH_CUDA_AWARE is 'yes'; give 0 or 1"):
-        told_of(OPEN_MPI, Answers(), {"SPBENCH_CUDA_AWARE": "yes"})
+        classify_library(OPEN_MPI, QueryAnswers(), {"SPBENCH_CUDA_AWARE": "yes"})
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_another_word_is_refused():
     ],
 )
 def test_before_mpi_starts_some_do_not_know(version, environ, takes):
-    told, why = told_of(version, Answers(started=False), environ)
+    told, why = classify_library(version, QueryAnswers(started=False), environ)
     assert told is takes
     assert ("tells after MPI_Init alone" in why) == (takes is None)
 
@@ -165,22 +165,22 @@ def test_before_mpi_starts_some_do_not_know(version, environ, takes):
     ],
 )
 def test_before_mpi_starts_the_launcher_has_not_set_its_switch(version, switch):
-    told, why = told_of(version, Answers(started=False), {})
+    told, why = classify_library(version, QueryAnswers(started=False), {})
     assert told is None
     assert f"by device pointers under mpirun_rsh, which sets {switch}=1 where it sees a GPU" in why
     assert "under other launchers by way of pinned host memory" in why
     # what is set already counts, and a rank that has it not has been given none
-    assert told_of(version, Answers(started=False), {switch: "1"})[0] is True
-    assert told_of(version, Answers(started=False), {switch: "0"})[0] is False
-    assert told_of(version, Answers(), {})[0] is False
+    assert classify_library(version, QueryAnswers(started=False), {switch: "1"})[0] is True
+    assert classify_library(version, QueryAnswers(started=False), {switch: "0"})[0] is False
+    assert classify_library(version, QueryAnswers(), {})[0] is False
 
 
 BEFORE_INIT = """
 import json, sys
 import mpi4py
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
-from spbench_parallel.device.mpi_memory import cuda_aware
-said = cuda_aware(started=False, environ={})
+from spbench_parallel.device.mpi_memory import detect_cuda_awareness
+said = detect_cuda_awareness(started=False, environ={})
 print(json.dumps([said, "torch" in sys.modules]))
 """
 

@@ -25,7 +25,7 @@ GROUP_NAMES = (
 
 @pytest.mark.parametrize("name", ["_host_emptyCache", "_cuda_clearCublasWorkspaces"])
 def test_torch_can_free_pinned_memory_and_workspaces(name):
-    """`device.memory.give_back` and `device.warm_up` do less if these names are gone."""
+    """`device.memory.release_memory` and `device.warm_up` do less if these names are gone."""
     assert f"def {name}()" in DECLARATIONS.read_text()
 
 

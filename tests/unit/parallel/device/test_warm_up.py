@@ -15,7 +15,7 @@ from spbench_workers import session
 def two_gpus(monkeypatch):
     """Two GPUs as torch counts them; returns those that were started."""
     started = []
-    monkeypatch.setattr(warm_up, "refusal", lambda: "")
+    monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
@@ -39,7 +39,7 @@ def test_a_gpu_that_fails_is_left_to_the_case(two_gpus, monkeypatch, error):
 
 
 def test_without_a_gpu_nothing_is_started(two_gpus, monkeypatch):
-    monkeypatch.setattr(warm_up, "refusal", lambda: "no driver")
+    monkeypatch.setattr(warm_up, "explain_missing_gpu", lambda: "no driver")
     warm_up.start_gpu(0)
     assert two_gpus == []
 

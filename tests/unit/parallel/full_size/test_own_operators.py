@@ -5,7 +5,7 @@ import torch
 from torch import fx, nn
 
 from spbench_parallel.full_size.hooks import OperatorHooks
-from spbench_parallel.models.imported.plain_modules import comparable_convs
+from spbench_parallel.models.imported.plain_modules import find_comparable_convs
 from spbench_parallel.progress import NO_PROGRESS
 
 
@@ -39,8 +39,8 @@ class Tracer(fx.Tracer):
 def test_only_torchs_own_convolutions_that_run_once_are_compared():
     net = Net()
     piece = fx.GraphModule(net, Tracer().trace(net))
-    assert comparable_convs(nn.Sequential(piece)) == [piece.first]
-    assert len(comparable_convs(net)) == 6  # spbench's own models have no such cases
+    assert find_comparable_convs(nn.Sequential(piece)) == [piece.first]
+    assert len(find_comparable_convs(net)) == 6  # spbench's own models have no such cases
 
 
 class Recorder:

@@ -16,7 +16,7 @@ from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images import folder as image_folder
-from spbench_parallel.images.opening import open_images
+from spbench_parallel.images.sources import open_images
 
 SHAPE = Map(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))
@@ -142,7 +142,7 @@ def test_a_step_asked_for_again_is_the_same_and_another_is_not(sources, app):
     images = sources[app](batch=1)
     seen = []
     for step in (0, 1, 2, 0, 2):
-        images.turn_to(step)
+        images.set_step(step)
         seen.append((images.pixels(0, (0, 1), WHOLE), images.targets(0, (0, 1), WHOLE)))
     for first, again in ((0, 3), (2, 4)):
         assert all(torch.equal(a, b) for a, b in zip(seen[first], seen[again], strict=True))
@@ -240,7 +240,7 @@ def test_cifar_is_resized_as_torch_resizes(pickles):
     resized = functional.interpolate(torch.from_numpy(data).double(), (45, 62), mode="bilinear")
     wanted = (resized / 127.5 - 1).float()
     for step in range(3):
-        images.turn_to(step)
+        images.set_step(step)
         for replica in range(2):
             found = images.pixels(replica, (0, BATCH), WHOLE)
             classes = images.targets(replica, (0, BATCH), WHOLE).tolist()
@@ -435,7 +435,7 @@ def test_each_pass_takes_every_image_at_most_once_in_another_order(medical):
     for first in (0, 3, 6, 9):
         seen = []
         for step in range(first, first + 3):
-            images.turn_to(step)
+            images.set_step(step)
             seen += [images.pixels(replica, (0, 1), WHOLE).sum().item() for replica in (0, 1)]
         passes.append(seen)
     assert all(len(set(seen)) == 6 and set(seen) == set(passes[0]) for seen in passes)
@@ -445,7 +445,7 @@ def test_each_pass_takes_every_image_at_most_once_in_another_order(medical):
 def test_what_is_too_few_for_a_step_is_passed_over(medical):
     images = opened("medical", medical, batch=4, replicas=1)
     for step in range(4):
-        images.turn_to(step)
+        images.set_step(step)
         found = images.pixels(0, (0, 4), WHOLE)
         assert len({one.sum().item() for one in found}) == 4
 
@@ -469,7 +469,7 @@ def test_the_next_steps_images_are_decoded_meanwhile(medical, monkeypatch):
     images = opened("medical", medical, batch=2, replicas=1, num_workers=1)
     images.pixels(0, (0, 2), WHOLE)
     assert ready.wait(10)
-    images.turn_to(1)
+    images.set_step(1)
     images.pixels(0, (0, 2), WHOLE)
     images.close()
     assert len(decoded) in (4, 5, 6)  # Of step 1 none again; of step 2 what came to an end.
@@ -479,8 +479,8 @@ def test_the_next_steps_images_are_decoded_meanwhile(medical, monkeypatch):
 def test_steps_taken_out_of_turn_are_right_too(medical):
     plain, ahead = (opened("medical", medical, batch=1, num_workers=n) for n in (0, 2))
     for step in (0, 1, 5, 4, 4, 9, 0):
-        plain.turn_to(step)
-        ahead.turn_to(step)
+        plain.set_step(step)
+        ahead.set_step(step)
         for _ in range(2):
             wanted = plain.pixels(1, (0, 1), WHOLE)
             assert torch.equal(ahead.pixels(1, (0, 1), WHOLE), wanted)

@@ -10,8 +10,8 @@ from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.images.masks import MaskedFolder
-from spbench_parallel.images.opening import open_images
 from spbench_parallel.images.patterns import PatternImages
+from spbench_parallel.images.sources import open_images
 
 SHAPE = Map(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))
@@ -85,7 +85,7 @@ def test_a_step_asked_for_again_has_the_same_masks_and_another_has_not(sources, 
     images = sources[app](batch=1)
     seen = []
     for step in (0, 1, 0):
-        images.turn_to(step)
+        images.set_step(step)
         seen.append(images.targets(0, (0, 1), WHOLE))
     assert torch.equal(seen[0], seen[2])
     assert not torch.equal(seen[0], seen[1])
@@ -155,7 +155,7 @@ def test_the_next_steps_masks_are_read_meanwhile(scans, monkeypatch):
     monkeypatch.setattr(MaskedFolder, "target", noted)
     images = opened("medical", scans, batch=1, num_workers=1)
     first = images.targets(0, (0, 1), WHOLE)
-    images.turn_to(1)
+    images.set_step(1)
     images.targets(0, (0, 1), WHOLE)
     images.close()
     assert len(read) >= 2

@@ -11,14 +11,14 @@ from torch.nn.parameter import is_lazy
 from awkward_networks import REFUSED, RIGHT
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.model import as_model
-from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.models.imported.model import build_model
+from spbench_parallel.models.imported.tracing import trace_network
 
 IMAGE = Map(3, 24, 36)
 
 
 def imported(module):
-    return as_model(traced("net", module, IMAGE))
+    return build_model(trace_network("net", module, IMAGE))
 
 
 def snapshot(module):

@@ -8,27 +8,27 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid
-from spbench_parallel.models.imported.chance import (
-    Chance,
-    DrawnByPosition,
-    DrawnImages,
+from spbench_parallel.models.imported.stochastic import (
+    DropBatch,
     DropByPosition,
+    DropByPositionMode,
+    StochasticOp,
 )
 
-IMAGES = DrawnImages(3, 7, ((0, 0), (0, 1), (1, 0)))
+IMAGES = DropBatch(3, 7, ((0, 0), (0, 1), (1, 0)))
 SHAPE = (4, 30, 41)
 UNITS = "value", "channel", "image"
 
 
 def drop_of(unit="value", shape=SHAPE, box=None, share=0.3, drawn=IMAGES, index=2):
-    made = DropByPosition(Chance(index, share, unit), shape, box)
-    made.drawn = drawn
+    made = DropByPosition(StochasticOp(index, share, unit), shape, box)
+    made.batch = drawn
     return made
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_the_share_is_dropped_and_the_rest_is_larger_by_as_much(share):
-    images = DrawnImages(1, 0, tuple((0, at) for at in range(20)))
+    images = DropBatch(1, 0, tuple((0, at) for at in range(20)))
     found = drop_of(share=share, drawn=images)(torch.ones(20, *SHAPE, dtype=torch.float64))
     assert float((found == 0).double().mean()) == pytest.approx(share, abs=0.01)
     assert set(found.unique().tolist()) == {0.0, 1 / (1 - share)}
@@ -57,8 +57,8 @@ def test_a_tile_whose_channels_are_last_drops_what_the_whole_does():
     for tile in range(6):
         box = Grid(2, 3).tile(tile, 30, 41)
         cut = slice(None), slice(*box.rows), slice(*box.cols)
-        part = DropByPosition(Chance(2, 0.3, "value"), shape, box, channels_last=True)
-        part.drawn = IMAGES
+        part = DropByPosition(StochasticOp(2, 0.3, "value"), shape, box, channels_last=True)
+        part.batch = IMAGES
         assert torch.equal(part(values[cut]), whole[cut])
 
 
@@ -126,7 +126,7 @@ class Own(nn.Module):
 
 def test_the_users_own_module_drops_what_ranks_drop():
     values = torch.randn(3, *SHAPE, dtype=torch.float64)
-    with DrawnByPosition(IMAGES):
+    with DropByPositionMode(IMAGES):
         found = Own()(values)
         assert torch.equal(Own().eval()(values), values)
     wanted = values

@@ -20,8 +20,8 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.models.imported.forward.in_place import IN_PLACE
-from spbench_parallel.models.imported.loading import is_users
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.loading import is_user_code
+from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.models.imported.state_files import check_format, write_state
 from spbench_workers import checking
 from spbench_workers.benchmarks.model.network import check
@@ -33,7 +33,7 @@ NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking", "Written"]
 
 
 def network(name, image=IMAGE, seed=0, **arguments):
-    return imported(f"own_networks:{name}", arguments, image, seed)
+    return import_network(f"own_networks:{name}", arguments, image, seed)
 
 
 def stages(model, balance, dtype=torch.float64):
@@ -226,7 +226,7 @@ def test_the_lines_are_those_of_the_operators():
     ],
 )
 def test_files_of_users_are_known_wherever_they_are(file):
-    assert is_users(file)
+    assert is_user_code(file)
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,14 @@ def test_files_of_users_are_known_wherever_they_are(file):
     [nn.__file__, spbench_workers.__file__, spbench_core.__file__, re.__file__, "<eval_with_key>"],
 )
 def test_files_of_torch_spbench_and_python_are_no_users(file):
-    assert not is_users(file)
+    assert not is_user_code(file)
 
 
 def test_a_torch_below_the_standard_library_is_no_users(monkeypatch):
     """So it is in a Python that is no virtual environment."""
     folder = str(Path(torch.__file__).parents[2])
     monkeypatch.setattr("spbench_parallel.models.imported.loading._STDLIB", f"{folder}/")
-    assert not is_users(nn.__file__)
+    assert not is_user_code(nn.__file__)
 
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
@@ -295,7 +295,7 @@ def test_weights_of_another_network_are_refused(tmp_path, state, says):
     elif state is not None:
         torch.save(state, path)
     with pytest.raises(CannotRunError, match=says):
-        imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+        import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
@@ -304,7 +304,7 @@ def test_weights_are_taken_from_a_file(tmp_path, suffix):
     own = own_networks.UNet()
     with path.open("wb") as file:
         write_state(own.state_dict(), path, file)
-    model = imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+    model = import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
     found = model.network.module.get_parameter("down1.conv1.weight")
     assert torch.equal(found, own.down1.conv1.weight)
 
@@ -315,12 +315,12 @@ def test_safetensors_that_are_none_or_cannot_be_read_are_told(tmp_path, monkeypa
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(CannotRunError, match=f"weights .* cannot be read: {says}"):
-            imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+            import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(
         CannotRunError, match=r"not installed: pip install 'spbench\[safetensors\]'"
     ):
-        imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+        import_network("own_networks:UNet", {}, IMAGE, 0, str(path))
     with pytest.raises(CannotRunError, match="is of safetensors, which is not installed"):
         check_format(path)
     check_format(tmp_path / "weights.pt")

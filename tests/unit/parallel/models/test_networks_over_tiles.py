@@ -14,10 +14,14 @@ from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder, SpatialBuilder
-from spbench_parallel.models.imported.model import imported
-from spbench_parallel.models.imported.operators import TileWay, ways_of
-from spbench_parallel.models.imported.over_tiles import gathered, gathered_values, same_over_tiles
-from spbench_parallel.spatial.padded import PaddedReLU
+from spbench_parallel.models.imported.model import import_network
+from spbench_parallel.models.imported.tile_strategies import TileStrategy, choose_strategies
+from spbench_parallel.models.imported.tiled_piece import (
+    count_gathered_values,
+    is_same_over_tiles,
+    list_gathered_operators,
+)
+from spbench_parallel.spatial.tile_buffer import PaddedReLU
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.model.network import check
 
@@ -29,7 +33,7 @@ FOUR = Grid(2, 2)
 
 
 def network(name, image=IMAGE, **arguments):
-    return imported(f"own_networks:{name}", arguments, image, 0)
+    return import_network(f"own_networks:{name}", arguments, image, 0)
 
 
 def names(nodes):
@@ -37,37 +41,52 @@ def names(nodes):
 
 
 def test_operators_go_over_tiles_by_kind():
-    found = {node.name: way for node, way in ways_of(network("Many").network, TWO).items()}
+    found = {
+        node.name: way for node, way in choose_strategies(network("Many").network, TWO).items()
+    }
     wanted = {
-        TileWay.TILES: [
+        TileStrategy.TILES: [
             *("stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"),
             *("layer", "mirrored", "larger", "interpolate"),
         ],
-        TileWay.PIXELS: [
+        TileStrategy.PIXELS: [
             *("hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"),
             *("permute", "permute_1"),
         ],
-        TileWay.MEAN: ["adaptive_avg_pool2d", "mean"],
-        TileWay.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
+        TileStrategy.MEAN: ["adaptive_avg_pool2d", "mean"],
+        TileStrategy.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
     }
     for way, several in wanted.items():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)
 
 
 def test_what_asks_for_the_mode_is_by_pixel_all_the_same():
-    found = {node.name: way for node, way in ways_of(network("Asking").network, TWO).items()}
-    assert found["dropout"] is TileWay.PIXELS
-    assert found["batch_norm"] is TileWay.GATHERED
+    found = {
+        node.name: way for node, way in choose_strategies(network("Asking").network, TWO).items()
+    }
+    assert found["dropout"] is TileStrategy.PIXELS
+    assert found["batch_norm"] is TileStrategy.GATHERED
 
 
 def test_channels_may_be_last_or_in_groups():
-    found = {node.name: way for node, way in ways_of(network("ChannelsLast").network, TWO).items()}
-    assert TileWay.GATHERED not in found.values()
+    found = {
+        node.name: way
+        for node, way in choose_strategies(network("ChannelsLast").network, TWO).items()
+    }
+    assert TileStrategy.GATHERED not in found.values()
     wanted = {
-        TileWay.TILES: ["norms_0", "wide_1", "narrow_0", "slope"],
-        TileWay.PIXELS: ["permute", "drop", "softmax", "path", "layer_norm", "transpose", "mean"],
-        TileWay.GROUPS: ["view", "view_1"],
-        TileWay.NUMBER: ["size_1"],
+        TileStrategy.TILES: ["norms_0", "wide_1", "narrow_0", "slope"],
+        TileStrategy.PIXELS: [
+            "permute",
+            "drop",
+            "softmax",
+            "path",
+            "layer_norm",
+            "transpose",
+            "mean",
+        ],
+        TileStrategy.GROUPS: ["view", "view_1"],
+        TileStrategy.NUMBER: ["size_1"],
     }
     for way, several in wanted.items():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)
@@ -77,17 +96,21 @@ def test_what_repeats_pixels_fetches_them_where_tiles_do_not_end_at_them():
     even = network("UNet").network
     uneven = network("UNet", Map(3, 36, 44)).network
     ways = [
-        [way for node, way in ways_of(one, FOUR).items() if node.name.startswith("interpolate")]
+        [
+            way
+            for node, way in choose_strategies(one, FOUR).items()
+            if node.name.startswith("interpolate")
+        ]
         for one in (even, uneven)
     ]
     # Of 9x11 pixels that are made 18x22: 11 columns have no even halves.
-    assert ways == [[TileWay.PIXELS] * 2, [TileWay.TILES, TileWay.PIXELS]]
-    assert gathered(uneven, [FOUR]) == []
+    assert ways == [[TileStrategy.PIXELS] * 2, [TileStrategy.TILES, TileStrategy.PIXELS]]
+    assert list_gathered_operators(uneven, [FOUR]) == []
 
 
 def test_a_network_lives_no_longer_for_what_is_known_of_it():
     model = network("UNet")
-    ways_of(model.network, FOUR)
+    choose_strategies(model.network, FOUR)
     kept = weakref.ref(model.network)
     del model
     gc.collect()
@@ -96,13 +119,13 @@ def test_a_network_lives_no_longer_for_what_is_known_of_it():
 
 def test_what_is_gathered_is_counted():
     asking = network("Asking").network
-    assert names(gathered(asking, [TWO, FOUR])) == ["batch_norm"]
-    assert gathered_values(asking, gathered(asking, [FOUR])) == 4 * 32 * 32
+    assert names(list_gathered_operators(asking, [TWO, FOUR])) == ["batch_norm"]
+    assert count_gathered_values(asking, list_gathered_operators(asking, [FOUR])) == 4 * 32 * 32
 
 
 def test_rows_of_gathered_pixels_are_gathered_still_and_one_vector_is_not():
     attention = network("Attention").network
-    found = names(gathered(attention, [TWO]))
+    found = names(list_gathered_operators(attention, [TWO]))
     assert found[:3] == ["flatten", "transpose", "add"]
     last = [each.node.name for each in attention.operators]
     # The mean over the rows is the last one: the head gets a vector.
@@ -149,11 +172,11 @@ def test_a_relu_leaves_room_for_the_one_operator_that_reads_it():
 
 def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halos():
     model = network("UNet", Map(3, 64, 64))
-    assert same_over_tiles(model.resized(32, 32).network, model.network, FOUR)
+    assert is_same_over_tiles(model.resized(32, 32).network, model.network, FOUR)
     # At the lowest level tiles of 4x4 pixels become tiles of one, which neighbours read two of.
-    assert not same_over_tiles(model.resized(8, 8).network, model.network, FOUR)
+    assert not is_same_over_tiles(model.resized(8, 8).network, model.network, FOUR)
     # Three tiles of 16 columns have no even thirds: what repeats pixels is gathered.
-    assert not same_over_tiles(model.resized(48, 48).network, model.network, Grid(1, 3))
+    assert not is_same_over_tiles(model.resized(48, 48).network, model.network, Grid(1, 3))
 
 
 def complete(**params):

@@ -13,10 +13,10 @@ from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.models.imported.advice import where
-from spbench_parallel.models.imported.layouts import Batching, check_layout
-from spbench_parallel.models.imported.mixing import mixing_operators
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.messages import locate
+from spbench_parallel.models.imported.mixing import find_mixing_operators
+from spbench_parallel.models.imported.model import import_network
 from spbench_workers.benchmarks.model.network import check
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ BY_PARAMETRIZATION = "parametrize", "new_weight_norm", "new_spectral_norm", "new
 
 
 def network_of(name, weights=None, image=IMAGE, **arguments):
-    return imported(f"shared_weights_networks:{name}", arguments, image, 0, weights)
+    return import_network(f"shared_weights_networks:{name}", arguments, image, 0, weights)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_tracing_leaves_hooks_where_they_are():
 
 @pytest.mark.parametrize(("by", "target"), MIXING.items())
 def test_operators_that_mix_images_are_found(by, target):
-    found = mixing_operators(network_of("Mixed", by=by).network)
-    assert [where(mixing.node).split(": ")[-1] for mixing in found] == [target]
+    found = find_mixing_operators(network_of("Mixed", by=by).network)
+    assert [locate(mixing.node).split(": ")[-1] for mixing in found] == [target]
     assert [mixing.normalises for mixing in found] == [by == "function"]
 
 
 @pytest.mark.parametrize("by", APART)
 def test_operators_that_keep_images_apart_are_not(by):
-    assert mixing_operators(network_of("Mixed", by=by).network) == []
+    assert find_mixing_operators(network_of("Mixed", by=by).network) == []
 
 
 def test_functional_batch_normalisation_mixes_in_training_alone():
     network = network_of("Mixed", by="function").network
-    assert mixing_operators(network, training=False) == []
+    assert find_mixing_operators(network, training=False) == []
 
 
 def test_the_search_for_mixing_changes_nothing_of_the_network():
@@ -151,7 +151,7 @@ def test_the_search_for_mixing_changes_nothing_of_the_network():
     torch.manual_seed(0)
     wanted = torch.rand(1)
     torch.manual_seed(0)
-    mixing_operators(network)
+    find_mixing_operators(network)
     assert torch.equal(torch.rand(1), wanted)
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, state[name]), name
@@ -160,15 +160,30 @@ def test_the_search_for_mixing_changes_nothing_of_the_network():
 @pytest.mark.parametrize(
     ("layout", "batching", "by", "says"),
     [
-        (MEMBERS, Batching(), "function", r"py:\d+: batch_norm mixes .* and ranks that share them"),
-        (MEMBERS, Batching(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
-        (STAGES, Batching(2), "hidden", r"py:\d+: roll mixes .* and micro-batches .*; take parts"),
-        (STAGES, Batching(2), "function", None),
-        (STAGES, Batching(), "hidden", None),
-        (TILES, Batching(), "function", None),
-        (MEMBERS, Batching(training=False), "function", None),
-        (model_layout(1, [], replicas=2), Batching(), "hidden", None),
-        (model_layout(1, [], replicas=2), Batching(together=True), "hidden", "roll mixes"),
+        (
+            MEMBERS,
+            BatchSettings(),
+            "function",
+            r"py:\d+: batch_norm mixes .* and ranks that share them",
+        ),
+        (MEMBERS, BatchSettings(), "hidden", r"py:\d+: roll mixes .*; take local_DP \(members\) 1"),
+        (
+            STAGES,
+            BatchSettings(2),
+            "hidden",
+            r"py:\d+: roll mixes .* and micro-batches .*; take parts",
+        ),
+        (STAGES, BatchSettings(2), "function", None),
+        (STAGES, BatchSettings(), "hidden", None),
+        (TILES, BatchSettings(), "function", None),
+        (MEMBERS, BatchSettings(training=False), "function", None),
+        (model_layout(1, [], replicas=2), BatchSettings(), "hidden", None),
+        (
+            model_layout(1, [], replicas=2),
+            BatchSettings(sync_batchnorm=True),
+            "hidden",
+            "roll mixes",
+        ),
     ],
 )
 def test_mixing_is_refused_where_a_batch_is_parted(layout, batching, by, says):
@@ -182,44 +197,44 @@ def test_mixing_is_refused_where_a_batch_is_parted(layout, batching, by, says):
 
 def test_an_instance_normalisation_that_tracks_its_images_is_refused_over_members():
     model = network_of("Mixed", by="each")
-    check_layout(model, STAGES, None, Batching(2))
+    check_layout(model, STAGES, None, BatchSettings(2))
     with pytest.raises(CannotRunError, match=r"py:\d+: each keeps the mean of its images"):
-        check_layout(model, MEMBERS, None, Batching())
+        check_layout(model, MEMBERS, None, BatchSettings())
 
 
 def test_a_batch_normalisation_of_vectors_is_refused_over_members_before_the_launch():
     with pytest.raises(CannotRunError, match=r"py:\d+: last: ranks that share images normalise"):
-        check_layout(network_of("Mixed", by="last"), MEMBERS, None, Batching())
+        check_layout(network_of("Mixed", by="last"), MEMBERS, None, BatchSettings())
 
 
 @pytest.mark.parametrize("by", [*BY_HOOK, *BY_PARAMETRIZATION])
 def test_computed_weights_are_refused_over_tiles(by):
     model = network_of("Computed", by=by, of="d")
     layers = len(model.layers)
-    check_layout(model, STAGES, None, Batching())
-    check_layout(model, MEMBERS, None, Batching())
+    check_layout(model, STAGES, None, BatchSettings())
+    check_layout(model, MEMBERS, None, BatchSettings())
     # Before the layer with the module tiles may be.
-    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), Batching())
+    check_layout(model, TILES_AND_A_STAGE, (1, layers - 1), BatchSettings())
     says = r"py:\d+: d computes its weights from .*remove_parametrizations, remove_weight_norm"
     with pytest.raises(CannotRunError, match=says):
-        check_layout(model, TILES, None, Batching())
+        check_layout(model, TILES, None, BatchSettings())
     with pytest.raises(CannotRunError, match=says):
-        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), Batching())
-    check_layout(network_of("Computed", by=by, of="head"), TILES, None, Batching())
+        check_layout(model, TILES_AND_A_STAGE, (layers - 1, 1), BatchSettings())
+    check_layout(network_of("Computed", by=by, of="head"), TILES, None, BatchSettings())
 
 
 @pytest.mark.parametrize("by", ["pruned", "new_weight_norm"])
 def test_a_batch_normalisation_of_computed_weights_is_refused_over_members(by):
     model = network_of("Computed", by=by, of="bn")
     with pytest.raises(CannotRunError, match=r"py:\d+: bn: computes its weights from"):
-        check_layout(model, MEMBERS, None, Batching())
+        check_layout(model, MEMBERS, None, BatchSettings())
 
 
 def test_a_module_that_is_used_twice_is_refused_over_tiles_before_the_launch():
     model = network_of("UsedTwice")
-    check_layout(model, MEMBERS, None, Batching())
+    check_layout(model, MEMBERS, None, BatchSettings())
     with pytest.raises(CannotRunError, match=r"py:\d+: d is used twice, which cannot"):
-        check_layout(model, TILES, None, Batching())
+        check_layout(model, TILES, None, BatchSettings())
 
 
 SIZED = [
@@ -270,15 +285,15 @@ def test_a_case_is_refused_before_its_launch():
 @pytest.mark.parametrize("by", ["spectral_norm", "new_spectral_norm"])
 def test_spectral_norm_is_refused_where_it_is_called_again(by):
     model = network_of("Computed", by=by, of="d")
-    check_layout(model, STAGES, None, Batching())
-    check_layout(model, STAGES, None, Batching(recomputes=True, training=False))
+    check_layout(model, STAGES, None, BatchSettings())
+    check_layout(model, STAGES, None, BatchSettings(recomputes=True, training=False))
     for layout, batching in (
-        (STAGES, Batching(recomputes=True)),
-        (model_layout(2, [], mirrored=True), Batching(2)),
+        (STAGES, BatchSettings(recomputes=True)),
+        (model_layout(2, [], mirrored=True), BatchSettings(2)),
     ):
         with pytest.raises(CannotRunError, match=r"py:\d+: d moves the estimate of its spectral"):
             check_layout(model, layout, None, batching)
-    check_layout(network_of("TwoNames"), STAGES, None, Batching(recomputes=True))
+    check_layout(network_of("TwoNames"), STAGES, None, BatchSettings(recomputes=True))
 
 
 def test_a_wrapped_network_is_refused_with_what_is_within():

@@ -11,7 +11,7 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.models.parts import Map
 from spbench_parallel.models.build import build_reference, build_stage
 from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.plan import ModelPlan
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ IMAGE = Map(3, 32, 32)
 
 
 def plans(name, stages, straight):
-    model = imported(f"own_networks:{name}", {}, IMAGE, 0)
+    model = import_network(f"own_networks:{name}", {}, IMAGE, 0)
     count = len(model.layers)
     for ends in combinations(range(1, count), stages - 1):
         edges = (0, *ends, count)

@@ -8,8 +8,8 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.layouts import Batching, check_layout
-from spbench_parallel.models.imported.model import imported
+from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
+from spbench_parallel.models.imported.model import import_network
 
 IMAGE = Map(3, 24, 36)
 LIBRARY = """
@@ -77,7 +77,7 @@ def library(tmp_path, monkeypatch):
 
 
 def network_of(name, image=IMAGE, **arguments):
-    return imported(f"unusual_networks:{name}", arguments, image, 0)
+    return import_network(f"unusual_networks:{name}", arguments, image, 0)
 
 
 LINE = r"unusual_networks.py:\d+: "
@@ -172,7 +172,7 @@ def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
     model = network_of("Wrapped", inner="Normalised")
     says = LINE + "encoder.1 " + OF_LIBRARY + "batch_norm mixes the images of a batch"
     with pytest.raises(CannotRunError, match=says):
-        check_layout(model, model_layout(1, [], members=2), None, Batching())
+        check_layout(model, model_layout(1, [], members=2), None, BatchSettings())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_operator_of_a_library_is_named_with_the_line_that_calls_it():
     ],
 )
 def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, says):
-    check = network_of("Strips"), model_layout(1, [grid]), None, Batching()
+    check = network_of("Strips"), model_layout(1, [grid]), None, BatchSettings()
     if says is None:
         check_layout(*check)
         return
@@ -192,6 +192,11 @@ def test_strips_are_refused_over_tiles_whose_side_no_image_makes_longer(grid, sa
 
 
 def test_maps_that_larger_images_make_larger_are_told_so():
-    check = network_of("Sized", Map(3, 64, 64)), model_layout(1, [Grid(1, 9)]), None, Batching()
+    check = (
+        network_of("Sized", Map(3, 64, 64)),
+        model_layout(1, [Grid(1, 9)]),
+        None,
+        BatchSettings(),
+    )
     with pytest.raises(CannotRunError, match="too few for a grid of 1x9; take a larger image_size"):
         check_layout(*check)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from spbench_parallel.device import gpus, streams
 from spbench_parallel.p2p import torch_group
 from spbench_parallel.p2p.torch_distributed import NcclP2P
-from spbench_parallel.spatial.transports import Wiring
+from spbench_parallel.spatial.transports import TransportSpec
 from spbench_parallel.spatial.transports.staged import StagedTransport
 from standins.late_device import elem_of, install
 
@@ -151,7 +151,7 @@ def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
     )
     addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
     driver = SimpleNamespace(address=lambda index: addresses[index] if told else None)
-    monkeypatch.setattr(gpus, "driver", lambda: driver)
+    monkeypatch.setattr(gpus, "load_driver", lambda: driver)
     names = [torch_group._gpu(torch.device("cuda", index)) for index in range(3)]
     assert names[0] == names[1]
     assert names[2].endswith(" 0000:81:00.0")
@@ -159,11 +159,11 @@ def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
 
 
 def test_the_sharing_of_a_gpu_is_counted_by_the_same_name(monkeypatch):
-    monkeypatch.setattr(gpus, "driver", lambda: None)
+    monkeypatch.setattr(gpus, "load_driver", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu("x", 0x81))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    assert gpus.Gpu.of(torch.device("cuda", 0)).address == "0000:81:00.0"
+    assert gpus.Gpu.from_device(torch.device("cuda", 0)).address == "0000:81:00.0"
 
 
 def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
@@ -177,9 +177,9 @@ def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
     device = torch.device("cuda", 3)
-    streams.streams_of.cache_clear()
-    wiring = Wiring(Comm(), 1, [], [], [], [], None, torch.float32, device)
+    streams.get_streams.cache_clear()
+    wiring = TransportSpec(Comm(), 1, [], [], [], [], None, torch.float32, device)
     transports = [StagedTransport(wiring, direct=index % 2 == 0) for index in range(40)]
-    streams.streams_of.cache_clear()
+    streams.get_streams.cache_clear()
     assert len(transports) == 40
     assert made == [device]

@@ -10,8 +10,8 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.fused.graph import (
     OperatorGraph,
     OperatorStep,
-    boxes_of,
-    cut_of,
+    cut_input,
+    graph_boxes,
     graph_transfers,
     last_uses,
 )
@@ -61,7 +61,7 @@ def graphs(draw):
                 # The window is larger than what is left of the image.
                 continue
             steps.append(OperatorStep((reads,), made, window))
-        values.append(steps[-1].made)
+        values.append(steps[-1].output)
     others = draw(st.lists(st.integers(0, len(values) - 1), max_size=1))
     return OperatorGraph(inputs, tuple(steps), tuple(dict.fromkeys([len(values) - 1, *others])))
 
@@ -85,7 +85,7 @@ def needed(graph, rank):
     for index, step in reversed(list(enumerate(graph.steps))):
         pixels = found[len(graph.inputs) + index]
         if step.statistics:
-            pixels |= coordinates(step.made.tile(rank))
+            pixels |= coordinates(step.output.tile(rank))
         for value in step.reads:
             found[value] |= pixels if step.window is None else read_by(step, pixels, values[value])
     return found
@@ -104,7 +104,7 @@ def read_by(step, pixels, owned):
 @given(graphs())
 def test_a_rank_works_on_the_smallest_boxes_that_hold_all_that_it_needs(graph):
     for rank in range(graph.inputs[0].size):
-        boxes = boxes_of(graph, rank)
+        boxes = graph_boxes(graph, rank)
         for pixels, box, owned in zip(needed(graph, rank), boxes, graph.values, strict=True):
             assert pixels <= coordinates(box)
             assert box.intersect(owned.image) == box
@@ -167,7 +167,7 @@ def test_what_ranks_compute_on_their_boxes_is_what_one_computes_on_the_image(gra
     for step, taps_ in zip(graph.steps, weights, strict=True):
         whole.append(made_by(step, [whole[value] for value in step.reads], taps_))
     for rank in range(graph.inputs[0].size):
-        boxes = boxes_of(graph, rank)
+        boxes = graph_boxes(graph, rank)
         held = [
             cut(one, Box((0, one.shape[0]), (0, one.shape[1])), box)
             for one, box in zip(whole[: len(graph.inputs)], boxes, strict=False)
@@ -187,8 +187,8 @@ def computed(graph, step, weights, held, boxes, box):
     if step.window is None:
         return made_by(step, [cut(held[value], boxes[value], box) for value in step.reads], None)
     (value,) = step.reads
-    part = cut_of(step.window, graph.values[value], box)
-    left, right, top, bottom = part.beyond
+    part = cut_input(step.window, graph.values[value], box)
+    left, right, top, bottom = part.uneven_padding
     pixels = np.pad(cut(held[value], boxes[value], part.box), [(top, bottom), (left, right)])
     made = convolved(pixels, without_padding(step.window, part.padding), weights)
     assert made.shape == box.shape
@@ -200,7 +200,7 @@ def computed(graph, step, weights, held, boxes, box):
 def test_one_exchange_gives_a_rank_all_that_it_does_not_own(graph):
     for number, table in enumerate(graph_transfers(graph)):
         for rank in range(table.owned.size):
-            wanted = coordinates(boxes_of(graph, rank)[number])
+            wanted = coordinates(graph_boxes(graph, rank)[number])
             kept = table.needed[rank].intersect(table.owned.tile(rank))
             parts = [kept, *(piece.box for piece in table.received_by(rank))]
             assert wanted == set().union(*map(coordinates, parts))
@@ -237,6 +237,6 @@ def test_halos_of_residual_blocks_are_those_of_the_formula():
                     steps.append(OperatorStep((len(values) - 1,), made, wide))
                     values.append(made)
             graph = OperatorGraph((image,), tuple(steps), (len(steps),))
-            lower_right = boxes_of(graph, 3)[0]
+            lower_right = graph_boxes(graph, 3)[0]
             halo = 64 - lower_right.rows[0]
             assert halo == 2 * before + 4 * (blocks - before) - 1

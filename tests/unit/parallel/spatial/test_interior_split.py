@@ -8,13 +8,13 @@ from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.interior_split import (
-    LEAST_BAND,
-    LEAST_INNER_SHARE,
-    MOST_BANDS,
-    halo_of,
-    interior_split_of,
-    read_alone,
-    whole_split_of,
+    MAX_BANDS,
+    MIN_BAND,
+    MIN_INNER_SHARE,
+    find_own_read,
+    make_interior_split,
+    make_whole_split,
+    window_transfers,
 )
 
 brute_force = settings(max_examples=80)
@@ -60,7 +60,7 @@ def mask(image, box):
 def splits_of(layer):
     """Return the split of each rank."""
     window, owned, produced = layer
-    return [interior_split_of(window, owned, produced, rank) for rank in range(owned.size)]
+    return [make_interior_split(window, owned, produced, rank) for rank in range(owned.size)]
 
 
 def inner_splits_of(layer):
@@ -134,7 +134,7 @@ def test_the_crop_makes_exactly_the_inner_outputs(layer):
 @given(layers())
 def test_strips_find_what_they_read_in_the_halo(layer):
     window, owned, produced = layer
-    halo = halo_of(window, owned, produced)
+    halo = window_transfers(window, owned, produced)
     for rank, frame in enumerate(splits_of(layer)):
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
@@ -145,7 +145,7 @@ def test_strips_find_what_they_read_in_the_halo(layer):
 def test_at_once_the_outputs_are_made_of_what_is_read(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        whole = whole_split_of(window, owned, produced, rank)
+        whole = make_whole_split(window, owned, produced, rank)
         (read,) = whole.reads
         assert whole.inner.empty
         assert whole.strips == (produced.tile(rank),)
@@ -163,7 +163,7 @@ def test_at_once_the_outputs_are_made_of_what_is_read(layer):
             made = Window(axis.kernel, axis.stride, padding, axis.dilation).outputs(last - first)
             assert made == outputs[1] - outputs[0]
         if owned.tile(rank).intersect(read) == read:
-            alone = read_alone(window, whole, owned.tile(rank))
+            alone = find_own_read(window, whole, owned.tile(rank))
             rows, cols = (
                 Window(axis.kernel, axis.stride, padding, axis.dilation)
                 for axis, padding in zip(
@@ -178,7 +178,7 @@ def test_at_once_the_outputs_are_made_of_what_is_read(layer):
 @given(layers())
 def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
     window, owned, produced = layer
-    halo = halo_of(window, owned, produced)
+    halo = window_transfers(window, owned, produced)
     for rank in range(owned.size):
         outputs = produced.tile(rank)
         pixels = mask(owned, halo.needed[rank])
@@ -200,7 +200,7 @@ def test_an_inner_part_is_worth_it_or_not_there(layer):
         everything = frame.outputs.height * frame.outputs.width
         inner = frame.inner.height * frame.inner.width
         if inner:
-            assert inner >= LEAST_INNER_SHARE * everything
+            assert inner >= MIN_INNER_SHARE * everything
         else:
             assert frame.strips == (frame.outputs,)
 
@@ -211,7 +211,7 @@ def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high
     """The reference sends both sides: twice the bytes that are read."""
     owned = Partition.of_grid(Grid(rows, cols), 2 * high * rows, 2 * wide * cols)
     axis = Window(kernel=3, stride=2, padding=1)
-    halo = halo_of(Window2d(axis, axis), owned, owned.resized(high * rows, wide * cols))
+    halo = window_transfers(Window2d(axis, axis), owned, owned.resized(high * rows, wide * cols))
     for rank in range(owned.size):
         row, col = divmod(rank, cols)
         tile = owned.tile(rank)
@@ -232,7 +232,7 @@ def test_a_whole_axis_is_padded_by_the_operator():
     axis = Window(kernel=3, padding=1)
     window = Window2d(axis, axis)
     owned = Partition.of_grid(Grid(1, 2), 8, 16)
-    frame = interior_split_of(window, owned, owned, rank=0)
+    frame = make_interior_split(window, owned, owned, rank=0)
     assert frame.inner == Box((0, 8), (1, 7))
     assert frame.crop == Box((0, 8), (0, 8))
     assert frame.padding == (1, 0)
@@ -243,7 +243,7 @@ def test_a_small_tile_computes_all_at_once():
     axis = Window(kernel=5, padding=2)
     window = Window2d(axis, axis)
     owned = Partition.of_grid(Grid(2, 2), 8, 8)
-    frame = interior_split_of(window, owned, owned, rank=3)
+    frame = make_interior_split(window, owned, owned, rank=3)
     assert frame.inner.empty
     assert frame.strips == (Box((4, 8), (4, 8)),)
 
@@ -252,7 +252,7 @@ def test_a_single_tile_needs_no_strip():
     axis = Window(kernel=3, stride=2, padding=1)
     window = Window2d(axis, axis)
     owned = Partition.of_grid(Grid(1, 1), 9, 9)
-    frame = interior_split_of(window, owned, owned.resized(5, 5), rank=0)
+    frame = make_interior_split(window, owned, owned.resized(5, 5), rank=0)
     assert frame.inner == frame.outputs
     assert frame.strips == ()
 
@@ -264,15 +264,15 @@ def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, w
     owned = Partition.of_grid(Grid(rows, cols), height, width)
     produced = owned.resized(*window.outputs(height, width))
     for rank in range(rows * cols):
-        frame = interior_split_of(window, owned, produced, rank)
+        frame = make_interior_split(window, owned, produced, rank)
         bands = frame.bands(window)
         total = sum((mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
         assert (total == mask(produced, frame.inner)).all()
-        assert len(bands) <= MOST_BANDS
+        assert len(bands) <= MAX_BANDS
         for band in bands:
             need = window.need(band.outputs)
             assert contains(frame.crop, band.crop)
             assert contains(band.crop, need.intersect(owned.image))
             if len(bands) > 1:
                 sides = band.outputs.height if frame.padding[0] == 0 else band.outputs.width
-                assert sides >= LEAST_BAND
+                assert sides >= MIN_BAND

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench_parallel.spatial.overlap import WITHIN_HOST, OverlapChoice, overlaps_of
+from spbench_parallel.spatial.overlap import WITHIN_HOST, OverlapChoice, summarize_overlap
 
 ON = OverlapChoice(True, (1.0, 2.0))
 OFF = OverlapChoice(False, (2.0, 1.0))
@@ -15,15 +15,15 @@ OFF = OverlapChoice(False, (2.0, 1.0))
     ],
 )
 def test_operators_that_are_alike_are_counted_once(choices, word, reason):
-    assert overlaps_of(choices) == (word, reason)
+    assert summarize_overlap(choices) == (word, reason)
 
 
 def test_within_a_host_the_reason_is_that_nothing_could_be_hidden():
-    assert overlaps_of([WITHIN_HOST] * 3) == ("off", WITHIN_HOST.why)
+    assert summarize_overlap([WITHIN_HOST] * 3) == ("off", WITHIN_HOST.why)
 
 
 def test_where_nothing_was_timed_there_is_no_choice_to_report():
-    assert overlaps_of([]) is None
+    assert summarize_overlap([]) is None
 
 
 def test_a_choice_says_what_was_faster_or_that_it_was_asked_for():

@@ -11,7 +11,7 @@ from spbench_core.layout.partition import Partition, Transfers
 from spbench_core.layout.tiles import Box, Grid
 from spbench_parallel.spatial.exchange import is_channels_last
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.padded import PaddedReLU, padded_of, with_room
+from spbench_parallel.spatial.tile_buffer import PaddedReLU, copy_into_buffer, get_buffer
 
 IMAGE = Box((0, 4), (0, 5))
 ROOM = Box((-1, 5), (-2, 7))
@@ -46,8 +46,8 @@ def test_maps_that_lie_both_ways_are_not_channels_last():
 
 @layouts
 def test_room_around_a_tile_holds_nan_until_the_halo_is_there(layout):
-    tile = with_room(maps(layout), IMAGE, ROOM)
-    buffer = padded_of(tile).buffer
+    tile = copy_into_buffer(maps(layout), IMAGE, ROOM)
+    buffer = get_buffer(tile).buffer
     assert torch.equal(tile, maps(layout))
     assert int(buffer.isnan().sum()) == buffer.numel() - tile.numel()
     gather = gather_of(tile)
@@ -63,7 +63,7 @@ def test_a_tile_behind_a_relu_is_completed_in_place(layout, learns):
     gather = gather_of(tile.detach())
     flight = gather.start(tile)
     (part,) = gather.finish(flight)
-    assert part.data_ptr() == padded_of(tile).buffer.data_ptr()
+    assert part.data_ptr() == get_buffer(tile).buffer.data_ptr()
     assert part.requires_grad == learns
     assert is_channels_last(part) == (layout == torch.channels_last)
     gather.free()
@@ -77,12 +77,12 @@ def test_gradients_lie_as_their_tile_does(layout):
     (part,) = gather.finish(gather.start(tile))
     (part * 2.0).sum().backward()
     assert torch.equal(given.grad, torch.full_like(given, 2.0))
-    assert gather.new(IMAGE).stride() == maps(layout).stride()
+    assert gather.allocate(IMAGE).stride() == maps(layout).stride()
     gather.free()
 
 
 def test_another_fill_replaces_what_a_kept_buffer_holds_beyond_the_image():
-    tile = with_room(maps(torch.contiguous_format), IMAGE, ROOM)
+    tile = copy_into_buffer(maps(torch.contiguous_format), IMAGE, ROOM)
     for fill in (0.0, float("-inf"), 0.0):
         gather = gather_of(tile, fill)
         (part,) = gather.finish(gather.start(tile))

@@ -11,15 +11,15 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.window import both_axes
-from spbench_parallel.models.imported.pixel_axes import LAST, in_tiles, pixel_axes, sides_of
-from spbench_parallel.models.imported.pointwise import is_along_last, slices_of, words_of
-from spbench_parallel.models.imported.tracing import Traced
+from spbench_parallel.models.imported.pixel_axes import MAP_AXES, is_tiled, map_size, pixel_axes
+from spbench_parallel.models.imported.pointwise import get_arguments, get_slices, is_along_last
+from spbench_parallel.models.imported.tracing import TracedNetwork
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.fetched.padded import (
     SpatialCeilMaxPool2d,
     SpatialPad2d,
     SpatialPaddedConv2d,
-    pads_of,
+    get_pads,
 )
 from spbench_parallel.spatial.fetched.transposed_conv import SpatialConvTranspose2d
 from spbench_parallel.spatial.fetched.weighted import (
@@ -33,7 +33,7 @@ from spbench_parallel.spatial.pixelwise import PixelwiseOperator
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.tiling import Tiling
 
-NormOf = Callable[[nn.BatchNorm2d, Tiling], nn.Module]
+NormFactory = Callable[[nn.BatchNorm2d, Tiling], nn.Module]
 """Returns the batch normalisation over tiles in the place of one of whole images."""
 Sides = tuple[int, int]
 """Height and width."""
@@ -50,7 +50,7 @@ _MODES = "nearest", "nearest-exact", "bilinear"
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class ConversionSpec:
     """The parts of a counterpart: the operator of whole images, its sizes, and the tiles.
 
     Attributes:
@@ -65,10 +65,10 @@ class Making:
     given: Sides
     made: Sides
     tiling: Tiling
-    norm_of: NormOf
+    norm_of: NormFactory
 
 
-Counterpart = Callable[[Making], nn.Module]
+CounterpartFactory = Callable[[ConversionSpec], nn.Module]
 """Makes an operator over tiles.
 
 Raises:
@@ -76,29 +76,29 @@ Raises:
 """
 
 
-def counterpart_of(network: Traced, node: fx.Node) -> Counterpart | None:
+def find_counterpart(network: TracedNetwork, node: fx.Node) -> CounterpartFactory | None:
     """Return what makes the counterpart of an operator over tiles; None where there is none."""
     source = node.all_input_nodes[0]
     axes = pixel_axes(network).get(source)
-    if not in_tiles(network, node):
+    if not is_tiled(network, node):
         return None
-    module = module_of(network, node)
-    if isinstance(module, nn.PReLU) and axes == LAST:
+    module = find_module(network, node)
+    if isinstance(module, nn.PReLU) and axes == MAP_AXES:
         return _pixelwise
     if is_along_last(module) and axes is not None and axes[1] < len(network.shapes[source]) - 1:
         return _pixelwise
-    if axes != LAST or pixel_axes(network)[node] != LAST:
+    if axes != MAP_AXES or pixel_axes(network)[node] != MAP_AXES:
         return None
     return _of_module(module) if module is not None else _of_function(network, node, source)
 
 
-def module_of(network: Traced, node: fx.Node) -> nn.Module | None:
+def find_module(network: TracedNetwork, node: fx.Node) -> nn.Module | None:
     """Return the module that a node calls, or that of the same pool as the function it calls.
 
     None where it is neither.
     """
     if node.target not in _POOLS:
-        return network.called(node)
+        return network.get_module(node)
     kwargs = {name: value for name, value in node.kwargs.items() if name != "input"}
     try:
         return _POOLS[node.target](*node.args[1:], **kwargs)
@@ -106,7 +106,7 @@ def module_of(network: Traced, node: fx.Node) -> nn.Module | None:
         return None
 
 
-def _of_module(module: nn.Module) -> Counterpart | None:
+def _of_module(module: nn.Module) -> CounterpartFactory | None:
     match module:
         case nn.Conv2d():
             return _conv
@@ -138,34 +138,36 @@ def _of_module(module: nn.Module) -> Counterpart | None:
     return None
 
 
-def _of_function(network: Traced, node: fx.Node, source: fx.Node) -> Counterpart | None:
+def _of_function(
+    network: TracedNetwork, node: fx.Node, source: fx.Node
+) -> CounterpartFactory | None:
     if node.target is functional.interpolate:
-        words = words_of(node, _RESIZING)
+        words = get_arguments(node, _RESIZING)
         factor = None if words.get("recompute_scale_factor") else words.get("scale_factor")
         mode = words.get("mode", "nearest")
         known = not isinstance(factor, fx.Node)
         if mode in _MODES and known and not words.get("antialias"):
             return _resizing(mode, words.get("align_corners"), factor)
     if node.target is functional.pad:
-        words = words_of(node, ("pad", "mode", "value"))
+        words = get_arguments(node, ("pad", "mode", "value"))
         pads = words.get("pad", ())
         whole = isinstance(pads, list | tuple) and all(isinstance(one, int) for one in pads)
         if whole and len(pads) in (2, 4):
             sides = (*pads, 0, 0)[:4]
             return _pad(sides, words.get("mode", "constant"), words.get("value") or 0.0)
-    slices = slices_of(node)
+    slices = get_slices(node)
     if slices is not None and all(one == slice(None) for one in slices[:2]):
-        return _crop(slices[2:], sides_of(network, source))
+        return _crop(slices[2:], map_size(network, source))
     return None
 
 
-def _pixelwise(of: Making) -> nn.Module:
+def _pixelwise(of: ConversionSpec) -> nn.Module:
     return PixelwiseOperator(of.module, of.tiling.comm)
 
 
-def _conv(of: Making) -> nn.Module:
+def _conv(of: ConversionSpec) -> nn.Module:
     conv: nn.Conv2d = of.module
-    left, right, top, bottom = pads_of(conv)
+    left, right, top, bottom = get_pads(conv)
     if conv.padding_mode != "zeros" or left != right or top != bottom:
         return SpatialPaddedConv2d(conv, tiling=of.tiling)
     return SpatialConv2d(
@@ -181,7 +183,7 @@ def _conv(of: Making) -> nn.Module:
     )
 
 
-def _max_pool(of: Making) -> nn.Module:
+def _max_pool(of: ConversionSpec) -> nn.Module:
     pool: nn.MaxPool2d = of.module
     windows = pool.kernel_size, pool.stride, pool.padding, pool.dilation
     if pool.ceil_mode:
@@ -189,7 +191,7 @@ def _max_pool(of: Making) -> nn.Module:
     return SpatialMaxPool2d(*windows, tiling=of.tiling)
 
 
-def _avg_pool(of: Making) -> nn.Module:
+def _avg_pool(of: ConversionSpec) -> nn.Module:
     pool: nn.AvgPool2d = of.module
     sizes = pool.kernel_size, pool.stride, pool.padding
     if not pool.ceil_mode and pool.divisor_override is None:
@@ -205,27 +207,27 @@ def _avg_pool(of: Making) -> nn.Module:
     return SpatialWeightedSums(rows, cols, tiling=of.tiling)
 
 
-def _adaptive_pool(of: Making) -> nn.Module:
+def _adaptive_pool(of: ConversionSpec) -> nn.Module:
     rows, cols = (adaptive_taps(*axis) for axis in zip(of.given, of.made, strict=True))
     return SpatialWeightedSums(rows, cols, tiling=of.tiling)
 
 
-def _group_norm(of: Making) -> nn.Module:
+def _group_norm(of: ConversionSpec) -> nn.Module:
     norm: nn.GroupNorm = of.module
     words = norm.num_groups, norm.num_channels, norm.eps, norm.affine
     return SpatialGroupNorm(*words, tiling=of.tiling)
 
 
-def _instance_norm(of: Making) -> nn.Module:
+def _instance_norm(of: ConversionSpec) -> nn.Module:
     norm: nn.InstanceNorm2d = of.module
     words = norm.num_features, norm.num_features, norm.eps, norm.affine
     return SpatialGroupNorm(*words, tiling=of.tiling)
 
 
-def _resizing(mode: str, align_corners: bool | None, factor: Any) -> Counterpart:
+def _resizing(mode: str, align_corners: bool | None, factor: Any) -> CounterpartFactory:
     factors = factor if isinstance(factor, tuple | list) else (factor, factor)
 
-    def make(of: Making) -> nn.Module:
+    def make(of: ConversionSpec) -> nn.Module:
         rows, cols = (
             resizing_taps(given, made, mode, align_corners=align_corners, scale_factor=one)
             for given, made, one in zip(of.given, of.made, factors, strict=True)
@@ -235,12 +237,12 @@ def _resizing(mode: str, align_corners: bool | None, factor: Any) -> Counterpart
     return make
 
 
-def _pad(pads: Any, mode: str, value: float) -> Counterpart:
+def _pad(pads: Any, mode: str, value: float) -> CounterpartFactory:
     left, right, top, bottom = pads if isinstance(pads, tuple | list) else (pads,) * 4
     return lambda of: SpatialPad2d((left, right, top, bottom), mode, value, tiling=of.tiling)
 
 
-def _crop(slices: tuple[slice, ...], sides: Sides) -> Counterpart | None:
+def _crop(slices: tuple[slice, ...], sides: Sides) -> CounterpartFactory | None:
     """Return what makes a crop of some rows and columns, one by one."""
     cuts = [
         one.indices(length)

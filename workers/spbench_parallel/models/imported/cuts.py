@@ -18,9 +18,9 @@ from math import prod
 import torch
 from torch import fx
 
-from spbench_parallel.models.imported.forward.sizes import attribute
-from spbench_parallel.models.imported.pixel_axes import LAST, pixel_axes
-from spbench_parallel.models.imported.tracing import Traced
+from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.pixel_axes import MAP_AXES, pixel_axes
+from spbench_parallel.models.imported.tracing import TracedNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,9 @@ class LayerSpan:
     outputs: tuple[fx.Node, ...]
 
 
-def spans(network: Traced, cuts: Sequence[int] | None = None) -> tuple[LayerSpan, ...]:
+def find_layer_spans(
+    network: TracedNetwork, cuts: Sequence[int] | None = None
+) -> tuple[LayerSpan, ...]:
     """Return the layers of a network, with cuts before these operators, or wherever it can be."""
     alive = _alive(network)
     kept = _cuts(network, alive) if cuts is None else cuts
@@ -48,7 +50,7 @@ def spans(network: Traced, cuts: Sequence[int] | None = None) -> tuple[LayerSpan
     return tuple(LayerSpan(first, last, alive[first], alive[last]) for first, last in ends)
 
 
-def _cuts(network: Traced, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
+def _cuts(network: TracedNetwork, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
     count = len(network.operators)
     tied = list(_tied(network))
     free = [
@@ -63,7 +65,7 @@ def _cuts(network: Traced, alive: Sequence[Sequence[fx.Node]]) -> list[int]:
     return _fewest(best, [len(alive[at]) for at in best])
 
 
-def _best(network: Traced, alive: Sequence[Sequence[fx.Node]], places: Sequence[int]) -> int:
+def _best(network: TracedNetwork, alive: Sequence[Sequence[fx.Node]], places: Sequence[int]) -> int:
     """Return the last of the cuts with the fewest tensors alive, before they are flattened.
 
     Stages of tiles can end in maps alone, so that what has pixels, and is no larger, is better.
@@ -83,34 +85,34 @@ def _best(network: Traced, alive: Sequence[Sequence[fx.Node]], places: Sequence[
     return max(maps, default=last)
 
 
-def _are_maps(network: Traced, nodes: Sequence[fx.Node]) -> bool:
+def _are_maps(network: TracedNetwork, nodes: Sequence[fx.Node]) -> bool:
     shapes = (network.shapes[node] for node in nodes)
     return all(len(shape) == 3 and shape[1:] != (1, 1) for shape in shapes)
 
 
-def _values(network: Traced, nodes: Sequence[fx.Node]) -> int:
+def _values(network: TracedNetwork, nodes: Sequence[fx.Node]) -> int:
     return sum(prod(network.shapes[node]) for node in nodes)
 
 
-def _alive(network: Traced) -> list[tuple[fx.Node, ...]]:
+def _alive(network: TracedNetwork) -> list[tuple[fx.Node, ...]]:
     """Return the nodes that are alive before each operator, and after the last one.
 
     They come from operators before it, and it, or one after it, reads them.
     """
     end = len(network.operators)
     alive: list[list[fx.Node]] = [[] for _ in range(end + 1)]
-    for node, place in network.places.items():
-        users = [end if user.op == "output" else network.places[user] for user in node.users]
+    for node, place in network.positions.items():
+        users = [end if user.op == "output" else network.positions[user] for user in node.users]
         for at in range(place + 1, max(users, default=-1) + 1):
             alive[at].append(node)
     return [tuple(nodes) for nodes in alive]
 
 
-def _has_channels_first(network: Traced, node: fx.Node) -> bool:
+def _has_channels_first(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether what crosses a cut is a map as stages know it, or no map."""
     axes = pixel_axes(network).get(node)
     shape = network.shapes[node]
-    return axes == LAST or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
+    return axes == MAP_AXES or (axes is None and (len(shape) != 3 or shape[1:] == (1, 1)))
 
 
 def _fewest(places: Sequence[int], numbers: Sequence[int]) -> list[int]:
@@ -132,9 +134,9 @@ def _fewest(places: Sequence[int], numbers: Sequence[int]) -> list[int]:
     return found
 
 
-def _tied(network: Traced) -> Iterator[tuple[int, int]]:
+def _tied(network: TracedNetwork) -> Iterator[tuple[int, int]]:
     """Yield the first and the last operator that use one parameter, or one running statistic."""
-    places = network.places
+    places = network.positions
     used: dict[int, list[int]] = {}
     for node in network.graph.nodes:
         if node.op == "call_module":
@@ -142,7 +144,7 @@ def _tied(network: Traced) -> Iterator[tuple[int, int]]:
             for tensor in (*module.parameters(), *module.buffers()):
                 used.setdefault(id(tensor), []).append(places[node])
         elif node.op == "get_attr":
-            found = attribute(network.module, str(node.target))
+            found = get_attribute(network.module, str(node.target))
             if isinstance(found, torch.Tensor) and not network.is_constant(node):
                 users = (places[user] for user in node.users if user in places)
                 used.setdefault(id(found), []).extend(users)

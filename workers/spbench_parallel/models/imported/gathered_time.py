@@ -22,13 +22,13 @@ class GatheredTime:
 GATHERED_TIME = GatheredTime()
 
 
-def begin(values: Any) -> Any:
+def start_gathered(values: Any) -> Any:
     """Note that an operator begins, and return its first input as it is."""
     GATHERED_TIME._began = perf_counter()
     return values
 
 
-def end(values: Any) -> Any:
+def stop_gathered(values: Any) -> Any:
     """Note that it has ended, and return its result as it is."""
     GATHERED_TIME.seconds += perf_counter() - GATHERED_TIME._began
     return values

@@ -21,7 +21,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.loading import short
+from spbench_parallel.models.imported.loading import shorten_path
 
 _OF_WEIGHTS = WeightNorm, SpectralNorm, BasePruningMethod
 """Hooks that compute a weight of their module before each call."""
@@ -145,7 +145,7 @@ def has_own_forward(module: nn.Module) -> bool:
 
 
 @contextmanager
-def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def replace_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Let a call of a module run its hooks around another forward pass."""
     vars(module)["forward"] = forward
     try:
@@ -155,7 +155,7 @@ def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator
 
 
 @contextmanager
-def without_hooks(module: Any) -> Iterator[None]:
+def suspend_hooks(module: Any) -> Iterator[None]:
     """Take the traced hooks off a module, or off what is none, while it is copied."""
     if not (isinstance(module, nn.Module) and is_hooked(module)):
         yield
@@ -175,4 +175,4 @@ def _place_of(function: Any) -> str:
         function = function.func
     function = getattr(function, "__wrapped__", function)
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    return f"{short(code.co_filename)}:{code.co_firstlineno}: " if code is not None else ""
+    return f"{shorten_path(code.co_filename)}:{code.co_firstlineno}: " if code is not None else ""

@@ -14,16 +14,16 @@ from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import Flow
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import where
 from spbench_parallel.models.imported.hooks import has_estimate
-from spbench_parallel.models.imported.mixing import Mixing, mixing_operators
+from spbench_parallel.models.imported.messages import locate
+from spbench_parallel.models.imported.mixing import MixingOperator, find_mixing_operators
 from spbench_parallel.models.imported.model import ImportedLayer, ImportedModel
-from spbench_parallel.models.imported.over_tiles import over_tiles
+from spbench_parallel.models.imported.tiled_piece import build_tiled_piece
 from spbench_parallel.spatial.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Batching:
+class BatchSettings:
     """How the images of a step are shared out.
 
     Attributes:
@@ -34,7 +34,7 @@ class Batching:
     """
 
     micro_batches: int = 1
-    together: bool = False
+    sync_batchnorm: bool = False
     training: bool = True
     recomputes: bool = False
 
@@ -43,7 +43,7 @@ def check_layout(
     model: ImportedModel,
     layout: ModelLayout,
     balance: Sequence[int] | None,
-    batching: Batching,
+    batching: BatchSettings,
 ) -> None:
     """Check that a layout computes what the network computes on one process.
 
@@ -61,7 +61,7 @@ def check_layout(
         _check_tiles(model, grid, _layers(model, layout, balance, chosen))
     members = {stage for stage in layout.stages if stage.members > 1}
     shared = _layers(model, layout, balance, members)
-    replicas = batching.together and layout.replicas > 1
+    replicas = batching.sync_batchnorm and layout.replicas > 1
     everywhere = range(len(model.layers))
     _check_norms(model, everywhere if replicas else shared)
     if batching.training and (batching.recomputes or layout.mirrored):
@@ -98,7 +98,7 @@ def _check_tiles(model: ImportedModel, grid: Grid, layers: Collection[int]) -> N
     for index in sorted(layers):
         layer = model.layers[index]
         assert isinstance(layer, ImportedLayer), "there are no others"
-        over_tiles(layer.piece, tiling, _norm_like)
+        build_tiled_piece(layer.piece, tiling, _norm_like)
 
 
 def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
@@ -109,12 +109,12 @@ def _norm_like(module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
 def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
     """Refuse normalisations that ranks cannot compute over each other's images."""
     for node in _nodes(model, layers):
-        module = model.network.called(node)
+        module = model.network.get_module(node)
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            check_usual(f"network {model.name}: {where(node)}", module)
+            check_norm(f"network {model.name}: {locate(node)}", module)
         if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
             raise CannotRunError(
-                f"network {model.name}: {where(node)} keeps the mean of its images' statistics, "
+                f"network {model.name}: {locate(node)} keeps the mean of its images' statistics, "
                 "and ranks have some of the images; take track_running_stats=False, or local_DP 1"
             )
 
@@ -122,28 +122,28 @@ def _check_norms(model: ImportedModel, layers: Collection[int]) -> None:
 def _check_estimates(model: ImportedModel, what: str) -> None:
     """Refuse spectral_norm if ranks call it in another order than one process."""
     for node in _nodes(model, range(len(model.layers))):
-        module = model.network.called(node)
+        module = model.network.get_module(node)
         if module is not None and has_estimate(module):
             raise CannotRunError(
-                f"network {model.name}: {where(node)} moves the estimate of its spectral_norm at "
+                f"network {model.name}: {locate(node)} moves the estimate of its spectral_norm at "
                 f"each call, and {what} would call it in another order; take scheme lp without "
                 "recompute"
             )
 
 
-def _check_mixing(model: ImportedModel, shared: Collection[int], batching: Batching) -> None:
+def _check_mixing(model: ImportedModel, shared: Collection[int], batching: BatchSettings) -> None:
     """Refuse operators that mix images which ranks or micro-batches part."""
     if not shared and batching.micro_batches == 1:
         return
     nodes = set(_nodes(model, shared))
-    for mixing in mixing_operators(model.network, training=batching.training):
+    for mixing in find_mixing_operators(model.network, training=batching.training):
         among_ranks = mixing.node in nodes
         # A micro-batch is normalised by itself, as by nn.BatchNorm2d.
         if among_ranks or (batching.micro_batches > 1 and not mixing.normalises):
             raise CannotRunError(_mixed(model, mixing, among_ranks=among_ranks))
 
 
-def _mixed(model: ImportedModel, mixing: Mixing, *, among_ranks: bool) -> str:
+def _mixed(model: ImportedModel, mixing: MixingOperator, *, among_ranks: bool) -> str:
     parts = "ranks that share them" if among_ranks else "micro-batches"
     remedy = "take parts (micro_batches) 1"
     if among_ranks:
@@ -151,8 +151,8 @@ def _mixed(model: ImportedModel, mixing: Mixing, *, among_ranks: bool) -> str:
     other = "nn.BatchNorm2d, which ranks compute together"
     remedy += f", or {other if mixing.normalises else 'compute each image by itself'}"
     return (
-        f"network {model.name}: {where(mixing.node)} mixes the images of a batch, and {parts} have "
-        f"some of them each; {remedy}"
+        f"network {model.name}: {locate(mixing.node)} mixes the images of a batch, and {parts} "
+        f"have some of them each; {remedy}"
     )
 
 
@@ -165,7 +165,7 @@ def _nodes(model: ImportedModel, layers: Collection[int]) -> list[Any]:
     return nodes
 
 
-def check_usual(name: str, module: nn.Module) -> None:
+def check_norm(name: str, module: nn.Module) -> None:
     """Refuse another batch norm than that of images with weights and running statistics.
 
     Raises:
@@ -189,7 +189,7 @@ def check_usual(name: str, module: nn.Module) -> None:
 _NAMES_OF_NORM = "weight", "bias", "running_mean", "running_var", "num_batches_tracked"
 
 
-def check_ends(model: ImportedModel, layout: ModelLayout) -> None:
+def check_stage_ends(model: ImportedModel, layout: ModelLayout) -> None:
     """Check that there is a layer in whose maps each stage of tiles can end, but for the last.
 
     Raises:

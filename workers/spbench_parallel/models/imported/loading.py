@@ -41,7 +41,7 @@ _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 """Folders of installed packages, which may lie inside that of the standard library."""
 
 
-def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
+def load_network(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
     """Return the module that a callable returns, on the host, with weights that the seed draws.
 
     Args:
@@ -57,10 +57,10 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
         state = random.getstate()
         random.seed(seed)
         try:
-            made = called_by_name(network, arguments)
+            made = call_by_name(network, arguments)
         except Exception as error:  # it is the user's own code
             raise CannotRunError(
-                f"network {network}: {place_of(error)}{in_words(error)}{_cause(error)}"
+                f"network {network}: {find_user_line(error)}{describe_error(error)}{_cause(error)}"
                 f"{_advice(_root_of(error))}"
             ) from error
         finally:
@@ -72,7 +72,7 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
     return made
 
 
-def called_by_name(name: str, arguments: Mapping[str, Any]) -> Any:
+def call_by_name(name: str, arguments: Mapping[str, Any]) -> Any:
     """Return what ``module:callable`` returns; the working folder is importable.
 
     Raises:
@@ -85,7 +85,7 @@ def called_by_name(name: str, arguments: Mapping[str, Any]) -> Any:
     return getattr(importlib.import_module(module), function)(**arguments)
 
 
-def take_weights(network: str, module: nn.Module, path: Path) -> None:
+def load_weights(network: str, module: nn.Module, path: Path) -> None:
     """Load a file with the ``state_dict`` of a module; no code in it is run.
 
     Raises:
@@ -116,7 +116,7 @@ def take_weights(network: str, module: nn.Module, path: Path) -> None:
     module.load_state_dict(found)
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error's class and the first line of its text."""
     told = str(error).strip().splitlines() or ["no reason given"]
     return f"{type(error).__name__}: {told[0]}"
@@ -131,7 +131,7 @@ def _root_of(error: BaseException) -> BaseException:
 def _cause(error: BaseException) -> str:
     """Return the first cause of an error in brackets; empty if it has none."""
     root = _root_of(error)
-    return "" if root is error else f" (caused by {in_words(root)})"
+    return "" if root is error else f" (caused by {describe_error(root)})"
 
 
 def _advice(error: BaseException) -> str:
@@ -148,23 +148,25 @@ def _advice(error: BaseException) -> str:
     )
 
 
-def current_line() -> str:
+def find_current_line() -> str:
     """Return the innermost line of the user's code that runs now, as ``file:line: ``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+        if is_user_code(frame.f_code.co_filename):
+            return f"{shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}: "
         frame = frame.f_back
     return ""
 
 
-def place_of(error: BaseException) -> str:
+def find_user_line(error: BaseException) -> str:
     """Return the user's line in which an error came up as ``file:line: ``; empty if in none."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users(one.filename)]
-    return f"{short(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    frames = [
+        one for one in traceback.extract_tb(error.__traceback__) if is_user_code(one.filename)
+    ]
+    return f"{shorten_path(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
 
 
-def is_users(file: str) -> bool:
+def is_user_code(file: str) -> bool:
     """Return whether a file is neither torch's nor spbench's nor Python's."""
     if file.startswith((*_PACKAGES, "<")):
         return False
@@ -176,7 +178,7 @@ def is_installed(file: str) -> bool:
     return any(folder in file for folder in _INSTALLED)
 
 
-def short(file: str) -> str:
+def shorten_path(file: str) -> str:
     """Return a file's path from the working folder, where it is in it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

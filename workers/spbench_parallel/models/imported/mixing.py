@@ -22,8 +22,8 @@ from torch.nn import functional
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.hooks import is_hooked
-from spbench_parallel.models.imported.pointwise import argument, works_by_value
-from spbench_parallel.models.imported.tracing import Traced, targets_of, traced
+from spbench_parallel.models.imported.pointwise import get_argument, works_by_value
+from spbench_parallel.models.imported.tracing import TracedNetwork, list_targets, trace_network
 
 _PARTS = (0, 2), (2, 5)
 """The images of both parts; batch normalisation of vectors needs two at least."""
@@ -48,7 +48,7 @@ Values = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Mixing:
+class MixingOperator:
     """An operator that mixes the images of a batch.
 
     Attributes:
@@ -60,7 +60,7 @@ class Mixing:
     normalises: bool
 
 
-def mixing_operators(network: Traced, *, training: bool = True) -> list[Mixing]:
+def find_mixing_operators(network: TracedNetwork, *, training: bool = True) -> list[MixingOperator]:
     """Return the operators of a network that mix the images of a batch, in their order.
 
     Args:
@@ -74,14 +74,14 @@ def mixing_operators(network: Traced, *, training: bool = True) -> list[Mixing]:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
         mixing = list(_Comparison(small, training=training).mixing())
-    return [Mixing(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
+    return [MixingOperator(nodes[node], _normalises(node)) for node in dict.fromkeys(mixing)]
 
 
 def _normalises(node: fx.Node) -> bool:
     return node.target in (functional.batch_norm, torch.batch_norm)
 
 
-def _smaller(network: Traced) -> Traced:
+def _smaller(network: TracedNetwork) -> TracedNetwork:
     """Return the same operators for the smallest images that are halves of halves."""
     channels, *sides = network.image.shape
     sizes = [sides]
@@ -92,19 +92,19 @@ def _smaller(network: Traced) -> Traced:
             small = _traced(network, Map(channels, height, width))
         except CannotRunError:
             continue
-        if targets_of(small) == targets_of(network):
+        if list_targets(small) == list_targets(network):
             return small
     return network
 
 
-def _traced(network: Traced, image: Map) -> Traced:
-    return traced(network.name, network.module, image, advises=False)
+def _traced(network: TracedNetwork, image: Map) -> TracedNetwork:
+    return trace_network(network.name, network.module, image, advises=False)
 
 
 class _Comparison:
     """The runs on the whole batch and its parts, operator by operator."""
 
-    def __init__(self, network: Traced, *, training: bool) -> None:
+    def __init__(self, network: TracedNetwork, *, training: bool) -> None:
         self._network = network
         self._module = _perturbed(network.module).train(training)
         self._values: dict[fx.Node, Values] = {}
@@ -137,7 +137,7 @@ class _Comparison:
             dtype = next((one.dtype for one in self._module.parameters()), torch.float32)
             images = torch.randn(_PARTS[-1][1], *self._network.image.shape, dtype=dtype)
             return _in_parts(images)
-        if node in self._network.chance:
+        if node in self._network.stochastic:
             return self._values[node.all_input_nodes[0]]
         values: Values = []
         exempt = _is_exempt(self._network, node)
@@ -156,7 +156,7 @@ class _Comparison:
 
         args: Any = fx.map_arg(node.args, value_of)
         kwargs: Any = fx.map_arg(node.kwargs, value_of)
-        called = self._network.called(node)
+        called = self._network.get_module(node)
         if isinstance(called, nn.SyncBatchNorm):
             return functional.batch_norm(args[0], None, None, called.weight, called.bias, True)
         return getattr(runner, node.op)(node.target, args, kwargs)
@@ -172,18 +172,18 @@ class _Comparison:
                 if source.op.startswith("call") and not self._is_number(source):
                     reached.add(source)
                     behind.append(source)
-        return min(reached, key=self._network.places.__getitem__)
+        return min(reached, key=self._network.positions.__getitem__)
 
     def _is_number(self, node: fx.Node) -> bool:
-        return self._network.operators[self._network.places[node]].number
+        return self._network.operators[self._network.positions[node]].is_number
 
 
 class _UnknownError(Exception):
     """The whole batch cannot be computed, so that nothing is known."""
 
 
-def _is_exempt(network: Traced, node: fx.Node) -> bool:
-    return isinstance(network.called(node), nn.modules.batchnorm._BatchNorm)
+def _is_exempt(network: TracedNetwork, node: fx.Node) -> bool:
+    return isinstance(network.get_module(node), nn.modules.batchnorm._BatchNorm)
 
 
 def _in_parts(values: torch.Tensor) -> Values:
@@ -214,16 +214,16 @@ def _perturbed(module: nn.Module) -> nn.Module:
     return perturbed
 
 
-def _keeps_apart(network: Traced, node: fx.Node) -> bool:
+def _keeps_apart(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether an operator is known to keep images apart, without a run."""
-    places = network.places
-    if network.operators[places[node]].number or node in network.chance:
+    places = network.positions
+    if network.operators[places[node]].is_number or node in network.stochastic:
         return True
     sources = [one for one in node.all_input_nodes if one.op != "get_attr"]
     if node not in network.shapes or any(one not in network.shapes for one in sources):
         return False
     sides = {len(network.shapes[one]) for one in sources}
-    module = network.called(node)
+    module = network.get_module(node)
     if isinstance(module, nn.Flatten):
         return module.start_dim == 1
     if isinstance(module, nn.InstanceNorm2d):
@@ -233,9 +233,9 @@ def _keeps_apart(network: Traced, node: fx.Node) -> bool:
     if node.target in _FUNCTIONS_APART:
         return True
     if node.target in (torch.flatten, "flatten"):
-        return bool(argument(node, 1, "start_dim", default=0) == 1)
+        return bool(get_argument(node, 1, "start_dim", default=0) == 1)
     if node.target in (torch.cat, torch.mean, "mean"):
-        axes = argument(node, 1, "dim", default=0)
+        axes = get_argument(node, 1, "dim", default=0)
         several = axes if isinstance(axes, tuple | list) else (axes,)
         return len(sides) == 1 and all(
             isinstance(axis, int) and axis % (1 + min(sides)) for axis in several

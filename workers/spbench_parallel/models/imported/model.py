@@ -15,12 +15,12 @@ from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
 from spbench_core.models.routes import tensors_of
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.cuts import spans
+from spbench_parallel.models.imported.cuts import find_layer_spans
 from spbench_parallel.models.imported.hooks import check_copies
-from spbench_parallel.models.imported.loading import loaded, take_weights
-from spbench_parallel.models.imported.pieces import ImportedPiece, map_of
-from spbench_parallel.models.imported.state import tensors_of_names
-from spbench_parallel.models.imported.tracing import Traced, targets_of, traced
+from spbench_parallel.models.imported.loading import load_network, load_weights
+from spbench_parallel.models.imported.pieces import ImportedPiece, to_map
+from spbench_parallel.models.imported.state import tensors_by_name
+from spbench_parallel.models.imported.tracing import TracedNetwork, list_targets, trace_network
 
 _CLASSES = 2
 """The fewest classes between which a loss can tell."""
@@ -56,7 +56,7 @@ class ImportedLayer(Layer):
         span = self.piece.span
         kept = tuple(node for node in span.inputs if node not in inputs)
         given = tuple(node for node in span.outputs if node not in outputs)
-        flow = tuple(map_of(self.piece.network.shapes[node]) for node in given)
+        flow = tuple(to_map(self.piece.network.shapes[node]) for node in given)
         piece = replace(self.piece, span=replace(span, inputs=kept, outputs=given))
         return replace(self, piece=piece, outputs=flow)
 
@@ -69,9 +69,9 @@ class ImportedModel(Model):
         network: It as it was traced.
     """
 
-    network: Traced = field(repr=False, compare=False)
+    network: TracedNetwork = field(repr=False, compare=False)
 
-    def whole(self, device: torch.device | str = "cpu") -> nn.Module:
+    def build_whole(self, device: torch.device | str = "cpu") -> nn.Module:
         """Return the user's module itself in float64, with the names of the layers' parts."""
         module = copy.deepcopy(self.network.module).to(device, torch.float64)
         return WholeModule(module, self.owners()).train()
@@ -83,13 +83,13 @@ class ImportedModel(Model):
             CannotRunError: It cannot take such images.
         """
         image = Map(self.image.channels, height, width)
-        network = traced(self.network.name, self.network.module, image, advises=False)
-        if targets_of(network) != targets_of(self.network):
+        network = trace_network(self.network.name, self.network.module, image, advises=False)
+        if list_targets(network) != list_targets(self.network):
             raise CannotRunError(
                 f"network {self.name}: it has other operators for images of {height}x{width}"
             )
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
-        return as_model(network, cuts[1:])
+        return build_model(network, cuts[1:])
 
     def without(self, first: int, last: int, left_out: Collection[int]) -> ImportedModel:
         if not left_out:
@@ -119,7 +119,7 @@ class ImportedModel(Model):
         }
 
 
-def imported(
+def import_network(
     network: str, arguments: Mapping[str, Any], image: Map, seed: int, weights: str | None = None
 ) -> ImportedModel:
     """Load a network of the user's own, and cut it into layers.
@@ -134,24 +134,24 @@ def imported(
     Raises:
         CannotRunError: It cannot be loaded or traced, or gives no logits; all in one sentence.
     """
-    module = loaded(network, arguments, seed)
+    module = load_network(network, arguments, seed)
     check_copies(network, module)
     if weights is not None:
-        take_weights(network, module, Path(weights))
-    return as_model(traced(network, module, image))
+        load_weights(network, module, Path(weights))
+    return build_model(trace_network(network, module, image))
 
 
-def as_model(network: Traced, cuts: Sequence[int] | None = None) -> ImportedModel:
+def build_model(network: TracedNetwork, cuts: Sequence[int] | None = None) -> ImportedModel:
     """Return a traced network as a model, with cuts before these operators, or wherever it can be.
 
     Raises:
         CannotRunError: It gives no logits of images or pixels, or a parameter does not learn.
     """
     _check(network)
-    found = spans(network, cuts)
+    found = find_layer_spans(network, cuts)
     layers: list[Layer] = []
     for at, span in enumerate(found):
-        outputs = tuple(map_of(network.shapes[node]) for node in span.outputs)
+        outputs = tuple(to_map(network.shapes[node]) for node in span.outputs)
         nodes = [each.node for each in network.operators[span.first : span.last]]
         code = "; ".join(node.format_node() or node.name for node in nodes)
         layers.append(ImportedLayer(_name(at, nodes), ImportedPiece(network, span, code), outputs))
@@ -165,7 +165,7 @@ def _name(at: int, nodes: Sequence[fx.Node]) -> str:
     return f"{at:03}_{word.replace('.', '_')}"
 
 
-def _check(network: Traced) -> None:
+def _check(network: TracedNetwork) -> None:
     (end,) = (node for node in network.graph.nodes if node.op == "output")
     result = end.args[0]
     shape = network.shapes.get(result)
@@ -189,7 +189,7 @@ def _check(network: Traced) -> None:
         )
 
 
-def state_of(whole: nn.Module) -> dict[str, torch.Tensor]:
+def get_user_state(whole: nn.Module) -> dict[str, torch.Tensor]:
     """Return the ``state_dict`` of the user's module in what `ImportedModel.whole` returned.
 
     The result is empty for other models.
@@ -204,7 +204,7 @@ class WholeModule(nn.Module):
         super().__init__()
         # In a tuple, so that torch does not register them under their own names too.
         self._own = (module,)
-        tensors = tensors_of_names(module)
+        tensors = tensors_by_name(module)
         for path, name in owners.items():
             *folders, last = name.split(".")
             place: nn.Module = self

@@ -13,11 +13,11 @@ from torch import fx, nn
 
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map
-from spbench_parallel.models.imported.chance import DropByPosition
 from spbench_parallel.models.imported.cuts import LayerSpan
-from spbench_parallel.models.imported.forward.sizes import attribute
-from spbench_parallel.models.imported.hooks import without_hooks
-from spbench_parallel.models.imported.tracing import Operator, Traced
+from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.hooks import suspend_hooks
+from spbench_parallel.models.imported.stochastic import DropByPosition
+from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class ImportedPiece:
         span: The operators.
     """
 
-    network: Traced = field(repr=False)
+    network: TracedNetwork = field(repr=False)
     span: LayerSpan = field(repr=False)
     code: str
     """Its operators in words, which are the same for the same network."""
@@ -49,8 +49,8 @@ class ImportedPiece:
         """The maps that its operators read, and whether they are normalised."""
         return [
             (
-                map_of(shape),
-                isinstance(self.network.called(each.node), nn.modules.batchnorm._BatchNorm),
+                to_map(shape),
+                isinstance(self.network.get_module(each.node), nn.modules.batchnorm._BatchNorm),
             )
             for each in self.operators
             for node in each.node.all_input_nodes
@@ -69,26 +69,26 @@ class ImportedPiece:
         graph = fx.Graph()
         span = self.span
         ours = dict[str, Any]()
-        made = with_shape(graph, self.network, span.inputs)
+        made = add_inputs(graph, self.network, span.inputs)
         memo: dict[int, Any] = {}
         for each in self.operators:
             for node in each.node.all_input_nodes:
                 if node.op != "get_attr" or node in made:
                     continue
                 if self.network.is_constant(node):
-                    made[node] = with_constant(graph, ours, self.network, node)
+                    made[node] = add_constant(graph, ours, self.network, node)
                 else:
                     made[node] = graph.node_copy(node)
-            if each.node in self.network.chance:
+            if each.node in self.network.stochastic:
                 path = f"dropped_{each.node.name}"
                 (source, *_) = each.node.all_input_nodes
-                ours[path] = drop_of(self.network, each.node)
+                ours[path] = make_drop(self.network, each.node)
                 made[each.node] = graph.call_module(path, (made[source],))
             else:
                 made[each.node] = graph.node_copy(each.node, made.__getitem__)
-        with_map_outputs(graph, self.network, span, made)
+        add_outputs(graph, self.network, span, made)
         root = {
-            str(node.target): copied(self.network, str(node.target), memo)
+            str(node.target): copy_attribute(self.network, str(node.target), memo)
             for node in graph.nodes
             if node.op in ("call_module", "get_attr") and node.target not in ours
         }
@@ -105,13 +105,13 @@ class ImportedPiece:
         found: dict[str, torch.Tensor] = {}
         wanted = nn.Parameter if kind == "parameters" else torch.Tensor
         for each in self.operators:
-            module = self.network.called(each.node)
+            module = self.network.get_module(each.node)
             if module is not None:
                 named = getattr(module, f"named_{kind}")()
                 found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
             for node in each.node.all_input_nodes:
                 if node.op == "get_attr" and not self.network.is_constant(node):
-                    tensor = attribute(self.network.module, str(node.target))
+                    tensor = get_attribute(self.network.module, str(node.target))
                     if isinstance(tensor, wanted) and (
                         kind == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
@@ -123,7 +123,7 @@ class ImportedPiece:
         return {name: found[name] for name in names.values()}
 
 
-def copied(network: Traced, path: str, memo: dict[int, Any]) -> Any:
+def copy_attribute(network: TracedNetwork, path: str, memo: dict[int, Any]) -> Any:
     """Return a copy of a network's module or tensor, which does not write into its input.
 
     Args:
@@ -131,19 +131,19 @@ def copied(network: Traced, path: str, memo: dict[int, Any]) -> Any:
         path: The path of the module or tensor.
         memo: The copies of the same piece so far: a parameter of two modules stays one parameter.
     """
-    original = attribute(network.module, path)
-    with without_hooks(original):
+    original = get_attribute(network.module, path)
+    with suspend_hooks(original):
         duplicate = copy.deepcopy(original, memo)
     if getattr(duplicate, "inplace", False):
         duplicate.inplace = False  # what a layer gets belongs to the layer before
     return duplicate
 
 
-def drop_of(
-    network: Traced, node: fx.Node, box: Box | None = None, *, channels_last: bool = False
+def make_drop(
+    network: TracedNetwork, node: fx.Node, box: Box | None = None, *, channels_last: bool = False
 ) -> DropByPosition:
     """Return a rank's operator of chance, of whole maps or of this box of them."""
-    words = network.chance[node], network.shapes[node], box
+    words = network.stochastic[node], network.shapes[node], box
     return DropByPosition(*words, channels_last=channels_last)
 
 
@@ -161,16 +161,18 @@ class Constant(nn.Module):
         return self._values
 
 
-def with_constant(graph: fx.Graph, root: dict[str, Any], network: Traced, node: fx.Node) -> fx.Node:
+def add_constant(
+    graph: fx.Graph, root: dict[str, Any], network: TracedNetwork, node: fx.Node
+) -> fx.Node:
     """Return a constant in a piece's graph, and add its module to the root of them."""
     path = f"constant_{node.name}"
-    root[path] = Constant(attribute(network.module, str(node.target)))
+    root[path] = Constant(get_attribute(network.module, str(node.target)))
     given = next(one for one in graph.nodes if one.op == "placeholder")
     return graph.call_module(path, (given,))
 
 
-def with_shape(
-    graph: fx.Graph, network: Traced, inputs: Sequence[fx.Node]
+def add_inputs(
+    graph: fx.Graph, network: TracedNetwork, inputs: Sequence[fx.Node]
 ) -> dict[fx.Node, fx.Node]:
     """Return the tensors that a piece gets, by node, in the shapes that its operators ask for."""
     given = graph.placeholder("maps")
@@ -182,8 +184,8 @@ def with_shape(
     }
 
 
-def with_map_outputs(
-    graph: fx.Graph, network: Traced, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
+def add_outputs(
+    graph: fx.Graph, network: TracedNetwork, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
 ) -> None:
     """End a piece's graph with what it gives: maps, or logits at the end of the network.
 
@@ -212,9 +214,9 @@ def _shaped(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
 def _as_map(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
     if len(shape) == 3:
         return node
-    return graph.call_method("reshape", (node, -1, *map_of(shape).shape))
+    return graph.call_method("reshape", (node, -1, *to_map(shape).shape))
 
 
-def map_of(shape: Sequence[int]) -> Map:
+def to_map(shape: Sequence[int]) -> Map:
     """Return the shape of a tensor of one image as a map's: of other than three sides a vector."""
     return Map(*shape) if len(shape) == 3 else Map(prod(shape), 1, 1)

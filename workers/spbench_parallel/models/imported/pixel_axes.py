@@ -22,26 +22,26 @@ from spbench_parallel.models.imported.pointwise import (
     is_pointwise,
     takes_channels,
 )
-from spbench_parallel.models.imported.tracing import Traced
+from spbench_parallel.models.imported.tracing import TracedNetwork
 
-LAST = 1, 2
+MAP_AXES = 1, 2
 """The axes of a map, ``channels x rows x cols``."""
 
 
-_KNOWN: WeakKeyDictionary[Traced, Mapping[fx.Node, Axes]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[TracedNetwork, Mapping[fx.Node, Axes]] = WeakKeyDictionary()
 """The axes of the networks in being: a network, with its weights, lives no longer for them."""
 
 
-def pixel_axes(network: Traced) -> Mapping[fx.Node, Axes]:
+def pixel_axes(network: TracedNetwork) -> Mapping[fx.Node, Axes]:
     """Return the axes of all tensors that are in tiles."""
     if network not in _KNOWN:
         _KNOWN[network] = _found(network)
     return _KNOWN[network]
 
 
-def _found(network: Traced) -> Mapping[fx.Node, Axes]:
+def _found(network: TracedNetwork) -> Mapping[fx.Node, Axes]:
     found: dict[fx.Node, Axes] = {}
-    for node in network.places:
+    for node in network.positions:
         shape = network.shapes.get(node)
         if shape is None:
             continue
@@ -51,21 +51,21 @@ def _found(network: Traced) -> Mapping[fx.Node, Axes]:
     return found
 
 
-def in_tiles(network: Traced, node: fx.Node) -> bool:
+def is_tiled(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether what a node gives is in tiles: maps of more than one pixel."""
     return node in pixel_axes(network)
 
 
-def sides_of(network: Traced, node: fx.Node) -> tuple[int, int]:
+def map_size(network: TracedNetwork, node: fx.Node) -> tuple[int, int]:
     """Return height and width of what is in tiles."""
     shape = network.shapes[node]
     (rows, cols) = pixel_axes(network)[node]
     return shape[rows], shape[cols]
 
 
-def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:
+def _axes(network: TracedNetwork, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:
     """Return a node's axes of rows and columns; None where it has none."""
-    made = LAST if len(network.shapes[node]) == 3 else None
+    made = MAP_AXES if len(network.shapes[node]) == 3 else None
     tensors = [one for one in node.all_input_nodes if one in network.shapes]
     sources = [one for one in tensors if one in found]
     if not sources:
@@ -74,16 +74,16 @@ def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes
     source = sources[0]
     sides = len(network.shapes[sources[0]])
     axes = found[source]
-    order = permuted(node, sides)
+    order = get_axis_order(node, sides)
     if order is not None:
         rows, cols = (order.index(axis) for axis in axes)
         return (rows, cols) if rows + 1 == cols else made
-    if regroups(network, node, source, axes):
+    if regroups_channels(network, node, source, axes):
         last = len(network.shapes[node])
         return last - 2, last - 1
-    module = network.called(node)
+    module = network.get_module(node)
     keeps = (
-        node in network.chance
+        node in network.stochastic
         or is_pointwise(node, module, axes, sides)
         or cuts_channels(node, axes, sides)
         or takes_channels(node, axes)
@@ -92,18 +92,18 @@ def _axes(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes
     return axes if keeps else made
 
 
-def _keeps_shape(network: Traced, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
+def _keeps_shape(network: TracedNetwork, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
     """Return whether a node makes no map of what is whole: its tensor is as one of its inputs'."""
-    module = network.called(node)
+    module = network.get_module(node)
     return any(
-        permuted(node, sides) is not None
+        get_axis_order(node, sides) is not None
         or is_along_last(module)
         or is_pointwise(node, module, (0, 1), sides)
         for sides in (len(network.shapes[one]) for one in sources)
     )
 
 
-def _of_part(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:
+def _of_part(network: TracedNetwork, node: fx.Node, found: Mapping[fx.Node, Axes]) -> Axes | None:
     """Return the axes of one of several parts into which the channels of a tensor were cut."""
     cut = node.args[0] if node.target is operator.getitem else None
     if not isinstance(cut, fx.Node) or not cut.all_input_nodes:
@@ -114,7 +114,7 @@ def _of_part(network: Traced, node: fx.Node, found: Mapping[fx.Node, Axes]) -> A
     return None
 
 
-def permuted(node: fx.Node, sides: int) -> list[int] | None:
+def get_axis_order(node: fx.Node, sides: int) -> list[int] | None:
     """Return the axes of one image's tensor in a new order; None where a node is no such change."""
     numbers = [one for one in _flat(node.args[1:]) if isinstance(one, int)]
     if node.kwargs or len(numbers) != len(_flat(node.args[1:])):
@@ -131,7 +131,7 @@ def permuted(node: fx.Node, sides: int) -> list[int] | None:
     return [one - 1 for one in order[1:]] if order[0] == 0 else None
 
 
-def regroups(network: Traced, node: fx.Node, source: fx.Node, axes: Axes) -> bool:
+def regroups_channels(network: TracedNetwork, node: fx.Node, source: fx.Node, axes: Axes) -> bool:
     """Return whether a node parts or joins channels alone, before the axes of pixels."""
     if _word(node) not in ("view", "reshape", "flatten", "unflatten"):
         return False

@@ -22,7 +22,7 @@ _TORCHS = frozenset(
 """Torch's own operators, of which there are references; subclasses may do anything."""
 
 
-def comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
+def find_comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
     """Return the convolutions of a stage that are compared at full size.
 
     Of a network of the user's own these are torch's and their counterparts over tiles, used once.
@@ -30,15 +30,15 @@ def comparable_convs(stage: nn.Module) -> list[nn.Conv2d]:
     convs = [module for module in stage.modules() if isinstance(module, nn.Conv2d)]
     if not any(isinstance(module, fx.GraphModule) for module in stage.modules()):
         return convs
-    alone = used_once(stage)
+    alone = find_used_once(stage)
     return [
         conv
         for conv in convs
-        if conv in alone and (isinstance(conv, SpatialConv2d) or is_torchs(conv))
+        if conv in alone and (isinstance(conv, SpatialConv2d) or is_plain_torch(conv))
     ]
 
 
-def is_torchs(module: nn.Module) -> bool:
+def is_plain_torch(module: nn.Module) -> bool:
     """Return whether a user's module computes exactly the same as torch's module."""
     if type(module) not in _TORCHS or module._forward_hooks or module._forward_pre_hooks:
         return False
@@ -56,7 +56,7 @@ def is_torchs(module: nn.Module) -> bool:
     return True
 
 
-def used_once(stage: nn.Module) -> set[nn.Module]:
+def find_used_once(stage: nn.Module) -> set[nn.Module]:
     """Return the modules that run once a pass, with parameters that no other operator has."""
     runs: Counter[nn.Module] = Counter()
     holders: Counter[nn.Parameter] = Counter()

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from spbench_parallel.models.imported.forward.drops import drop_rule
+from spbench_parallel.models.imported.forward.drops import find_drop_rule
 
 Axes = tuple[int, int]
 """The axes of rows and columns in the shape of one image's tensor."""
@@ -59,18 +59,18 @@ def is_pointwise(node: fx.Node, module: nn.Module | None, axes: Axes, sides: int
         return _is_other(module.dim, axes, sides)
     if module is not None:
         # What is of chance, and draws, is asked about before: this drops nothing.
-        return isinstance(module, _MODULES) or drop_rule(module) is not None
+        return isinstance(module, _MODULES) or find_drop_rule(module) is not None
     if node.target in _METHODS or (node.op == "call_function" and node.target in _FUNCTIONS):
         return True
     if node.target in _ALONG_LAST:
         return works_along_last(node) and axes[1] < sides - 1
     if node.target in (*_SOFTMAX, "softmax", "log_softmax"):
-        return _is_other(argument(node, 1, "dim"), axes, sides)
+        return _is_other(get_argument(node, 1, "dim"), axes, sides)
     if node.target in (*_OVER_CHANNELS, *(one.__name__ for one in _OVER_CHANNELS)):
         place = _KEEPDIM_PLACE.get(node.target, 2)
-        keeps = argument(node, place, "keepdim", default=False) is True
+        keeps = get_argument(node, place, "keepdim", default=False) is True
         keeps |= node.target in (torch.cumsum, "cumsum")
-        return keeps and _is_other(argument(node, 1, "dim"), axes, sides)
+        return keeps and _is_other(get_argument(node, 1, "dim"), axes, sides)
     return joins_channels(node, axes, sides)
 
 
@@ -97,31 +97,31 @@ def works_along_last(node: fx.Node) -> bool:
     """Return whether a function of `_ALONG_LAST` works along the last axis alone."""
     if node.target is not functional.layer_norm:
         return True
-    shape = argument(node, 1, "normalized_shape")
+    shape = get_argument(node, 1, "normalized_shape")
     return isinstance(shape, tuple | list) and len(shape) == 1
 
 
 def joins_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
     """Return whether a node puts channels of several tensors together."""
-    axis = argument(node, 1, "dim", default=node.kwargs.get("axis", 0))
+    axis = get_argument(node, 1, "dim", default=node.kwargs.get("axis", 0))
     return node.target in (torch.cat, torch.concat) and _is_other(axis, axes, sides)
 
 
 def cuts_channels(node: fx.Node, axes: Axes, sides: int) -> bool:
     """Return whether a node cuts channels into several parts."""
-    return node.target in _CUTS and _is_other(argument(node, 2, "dim", default=0), axes, sides)
+    return node.target in _CUTS and _is_other(get_argument(node, 2, "dim", default=0), axes, sides)
 
 
 def takes_channels(node: fx.Node, axes: Axes) -> bool:
     """Return whether a node takes some channels of a tensor, by slices."""
-    slices = slices_of(node)
+    slices = get_slices(node)
     if slices is None:
         return False
     cut = [at for at, one in enumerate(slices) if one != slice(None)]
     return 0 not in cut and not any(at - 1 in axes for at in cut)
 
 
-def slices_of(node: fx.Node) -> tuple[slice, ...] | None:
+def get_slices(node: fx.Node) -> tuple[slice, ...] | None:
     """Return the slices of a tensor that a node takes, one an axis; None where it takes others."""
     if node.target is not operator.getitem or len(node.args) != 2:
         return None
@@ -131,12 +131,12 @@ def slices_of(node: fx.Node) -> tuple[slice, ...] | None:
     return tuple(one for one in found if isinstance(one, slice))
 
 
-def argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
+def get_argument(node: fx.Node, place: int, name: str, default: Any = None) -> Any:
     """Return an argument of a node, by its place or its name."""
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-def words_of(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
+def get_arguments(node: fx.Node, names: tuple[str, ...]) -> Mapping[str, Any]:
     """Return the arguments of a node after the first, by these names."""
     return dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from spbench_parallel.errors import CannotRunError
 
 
-def tensors_of_names(module: nn.Module) -> dict[str, torch.Tensor]:
+def tensors_by_name(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return all parameters and buffers of a module by name, with every name of each."""
     parameters = module.named_parameters(remove_duplicate=False)
     return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
@@ -29,7 +29,7 @@ def names_in_state(module: nn.Module) -> Mapping[str, tuple[str, ...]]:
     by_tensor: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         by_tensor.setdefault(id(tensor), []).append(name)
-    tensors = tensors_of_names(module)
+    tensors = tensors_by_name(module)
     return {path: tuple(by_tensor.get(id(tensor), ())) for path, tensor in tensors.items()}
 
 
@@ -44,7 +44,7 @@ def check_state(network: str, module: nn.Module) -> None:
         CannotRunError: An entry of its ``state_dict`` is none of its tensors, two tensors share
             memory, or two normalisations share statistics.
     """
-    tensors = tensors_of_names(module)
+    tensors = tensors_by_name(module)
     known = {id(tensor) for tensor in tensors.values()}
     for name, entry in module.state_dict(keep_vars=True).items():
         if id(entry) not in known:

@@ -18,19 +18,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import (
+from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
+from spbench_parallel.models.imported.forward.graph import find_stochastic_op, trace_graph
+from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.hooks import check_hooks
+from spbench_parallel.models.imported.messages import (
     ImageSizeError,
     called_module,
+    locate,
     size_error,
     size_remedy,
-    where,
 )
-from spbench_parallel.models.imported.chance import Chance
-from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
-from spbench_parallel.models.imported.forward.graph import chance_of, graph_of
-from spbench_parallel.models.imported.forward.sizes import attribute
-from spbench_parallel.models.imported.hooks import check_hooks
 from spbench_parallel.models.imported.state import check_state
+from spbench_parallel.models.imported.stochastic import StochasticOp
 
 _IMAGES = 3, 5
 """Images of the two runs that tell shapes: more than one, as batch normalisation asks for."""
@@ -52,12 +52,12 @@ class Operator:
     node: fx.Node
     shape: tuple[int, ...] | None
     multiply_adds: int
-    number: bool = False
+    is_number: bool = False
     value: Any = None
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedNetwork:
     """A traced network.
 
     Attributes:
@@ -74,10 +74,10 @@ class Traced:
     graph: fx.Graph
     image: Map
     operators: tuple[Operator, ...]
-    chance: Mapping[fx.Node, Chance]
+    stochastic: Mapping[fx.Node, StochasticOp]
 
     @cached_property
-    def places(self) -> dict[fx.Node, int]:
+    def positions(self) -> dict[fx.Node, int]:
         """The index of each operator, by its node; -1 of the image."""
         places = {node: -1 for node in self.graph.nodes if node.op == "placeholder"}
         return places | {each.node: at for at, each in enumerate(self.operators)}
@@ -89,20 +89,22 @@ class Traced:
         images = (node for node in self.graph.nodes if node.op == "placeholder")
         return dict.fromkeys(images, self.image.shape) | shapes
 
-    def called(self, node: fx.Node) -> nn.Module | None:
+    def get_module(self, node: fx.Node) -> nn.Module | None:
         """Return the module that a node calls, if it does."""
         return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def is_constant(self, node: fx.Node) -> bool:
         """Return whether a node is a tensor that no parameter or buffer is, as one of indices."""
-        found = attribute(self.module, str(node.target))
+        found = get_attribute(self.module, str(node.target))
         if not isinstance(found, torch.Tensor) or isinstance(found, nn.Parameter):
             return False
         folder, _, name = str(node.target).rpartition(".")
         return name not in dict(self.module.get_submodule(folder).named_buffers(recurse=False))
 
 
-def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) -> Traced:
+def trace_network(
+    name: str, module: nn.Module, image: Map, *, advises: bool = True
+) -> TracedNetwork:
     """Trace a network.
 
     Args:
@@ -119,7 +121,7 @@ def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) ->
     check_hooks(name, module)
     takes = partial(_takes, name, module)
     try:
-        module, graph, draws = graph_of(name, module, image)
+        module, graph, draws = trace_graph(name, module, image)
         shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
     except ImageSizeError as error:
         if not advises:
@@ -127,9 +129,9 @@ def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) ->
         raise CannotRunError(f"{error}; {size_remedy(image, takes)}") from error.__cause__
     _fold_numbers(graph, shapes)
     operators: list[Operator] = []
-    chances: dict[fx.Node, Chance] = {}
+    chances: dict[fx.Node, StochasticOp] = {}
     for node in graph.nodes:
-        if (chance := chance_of(name, module, node, len(chances), draws)) is not None:
+        if (chance := find_stochastic_op(name, module, node, len(chances), draws)) is not None:
             chances[node] = chance
         if node.op in ("call_module", "call_function", "call_method"):
             first, second = (found.get(node) for found in shapes)
@@ -137,12 +139,14 @@ def traced(name: str, module: nn.Module, image: Map, *, advises: bool = True) ->
             number, value = _number(first, second)
             shape = _of_one_image(first, second)
             if node in chances and shape is None:
-                raise CannotRunError(f"network {name}: {where(node)} drops what is of no one image")
+                raise CannotRunError(
+                    f"network {name}: {locate(node)} drops what is of no one image"
+                )
             operators.append(Operator(node, shape, multiply_adds, number, value))
-    return Traced(name, module, graph, image, tuple(operators), chances)
+    return TracedNetwork(name, module, graph, image, tuple(operators), chances)
 
 
-def targets_of(network: Traced) -> list[tuple[str, str]]:
+def list_targets(network: TracedNetwork) -> list[tuple[str, str]]:
     """Return what each node of a network calls, which may depend on the size of images."""
     return [(node.op, str(node.target)) for node in network.graph.nodes]
 
@@ -175,7 +179,7 @@ class _Shapes(fx.Interpreter):
 def _takes(name: str, module: nn.Module, image: Map) -> bool:
     """Return whether a network takes images of a shape."""
     try:
-        traced(name, module, image, advises=False)
+        trace_network(name, module, image, advises=False)
     except CannotRunError:
         return False
     return True
@@ -190,7 +194,7 @@ def _shapes(
         with mode, torch.no_grad(), quiet_fake_tensors():
             run.run(torch.empty(images, *image.shape))
     except Exception as error:  # whatever an operator says of such shapes
-        at = "" if run.at is None else f"{where(run.at)}: "
+        at = "" if run.at is None else f"{locate(run.at)}: "
         raise size_error(name, at, error, image, called_module(module, run.at)) from error
     return run.made
 

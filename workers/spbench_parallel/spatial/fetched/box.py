@@ -13,7 +13,7 @@ from spbench_parallel.spatial.gather import GatherCache
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
 
-BoxOf = Callable[[int], Box]
+RankBox = Callable[[int], Box]
 """Returns the box that a rank needs."""
 
 
@@ -31,7 +31,7 @@ class FetchedBox:
         box: That of this rank.
     """
 
-    def __init__(self, tiling: Tiling, box_of: BoxOf, fill: float = 0.0) -> None:
+    def __init__(self, tiling: Tiling, box_of: RankBox, fill: float = 0.0) -> None:
         owned = tiling.partition
         self._tiling = tiling
         needs = [box_of(rank) for rank in range(tiling.comm.size)]
@@ -40,10 +40,10 @@ class FetchedBox:
         self.box = needs[tiling.comm.rank]
         self._gathers = GatherCache(tiling, table, [self.box], fill)
 
-    def of(self, tile: torch.Tensor) -> torch.Tensor:
+    def fetch(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's box, ``batch x channels x rows x cols``."""
         check_tile(self._tiling, tile)
-        gather = self._gathers.of(tile)
+        gather = self._gathers.get(tile)
         (part,) = gather.finish(gather.start(tile))
         return part
 
@@ -78,7 +78,7 @@ class PaddedBox:
     """
 
     def __init__(
-        self, tiling: Tiling, box_of: BoxOf, mode: str = "constant", value: float = 0.0
+        self, tiling: Tiling, box_of: RankBox, mode: str = "constant", value: float = 0.0
     ) -> None:
         image = tiling.partition.image
         self._box = box_of(tiling.comm.rank)
@@ -100,9 +100,9 @@ class PaddedBox:
         """Its fetches, in their order."""
         return tuple(self._fetches.values())
 
-    def of(self, tile: torch.Tensor) -> torch.Tensor:
+    def fetch(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's box, ``batch x channels x rows x cols``."""
-        found = {key: fetch.of(tile) for key, fetch in self._fetches.items()}
+        found = {key: fetch.fetch(tile) for key, fetch in self._fetches.items()}
         if self._mode == "constant":
             return found[0, 0]
         if self._mode == "circular":
@@ -131,7 +131,7 @@ class PaddedBox:
     def _axes(self) -> Iterable[tuple[Interval, int]]:
         return zip((self._box.rows, self._box.cols), self._sides, strict=True)
 
-    def _part_of(self, box_of: BoxOf, row: int, col: int) -> BoxOf:
+    def _part_of(self, box_of: RankBox, row: int, col: int) -> RankBox:
         """Return which pixels of the image a part of each rank's box is made of."""
 
         def part(rank: int) -> Box:

@@ -11,9 +11,9 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Pair, Window, Window2d
 from spbench_parallel.device.convolution import convolve
-from spbench_parallel.spatial.conv import window_of
+from spbench_parallel.spatial.conv import make_window
 from spbench_parallel.spatial.fetched.box import FetchingOperator, PaddedBox
-from spbench_parallel.spatial.gradients import shared_weights
+from spbench_parallel.spatial.gradients import share_weights
 from spbench_parallel.spatial.tiling import Tiling
 
 Pads = tuple[int, int, int, int]
@@ -54,7 +54,7 @@ class SpatialPad2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        return self._padded.of(tile)
+        return self._padded.fetch(tile)
 
 
 class _Windows:
@@ -108,7 +108,7 @@ class SpatialPaddedConv2d(FetchingOperator):
         self._stride = conv.stride
         self._dilation = conv.dilation
         self._groups = conv.groups
-        pads = pads_of(conv)
+        pads = get_pads(conv)
         rows, cols = (
             Window(conv.kernel_size[axis], conv.stride[axis], 0, conv.dilation[axis])
             for axis in (0, 1)
@@ -127,12 +127,12 @@ class SpatialPaddedConv2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        weight, bias = shared_weights(self._comm, self.weight, self.bias)
+        weight, bias = share_weights(self._comm, self.weight, self.bias)
         words = self._stride, (0, 0), self._dilation, self._groups
-        return convolve(self._padded.of(tile), weight, bias, *words)
+        return convolve(self._padded.fetch(tile), weight, bias, *words)
 
 
-def pads_of(conv: nn.Conv2d) -> Pads:
+def get_pads(conv: nn.Conv2d) -> Pads:
     """Return the pixels that a convolution puts around its image: torch's own, for words too."""
     left, right, top, bottom = conv._reversed_padding_repeated_twice
     return left, right, top, bottom
@@ -165,9 +165,9 @@ class SpatialCeilMaxPool2d(FetchingOperator):
     ) -> None:
         super().__init__()
         self._words = kernel_size, stride, 0, dilation
-        around = window_of(kernel_size, stride, padding, dilation)
+        around = make_window(kernel_size, stride, padding, dilation)
         pads = around.cols.padding, 0, around.rows.padding, 0
-        window = window_of(kernel_size, stride, 0, dilation)
+        window = make_window(kernel_size, stride, 0, dilation)
         windows = _Windows(window, pads, sides, "constant", -math.inf, tiling)
         self.output = windows.output
         self._padded = windows.box
@@ -175,7 +175,7 @@ class SpatialCeilMaxPool2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        return functional.max_pool2d(self._padded.of(tile), *self._words)
+        return functional.max_pool2d(self._padded.fetch(tile), *self._words)
 
 
 def _less(interval: Interval, by: int) -> Interval:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box, Interval
 from spbench_parallel.spatial.fetched.box import FetchedBox, FetchingOperator
-from spbench_parallel.spatial.gradients import shared_weights
+from spbench_parallel.spatial.gradients import share_weights
 from spbench_parallel.spatial.tiling import Tiling
 
 
@@ -66,9 +66,9 @@ class SpatialConvTranspose2d(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        weight, bias = shared_weights(self._comm, self.weight, self.bias)
+        weight, bias = share_weights(self._comm, self.weight, self.bias)
         made = functional.conv_transpose2d(
-            self._fetch.of(tile),
+            self._fetch.fetch(tile),
             weight,
             None,
             self._stride,

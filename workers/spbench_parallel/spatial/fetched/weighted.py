@@ -30,16 +30,16 @@ class Taps:
         weights: Likewise, in float64.
     """
 
-    places: torch.Tensor
+    indices: torch.Tensor
     weights: torch.Tensor
 
-    def needs(self, outputs: Interval) -> Interval:
+    def needed(self, outputs: Interval) -> Interval:
         """Return the pixels that some outputs read."""
-        places = self.places[slice(*outputs)]
+        places = self.indices[slice(*outputs)]
         return (int(places.min()), int(places.max()) + 1) if places.numel() else (0, 0)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
 
 class SpatialWeightedSums(FetchingOperator):
@@ -62,7 +62,8 @@ class SpatialWeightedSums(FetchingOperator):
         self.output = tiling.resized(len(rows), len(cols))
         tile_of = self.output.partition.tile
         self._fetch = FetchedBox(
-            tiling, lambda rank: Box(rows.needs(tile_of(rank).rows), cols.needs(tile_of(rank).cols))
+            tiling,
+            lambda rank: Box(rows.needed(tile_of(rank).rows), cols.needed(tile_of(rank).cols)),
         )
         self.fetches = (self._fetch,)
         box = self._fetch.box
@@ -74,7 +75,7 @@ class SpatialWeightedSums(FetchingOperator):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        values = self._fetch.of(tile)
+        values = self._fetch.fetch(tile)
         for axis in self._axes:
             values = axis.of(values)
         return values
@@ -84,7 +85,7 @@ class _AxisSum:
     """The sums of some outputs along an axis, from the pixels that they read."""
 
     def __init__(self, taps: Taps, outputs: Interval, pixels: Interval, axis: int) -> None:
-        self._places = taps.places[slice(*outputs)] - pixels[0]
+        self._places = taps.indices[slice(*outputs)] - pixels[0]
         self._weights = taps.weights[slice(*outputs)]
         self._length = pixels[1] - pixels[0]
         self._axis = axis

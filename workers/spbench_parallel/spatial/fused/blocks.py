@@ -15,21 +15,21 @@ from torch import nn
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.fused.boundary_fill import PIXELWISE, fill_outside, fills_of
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.execution import make_empty_output
+from spbench_parallel.spatial.fused.boundary_fill import PIXELWISE, fill_outside, find_fills
 from spbench_parallel.spatial.fused.chain import (
     ChainLayer,
-    boxes_of,
+    chain_boxes,
     chain_transfers,
     redundant_share,
 )
 from spbench_parallel.spatial.gather import Gather, GatherCache
-from spbench_parallel.spatial.interior_split import outside
+from spbench_parallel.spatial.interior_split import strips_outside
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_parallel.spatial.ways import no_outputs
 
 WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 
@@ -63,8 +63,8 @@ class FusedBlock(nn.Sequential):
         rank = tiling.comm.rank
         produced = self.output.partition
         self.redundant_share = redundant_share(self._links, produced)
-        self._boxes = boxes_of(self._links, produced, rank)
-        self._fills = fills_of(layers)
+        self._boxes = chain_boxes(self._links, produced, rank)
+        self._fills = find_fills(layers)
         table = chain_transfers(self._links, produced)
         self.gathers = GatherCache(tiling, table, self._boxes[:1], self._fills.pop(0, 0.0))
 
@@ -78,7 +78,7 @@ class FusedBlock(nn.Sequential):
         shared = [
             layer.shared_parameters() if isinstance(layer, SpatialConv2d) else () for layer in self
         ]
-        gather = self.gathers.of(tile)
+        gather = self.gathers.get(tile)
         (pixels,) = gather.finish(gather.start(tile))
         held = self._boxes[0]
         for index, parameters in enumerate(shared):
@@ -95,7 +95,7 @@ class FusedBlock(nn.Sequential):
         """Return the input of a layer with its boundary fill, where it has one."""
         if index not in self._fills:
             return pixels
-        strips = outside(held, self._links[index].owned.image)
+        strips = strips_outside(held, self._links[index].owned.image)
         if strips and isinstance(self[index - 1], PIXELWISE):
             # The layer before may need its outputs for backward.
             pixels = pixels.clone()
@@ -114,7 +114,7 @@ class FusedBlock(nn.Sequential):
         if after.empty:
             channels = layer.out_channels if parameters else pixels.shape[1]
             shape = (pixels.shape[0], channels, after.height, after.width)
-            return no_outputs(shape, pixels, *parameters), after
+            return make_empty_output(shape, pixels, *parameters), after
         padding = self._links[index].padding
         if isinstance(layer, SpatialConv2d):
             return layer.local(pixels, padding, *parameters), after
@@ -214,4 +214,4 @@ def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer
 
 
 def _crop(pixels: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
-    return pixels if box == held else view(pixels, held, box)
+    return pixels if box == held else view_box(pixels, held, box)

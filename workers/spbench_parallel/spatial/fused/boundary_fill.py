@@ -16,7 +16,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
 
 PIXELWISE: tuple[type[nn.Module], ...] = (
     nn.Identity,
@@ -42,7 +42,7 @@ PIXELWISE: tuple[type[nn.Module], ...] = (
 chance: two ranks that compute the same pixel get the same."""
 
 
-def fills_of(layers: Sequence[nn.Module]) -> dict[int, float]:
+def find_fills(layers: Sequence[nn.Module]) -> dict[int, float]:
     """Return the boundary fills, by the index of the layer before which each is applied.
 
     A fill is applied as early as its value lasts: a ReLU leaves the zeros of a convolution as they
@@ -94,7 +94,7 @@ class _Fill(Function):
         ctx.origin = origin
         ctx.strips = strips
         for strip in strips:
-            view(pixels, origin, strip).fill_(value)
+            view_box(pixels, origin, strip).fill_(value)
         return pixels
 
     @staticmethod
@@ -102,5 +102,5 @@ class _Fill(Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         # In place: the layer that reads the pixels has made this gradient for nobody else.
         for strip in ctx.strips:
-            view(gradient, ctx.origin, strip).zero_()
+            view_box(gradient, ctx.origin, strip).zero_()
         return gradient, None, None, None

@@ -55,7 +55,7 @@ class ChainLayer:
         )
 
 
-def boxes_of(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tuple[Box, ...]:
+def chain_boxes(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tuple[Box, ...]:
     """Return the box of each layer's input that a rank works on, and last the outputs it owns."""
     boxes = [produced.tile(rank)]
     for link in reversed(links):
@@ -66,7 +66,7 @@ def boxes_of(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tup
 def chain_transfers(links: Sequence[ChainLayer], produced: Partition) -> Transfers:
     """Return the transfers that give each rank all pixels that the chain reads, in one exchange."""
     owned = links[0].owned
-    needs = (boxes_of(links, produced, rank)[0] for rank in range(owned.size))
+    needs = (chain_boxes(links, produced, rank)[0] for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
@@ -77,7 +77,7 @@ def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
     is below 0 where a layer leaves out pixels that no later layer reads.
     """
     results = [*(link.owned for link in links[1:]), produced]
-    ranks = [boxes_of(links, produced, rank) for rank in range(produced.size)]
+    ranks = [chain_boxes(links, produced, rank) for rank in range(produced.size)]
     windowed = [index for index, link in enumerate(links) if link.window is not None]
     computed = sum(_area(boxes[index + 1]) for boxes in ranks for index in windowed)
     return computed / sum(_area(results[index].image) for index in windowed) - 1.0

@@ -28,7 +28,7 @@ class OperatorStep:
     """
 
     reads: tuple[int, ...]
-    made: Partition
+    output: Partition
     window: Window2d | None = None
     statistics: bool = False
 
@@ -52,11 +52,11 @@ class OperatorGraph:
     @property
     def values(self) -> tuple[Partition, ...]:
         """The tiles of each value."""
-        return *self.inputs, *(step.made for step in self.steps)
+        return *self.inputs, *(step.output for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class InputCut:
     """The cut of its input that an operator with a window computes its outputs from.
 
     Attributes:
@@ -68,10 +68,10 @@ class Cut:
 
     box: Box
     padding: tuple[int, int]
-    beyond: tuple[int, int, int, int]
+    uneven_padding: tuple[int, int, int, int]
 
 
-def cut_of(window: Window2d, owned: Partition, outputs: Box) -> Cut:
+def cut_input(window: Window2d, owned: Partition, outputs: Box) -> InputCut:
     """Return the cut of the input that these outputs, not none, are computed from.
 
     Args:
@@ -81,12 +81,12 @@ def cut_of(window: Window2d, owned: Partition, outputs: Box) -> Cut:
     """
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
     cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, owned.width)
-    return Cut(
+    return InputCut(
         Box(rows.inside, cols.inside), (rows.padding, cols.padding), (*cols.beyond, *rows.beyond)
     )
 
 
-def boxes_of(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
+def graph_boxes(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
     """Return the box of each value that a rank works on."""
     values = graph.values
     boxes = [NOTHING] * len(values)
@@ -97,20 +97,20 @@ def boxes_of(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
         step = graph.steps[index]
         made = first + index
         if step.statistics:
-            boxes[made] = hull(boxes[made], step.made.tile(rank))
+            boxes[made] = hull(boxes[made], step.output.tile(rank))
         if boxes[made].empty:
             continue
         for value in step.reads:
             box = boxes[made]
             if step.window is not None:
-                box = cut_of(step.window, values[value], box).box
+                box = cut_input(step.window, values[value], box).box
             boxes[value] = hull(boxes[value], box)
     return tuple(NOTHING if box.empty else box for box in boxes)
 
 
 def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
     """Return, for each input, the transfers that give every rank all pixels that it needs."""
-    ranks = [boxes_of(graph, rank) for rank in range(graph.inputs[0].size)]
+    ranks = [graph_boxes(graph, rank) for rank in range(graph.inputs[0].size)]
     return tuple(
         Transfers(owned, tuple(boxes[value] for boxes in ranks))
         for value, owned in enumerate(graph.inputs)

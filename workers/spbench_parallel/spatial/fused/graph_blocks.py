@@ -16,14 +16,20 @@ from torch.nn.functional import pad
 
 from spbench_core.layout.tiles import Box
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.fused.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.execution import make_empty_output
+from spbench_parallel.spatial.fused.graph import (
+    InputCut,
+    cut_input,
+    graph_boxes,
+    graph_transfers,
+    last_uses,
+)
 from spbench_parallel.spatial.fused.tracing import trace
-from spbench_parallel.spatial.gather import Flight, Gather, GatherCache
-from spbench_parallel.spatial.gradients import shared_by_tiles
+from spbench_parallel.spatial.gather import Gather, GatherCache, PendingGather
+from spbench_parallel.spatial.gradients import share_parameters
 from spbench_parallel.spatial.operator import check_tile
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_parallel.spatial.ways import no_outputs
 from spbench_parallel.tensors import TensorTuple
 
 
@@ -58,7 +64,7 @@ class FusedGraph:
         self._exchanged = tuple(
             any(table.received_by(rank) for rank in range(self._comm.size)) for table in self.tables
         )
-        self._boxes = self._held(boxes_of(self.graph, self._comm.rank))
+        self._boxes = self._held(graph_boxes(self.graph, self._comm.rank))
         self._cuts = tuple(self._cut(index) for index in range(len(self._operators)))
         self._last_uses = last_uses(self.graph)
         inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
@@ -96,24 +102,24 @@ class FusedGraph:
         held = (box if exchanged else tiling.tile for box, exchanged, tiling in inputs)
         return *held, *needed[self._first :]
 
-    def _cut(self, index: int) -> Cut | None:
+    def _cut(self, index: int) -> InputCut | None:
         """Return the cut of a step's input; None where it has no window, or no outputs."""
         step = self.graph.steps[index]
         outputs = self._boxes[self._first + index]
         if step.window is None or outputs.empty:
             return None
-        return cut_of(step.window, self.graph.values[step.reads[0]], outputs)
+        return cut_input(step.window, self.graph.values[step.reads[0]], outputs)
 
-    def _start(self, number: int, tile: torch.Tensor) -> torch.Tensor | Flight:
+    def _start(self, number: int, tile: torch.Tensor) -> torch.Tensor | PendingGather:
         check_tile(self._tilings[number], tile)
         if not self._exchanged[number]:
             return tile
-        return self._gathers[number].of(tile).start(tile)
+        return self._gathers[number].get(tile).start(tile)
 
-    def _finish(self, number: int, flight: torch.Tensor | Flight) -> torch.Tensor:
+    def _finish(self, number: int, flight: torch.Tensor | PendingGather) -> torch.Tensor:
         if isinstance(flight, torch.Tensor):
             return flight
-        (pixels,) = self._gathers[number].of(flight.tile).finish(flight)
+        (pixels,) = self._gathers[number].get(flight.tile).finish(flight)
         return pixels
 
     def _parameters(self) -> dict[int, TensorTuple]:
@@ -126,7 +132,7 @@ class FusedGraph:
         if not own:
             return {}
         flat = [parameter for several in own.values() for parameter in several]
-        shared = iter(shared_by_tiles(self._comm, flat))
+        shared = iter(share_parameters(self._comm, flat))
         return {index: tuple(next(shared) for _ in several) for index, several in own.items()}
 
     def _made(
@@ -154,22 +160,22 @@ class FusedGraph:
         outputs = self._boxes[self._first + index]
         if cut is None:
             channels = operator.out_channels if parameters else pixels.shape[1]
-            return no_outputs((pixels.shape[0], channels, 0, 0), pixels, *parameters)
+            return make_empty_output((pixels.shape[0], channels, 0, 0), pixels, *parameters)
         (read,) = self.graph.steps[index].reads
         pixels = _crop(pixels, self._boxes[read], cut.box)
-        if any(cut.beyond):
-            pixels = pad(pixels, cut.beyond, value=operator.fill)
+        if any(cut.uneven_padding):
+            pixels = pad(pixels, cut.uneven_padding, value=operator.fill)
         made: torch.Tensor = operator.local(pixels, cut.padding, *(parameters or (outputs,)))
         return made
 
     def _result(self, value: int, pixels: torch.Tensor) -> torch.Tensor:
         tile = self.graph.values[value].tile(self._comm.rank)
         if tile.empty:
-            return no_outputs((*pixels.shape[:2], *tile.shape), pixels)
+            return make_empty_output((*pixels.shape[:2], *tile.shape), pixels)
         return _crop(pixels, self._boxes[value], tile)
 
 
 def _crop(pixels: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
     if box == held:
         return pixels
-    return pixels[:, :, :0, :0] if box.empty else view(pixels, held, box)
+    return pixels[:, :, :0, :0] if box.empty else view_box(pixels, held, box)

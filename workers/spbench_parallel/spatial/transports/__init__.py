@@ -33,7 +33,7 @@ class TransportError(CannotRunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class TransportSpec:
     """The pieces that a transport carries, with their peers and memory.
 
     Attributes:
@@ -60,11 +60,11 @@ class Wiring:
     device: torch.device
     channels_last: bool = False
 
-    def without_views(self) -> Wiring:
+    def without_views(self) -> TransportSpec:
         """Return it without the views to send from, whose memory a transport must not keep."""
         return replace(self, outgoing=())
 
-    def empty(self, shape: Sequence[int], *, pinned: bool = False) -> torch.Tensor:
+    def allocate(self, shape: Sequence[int], *, pinned: bool = False) -> torch.Tensor:
         """Return memory for a piece: on the device, or pinned memory of the host."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         device = torch.device("cpu") if pinned else self.device
@@ -73,26 +73,26 @@ class Wiring:
             tuple(shape), dtype=self.dtype, device=device, pin_memory=pin, memory_format=layout
         )
 
-    def landing(self, index: int) -> torch.Tensor:
+    def allocate_receive(self, index: int) -> torch.Tensor:
         """Return the memory that a piece arrives in: its target where dense, or else a buffer."""
-        if self.into is not None and self.dense(self.into[index]):
+        if self.into is not None and self.is_dense(self.into[index]):
             return self.into[index]
-        return self.empty(self.shapes[index])
+        return self.allocate(self.shapes[index])
 
-    def dense(self, tensor: torch.Tensor) -> bool:
+    def is_dense(self, tensor: torch.Tensor) -> bool:
         """Whether a view is one block of memory, in the order that pieces have on the wire."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         return tensor.is_contiguous(memory_format=layout)
 
 
-class Received:
+class ReceiveBuffers:
     """Pieces that arrive in memory of this rank.
 
     Attributes:
         received: Where they arrive, in the order of the sources.
     """
 
-    def __init__(self, wiring: Wiring, received: Sequence[torch.Tensor]) -> None:
+    def __init__(self, wiring: TransportSpec, received: Sequence[torch.Tensor]) -> None:
         self.received = received
         pairs = zip(wiring.into or received, received, strict=True)
         self._unpacks = [(target, piece) for target, piece in pairs if target is not piece]
@@ -108,7 +108,7 @@ class Received:
             piece.fill_(float("nan"))
 
 
-class HostRequests(Received):
+class PersistentRequests(ReceiveBuffers):
     """Persistent requests of MPI on memory of the host: its subclasses make and start them."""
 
     memory_path = None

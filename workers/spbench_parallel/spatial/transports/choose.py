@@ -10,19 +10,24 @@ from mpi4py import MPI
 
 from spbench_core.layout.transports import TRANSPORT_DEVICES
 from spbench_parallel.alternatives import time_alternatives
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import first_line
 from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.p2p.torch_group import nccl_refusal
-from spbench_parallel.spatial.transports import Transport, TransportError, Wiring, exchange_once
+from spbench_parallel.spatial.transports import (
+    Transport,
+    TransportError,
+    TransportSpec,
+    exchange_once,
+)
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_parallel.spatial.transports.datatype import DatatypeTransport
 from spbench_parallel.spatial.transports.nccl import NcclTransport
 from spbench_parallel.spatial.transports.packed import PackedTransport
 from spbench_parallel.spatial.transports.shared import SharedTransport
-from spbench_parallel.spatial.transports.staged import StagedTransport, device_pointers
+from spbench_parallel.spatial.transports.staged import StagedTransport, query_device_pointers
 
-TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
+TRANSPORTS: Mapping[str, Callable[[TransportSpec], Transport]] = {
     "packed": PackedTransport,
     "datatype": DatatypeTransport,
     "shm": SharedTransport,
@@ -43,7 +48,7 @@ BATCH = 3
 """Exchanges that are timed together: a single one is too short for the clock and the barrier."""
 
 
-def refusals(wiring: Wiring) -> dict[str, str]:
+def find_refusals(wiring: TransportSpec) -> dict[str, str]:
     """Return the transports that cannot carry a wiring, each with the reason.
 
     All ranks must call it, and all get the same answer.
@@ -60,13 +65,13 @@ def refusals(wiring: Wiring) -> dict[str, str]:
     if device.type == "cuda":
         if reason := nccl_refusal(wiring.comm, device):
             reasons["nccl"] = reason
-        takes, evidence = device_pointers(wiring.comm)
+        takes, evidence = query_device_pointers(wiring.comm)
         if not takes:
             reasons["cuda-pinned"] = f"is what cuda is here: {evidence}"
     return reasons
 
 
-def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
+def open_transport(name: str, wiring: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
     """Make a transport; ``auto`` makes all that apply, times them and keeps the fastest.
 
     ``once`` does so for the first wiring of its size between the same ranks, and takes for others
@@ -82,7 +87,7 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
     """
     if name == "once":
         return _open_once(wiring)
-    refused = refusals(wiring)
+    refused = find_refusals(wiring)
     names = [one for one in TRANSPORTS if one not in refused]
     if name != "auto":
         if name not in names:
@@ -98,7 +103,7 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
     return chosen, transports[chosen], times
 
 
-def _open_once(wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
+def _open_once(wiring: TransportSpec) -> tuple[str, Transport, dict[str, float]]:
     key = _likeness(wiring)
     if key in _CHOSEN:
         return _CHOSEN[key], TRANSPORTS[_CHOSEN[key]](wiring), {}
@@ -107,7 +112,7 @@ def _open_once(wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
     return opened
 
 
-def _likeness(wiring: Wiring) -> Likeness:
+def _likeness(wiring: TransportSpec) -> Likeness:
     """Return a key for exchanges that are alike: ranks, kind of device, and size."""
     size = sum(one.numel() * one.element_size() for one in wiring.outgoing)
     largest: int = wiring.comm.allreduce(size, op=MPI.MAX)
@@ -119,7 +124,7 @@ def _likeness(wiring: Wiring) -> Likeness:
     return ranks, wiring.device.type, largest.bit_length()
 
 
-def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:
+def _opened(names: Sequence[str], wiring: TransportSpec) -> dict[str, Transport]:
     """Return the transports that all ranks could make.
 
     Raises:
@@ -139,7 +144,7 @@ def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:
     return opened
 
 
-def _tried(name: str, wiring: Wiring) -> tuple[Transport | None, str]:
+def _tried(name: str, wiring: TransportSpec) -> tuple[Transport | None, str]:
     """Return a transport, or why it could not be made: no memory to share, say."""
     try:
         return TRANSPORTS[name](wiring), ""
@@ -147,7 +152,7 @@ def _tried(name: str, wiring: Wiring) -> tuple[Transport | None, str]:
         return None, first_line(error)
 
 
-def _times(wiring: Wiring, transports: Mapping[str, Transport]) -> dict[str, float]:
+def _times(wiring: TransportSpec, transports: Mapping[str, Transport]) -> dict[str, float]:
     """Return the ms of an exchange over each transport, as long as the slowest rank's."""
     alternatives = {
         name: partial(_seconds, wiring, transport) for name, transport in transports.items()
@@ -159,12 +164,12 @@ def _times(wiring: Wiring, transports: Mapping[str, Transport]) -> dict[str, flo
     return {name: 1000.0 * seconds for name, seconds in times.items()}
 
 
-def _seconds(wiring: Wiring, transport: Transport) -> float:
+def _seconds(wiring: TransportSpec, transport: Transport) -> float:
     # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
-    finish(wiring.device)
+    synchronize_stream(wiring.device)
     wiring.comm.Barrier()
     start = perf_counter()
     for _ in range(BATCH):
         exchange_once(transport)
-    finish(wiring.device)
+    synchronize_stream(wiring.device)
     return (perf_counter() - start) / BATCH

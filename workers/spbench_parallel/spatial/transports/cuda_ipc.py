@@ -8,19 +8,19 @@ from math import prod
 
 import torch
 
-from spbench_parallel.device.ipc import DeviceIpc, Handle, OpenedEvent, ipc_of
-from spbench_parallel.device.streams import finish, streams_of
+from spbench_parallel.device.ipc import DeviceIpc, Handle, OpenedEvent, get_device_ipc
+from spbench_parallel.device.streams import get_streams, synchronize_stream
 from spbench_parallel.groups import create_on_all_ranks, is_on_one_host
-from spbench_parallel.spatial.transports import TransportError, Wiring
+from spbench_parallel.spatial.transports import TransportError, TransportSpec
 from spbench_parallel.spatial.transports.slots import (
     SLOTS,
     SegmentWindow,
+    SlotLayout,
     SlotMessage,
-    SlotPlace,
     SlotTransport,
     flag_bytes,
-    places_of,
-    shaped,
+    lay_out_slots,
+    view_as_piece,
 )
 
 _UNIT = 256
@@ -43,7 +43,7 @@ class _Offer:
     packed: bytes
     read: bytes
     memory: dict[int, Handle]
-    places: dict[int, SlotPlace]
+    places: dict[int, SlotLayout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ class CudaIpcTransport(SlotTransport):
             another's GPU; raised on all ranks.
     """
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: TransportSpec) -> None:
         comm = self._comm = wiring.comm
         if not is_on_one_host(comm):
             raise TransportError("transport cuda-ipc: the ranks are not all on one host; use auto")
-        ipc = create_on_all_ranks(comm, lambda: ipc_of(wiring.device), _refused)
+        ipc = create_on_all_ranks(comm, lambda: get_device_ipc(wiring.device), _refused)
         self._ipc = ipc
-        self._streams = streams_of(wiring.device)
-        places, total = places_of(wiring, 0, _UNIT)
+        self._streams = get_streams(wiring.device)
+        places, total = lay_out_slots(wiring, 0, _UNIT)
         memory = create_on_all_ranks(comm, lambda: _filled(wiring, total, ipc), _refused)
         offer = create_on_all_ranks(comm, lambda: _offer(wiring, memory, places, ipc), _refused)
         offers: list[_Offer] = comm.allgather(offer)
@@ -89,11 +89,11 @@ class CudaIpcTransport(SlotTransport):
         self._window = SegmentWindow(comm, flag_bytes(wiring))
 
         def message(
-            sender: int, of_sender: torch.Tensor, place: SlotPlace, shape: Sequence[int]
+            sender: int, of_sender: torch.Tensor, place: SlotLayout, shape: Sequence[int]
         ) -> SlotMessage:
             starts = (place.offset + slot * place.nbytes for slot in range(SLOTS))
             slots = [_slot(of_sender, start, shape, wiring) for start in starts]
-            return SlotMessage(self._window.of(sender), place, slots)
+            return SlotMessage(self._window.get_segment(sender), place, slots)
 
         super().__init__(
             wiring,
@@ -114,31 +114,31 @@ class CudaIpcTransport(SlotTransport):
         exchange = self._exchange
         slot = self._exchange % SLOTS
         for message in self._out:
-            message.await_taken(exchange - SLOTS)
+            message.wait_taken(exchange - SLOTS)
         self._window.sync()
-        self._streams.follow()
-        with self._streams.copying():
+        self._streams.fork_copy_stream()
+        with self._streams.use_copy_stream():
             for message, view, read in zip(self._out, self._views, self._opened.read, strict=True):
                 read.wait()
                 message.slots[slot].copy_(view)
             self._ipc.packed.record()
         self._window.sync()
         for message in self._out:
-            message.say_ready(exchange)
+            message.mark_ready(exchange)
 
     def wait(self) -> None:
         for message in self._in:
-            message.await_ready(self._exchange)
+            message.wait_ready(self._exchange)
         self._window.sync()
         for packed in self._opened.packed:
             packed.wait()
-        self._streams.lead()
+        self._streams.join_copy_stream()
 
     def release(self) -> None:
         self._ipc.read.record()
         self._window.sync()
         for message in self._in:
-            message.say_taken(self._exchange)
+            message.mark_taken(self._exchange)
 
     def poison(self) -> None:
         """Fill the own outgoing slots; the ranks must meet before the next `start`."""
@@ -150,7 +150,7 @@ class CudaIpcTransport(SlotTransport):
     def free(self) -> None:
         # Wait first, because torch unmaps memory before it waits, and if an exception skips `free`,
         # memory may stay mapped until exit.
-        finish(self._wiring.device)
+        synchronize_stream(self._wiring.device)
         own = self._out
         self._opened = _Opened([], [], [])
         self._forget()
@@ -159,18 +159,18 @@ class CudaIpcTransport(SlotTransport):
         self._window.free()
 
 
-def _filled(wiring: Wiring, total: int, ipc: DeviceIpc) -> torch.Tensor:
+def _filled(wiring: TransportSpec, total: int, ipc: DeviceIpc) -> torch.Tensor:
     """Return memory for slots, filled so that a look at it tells whose it is."""
     memory = torch.empty(max(total, _UNIT), dtype=torch.uint8, device=wiring.device)
     memory.fill_(_value(wiring.comm.rank))
     # Readers wait for the latest record only: it must also cover pieces that the copy stream packs.
-    streams_of(wiring.device).lead()
+    get_streams(wiring.device).join_copy_stream()
     ipc.packed.record()
     return memory
 
 
 def _offer(
-    wiring: Wiring, memory: torch.Tensor, places: Sequence[SlotPlace], ipc: DeviceIpc
+    wiring: TransportSpec, memory: torch.Tensor, places: Sequence[SlotLayout], ipc: DeviceIpc
 ) -> _Offer:
     packed, read = ipc.event_handles()
     return _Offer(
@@ -181,16 +181,16 @@ def _offer(
     )
 
 
-def _opened(wiring: Wiring, offers: Sequence[_Offer], ipc: DeviceIpc) -> _Opened:
+def _opened(wiring: TransportSpec, offers: Sequence[_Offer], ipc: DeviceIpc) -> _Opened:
     """Open what others offer, and look at their memory.
 
     Raises:
         RuntimeError: Memory or an event cannot be opened, or the memory is not that of its rank.
     """
     opened = _Opened(
-        [ipc.opened(offers[source].memory[wiring.comm.rank]) for source in wiring.sources],
-        [ipc.opened_event(offers[source].packed) for source in wiring.sources],
-        [ipc.opened_event(offers[target].read) for target in wiring.targets],
+        [ipc.open_memory(offers[source].memory[wiring.comm.rank]) for source in wiring.sources],
+        [ipc.open_event(offers[source].packed) for source in wiring.sources],
+        [ipc.open_event(offers[target].read) for target in wiring.targets],
     )
     for source, memory, packed in zip(wiring.sources, opened.memory, opened.packed, strict=True):
         packed.wait()
@@ -210,7 +210,9 @@ def _refused(rank: int, why: str) -> TransportError:
     )
 
 
-def _slot(memory: torch.Tensor, start: int, shape: Sequence[int], wiring: Wiring) -> torch.Tensor:
+def _slot(
+    memory: torch.Tensor, start: int, shape: Sequence[int], wiring: TransportSpec
+) -> torch.Tensor:
     """Return a piece's tensor over a GPU's memory."""
     flat = memory[start : start + prod(shape) * wiring.dtype.itemsize].view(wiring.dtype)
-    return shaped(flat, shape, channels_last=wiring.channels_last)
+    return view_as_piece(flat, shape, channels_last=wiring.channels_last)

@@ -8,7 +8,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.transports import HostRequests, Wiring
+from spbench_parallel.spatial.transports import PersistentRequests, TransportSpec
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 """MPI's datatypes for values of so many bytes, carried bit by bit whatever their number format."""
@@ -16,17 +16,17 @@ _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-class DatatypeTransport(HostRequests):
+class DatatypeTransport(PersistentRequests):
     """Persistent requests without any packing of ours."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: TransportSpec) -> None:
         self._wiring = wiring.without_views()
         self._types: dict[_Layout, MPI.Datatype] = {}
         self._sends: list[MPI.Prequest] = []
         # The pieces come to where they belong: there is nothing to unpack.
         into = wiring.into
         super().__init__(
-            wiring, [wiring.empty(one) for one in wiring.shapes] if into is None else list(into)
+            wiring, [wiring.allocate(one) for one in wiring.shapes] if into is None else list(into)
         )
         self._receives = [
             wiring.comm.Recv_init(self._described(piece), source=source, tag=wiring.tag)

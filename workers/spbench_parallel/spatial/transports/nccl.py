@@ -8,10 +8,10 @@ import torch
 
 from spbench_parallel.groups import create_on_all_ranks
 from spbench_parallel.p2p import Message, torch_group
-from spbench_parallel.spatial.transports import Received, TransportError, Wiring
+from spbench_parallel.spatial.transports import ReceiveBuffers, TransportError, TransportSpec
 
 
-class NcclTransport(Received):
+class NcclTransport(ReceiveBuffers):
     """One batch of sends and receives an exchange, on a stream of NCCL's own.
 
     NCCL knows no tags: ranks start their exchanges in the same order. The promises of `wait`
@@ -23,7 +23,7 @@ class NcclTransport(Received):
 
     memory_path = None
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: TransportSpec) -> None:
         self._wiring = wiring.without_views()
         self._buffers, received = create_on_all_ranks(
             wiring.comm, lambda: _buffers(wiring), _no_memory
@@ -36,8 +36,8 @@ class NcclTransport(Received):
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         views = list(zip(self._buffers, outgoing, strict=True))
-        self._packs = [(buffer, view) for buffer, view in views if not self._wiring.dense(view)]
-        pieces = [view if self._wiring.dense(view) else buffer for buffer, view in views]
+        self._packs = [(buffer, view) for buffer, view in views if not self._wiring.is_dense(view)]
+        pieces = [view if self._wiring.is_dense(view) else buffer for buffer, view in views]
         self._sends = _messages(pieces, self._wiring.targets)
 
     def unbind(self) -> None:
@@ -64,11 +64,11 @@ class NcclTransport(Received):
         torch_group.release(self._wiring.comm, self._wiring.device)
 
 
-def _buffers(wiring: Wiring) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _buffers(wiring: TransportSpec) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return memory to send from and to receive into."""
     return (
-        [wiring.empty(view.shape) for view in wiring.outgoing],
-        [wiring.landing(index) for index in range(len(wiring.shapes))],
+        [wiring.allocate(view.shape) for view in wiring.outgoing],
+        [wiring.allocate_receive(index) for index in range(len(wiring.shapes))],
     )
 
 
@@ -76,7 +76,7 @@ def _no_memory(rank: int, why: str) -> TransportError:
     return TransportError(f"transport nccl: rank {rank} has no memory for it ({why})")
 
 
-def _acquired(wiring: Wiring) -> torch_group.TorchGroup:
+def _acquired(wiring: TransportSpec) -> torch_group.TorchGroup:
     try:
         return torch_group.acquire(wiring.comm, wiring.device)
     except torch_group.GroupError as error:

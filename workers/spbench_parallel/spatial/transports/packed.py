@@ -8,22 +8,24 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.transports import HostRequests, Wiring
+from spbench_parallel.spatial.transports import PersistentRequests, TransportSpec
 
 
-class PackedTransport(HostRequests):
+class PackedTransport(PersistentRequests):
     """Sends from, and receives into, dense buffers of the host.
 
     A view that is dense already is sent, or received into, as it lies.
     """
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: TransportSpec) -> None:
         self._wiring = wiring.without_views()
-        self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]
+        self._buffers = [wiring.allocate(view.shape) for view in wiring.outgoing]
         self._sends: list[MPI.Prequest] = []
         self._places: dict[int, int] = {}
         self._packs: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-        super().__init__(wiring, [wiring.landing(index) for index in range(len(wiring.shapes))])
+        super().__init__(
+            wiring, [wiring.allocate_receive(index) for index in range(len(wiring.shapes))]
+        )
         self._receives = [
             wiring.comm.Recv_init([memory_of(piece), MPI.BYTE], source=source, tag=wiring.tag)
             for piece, source in zip(self.received, wiring.sources, strict=True)
@@ -32,7 +34,7 @@ class PackedTransport(HostRequests):
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         pairs = list(zip(self._buffers, outgoing, strict=True))
-        dense = self._wiring.dense
+        dense = self._wiring.is_dense
         self._packs = [None if dense(view) else (buffer, view) for buffer, view in pairs]
         for index, (buffer, view) in enumerate(pairs):
             self._send_from(index, view if dense(view) else buffer)

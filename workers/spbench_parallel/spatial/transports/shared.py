@@ -8,16 +8,16 @@ from math import prod
 import torch
 
 from spbench_parallel.groups import is_on_one_host
-from spbench_parallel.spatial.transports import TransportError, Wiring
+from spbench_parallel.spatial.transports import TransportError, TransportSpec
 from spbench_parallel.spatial.transports.slots import (
     SLOTS,
     SegmentWindow,
+    SlotLayout,
     SlotMessage,
-    SlotPlace,
     SlotTransport,
     flag_bytes,
-    places_of,
-    shaped,
+    lay_out_slots,
+    view_as_piece,
 )
 
 
@@ -28,16 +28,16 @@ class SharedTransport(SlotTransport):
         TransportError: The ranks are not all on one host.
     """
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: TransportSpec) -> None:
         comm = wiring.comm
         if not is_on_one_host(comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")
-        places, total = places_of(wiring, flag_bytes(wiring))
+        places, total = lay_out_slots(wiring, flag_bytes(wiring))
         self._window = SegmentWindow(comm, total)
         everyones = comm.allgather(dict(zip(wiring.targets, places, strict=True)))
 
-        def message(sender: int, place: SlotPlace, shape: Sequence[int]) -> SlotMessage:
-            segment = self._window.of(sender)
+        def message(sender: int, place: SlotLayout, shape: Sequence[int]) -> SlotMessage:
+            segment = self._window.get_segment(sender)
             starts = (place.offset + slot * place.nbytes for slot in range(SLOTS))
             return SlotMessage(
                 segment, place, [_slot(segment, start, shape, wiring) for start in starts]
@@ -60,20 +60,20 @@ class SharedTransport(SlotTransport):
         exchange = self._exchange
         slot = self._exchange % SLOTS
         for message, view in zip(self._out, self._views, strict=True):
-            message.await_taken(exchange - SLOTS)
+            message.wait_taken(exchange - SLOTS)
             message.slots[slot].copy_(view)
             self._window.sync()
-            message.say_ready(exchange)
+            message.mark_ready(exchange)
 
     def wait(self) -> None:
         for message in self._in:
-            message.await_ready(self._exchange)
+            message.wait_ready(self._exchange)
         self._window.sync()
 
     def release(self) -> None:
         self._window.sync()
         for message in self._in:
-            message.say_taken(self._exchange)
+            message.mark_taken(self._exchange)
 
     def poison(self) -> None:
         """Fill the own outgoing slots; the ranks must meet before the next `start`."""
@@ -86,7 +86,9 @@ class SharedTransport(SlotTransport):
         self._window.free()
 
 
-def _slot(segment: memoryview, start: int, shape: Sequence[int], wiring: Wiring) -> torch.Tensor:
+def _slot(
+    segment: memoryview, start: int, shape: Sequence[int], wiring: TransportSpec
+) -> torch.Tensor:
     """Return a piece's tensor over shared memory."""
     flat = torch.frombuffer(segment, dtype=wiring.dtype, offset=start, count=prod(shape))
-    return shaped(flat, shape, channels_last=wiring.channels_last)
+    return view_as_piece(flat, shape, channels_last=wiring.channels_last)

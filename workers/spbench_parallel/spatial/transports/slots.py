@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.spatial.transports import Wiring
+from spbench_parallel.spatial.transports import TransportSpec
 
 LINE = 64
 """Bytes of a cache line: no two flags share one, and no piece shares one with a flag."""
@@ -26,7 +26,7 @@ _LOOKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPlace:
+class SlotLayout:
     """The place of a message in its sender's memory.
 
     Attributes:
@@ -40,7 +40,9 @@ class SlotPlace:
     nbytes: int
 
 
-def places_of(wiring: Wiring, start: int, unit: int = LINE) -> tuple[list[SlotPlace], int]:
+def lay_out_slots(
+    wiring: TransportSpec, start: int, unit: int = LINE
+) -> tuple[list[SlotLayout], int]:
     """Return the places of a rank's messages, with slots from a byte on, and the byte behind them.
 
     Slots start at multiples of ``unit``.
@@ -48,17 +50,17 @@ def places_of(wiring: Wiring, start: int, unit: int = LINE) -> tuple[list[SlotPl
     places = []
     for index, view in enumerate(wiring.outgoing):
         nbytes = -(-view.numel() * view.element_size() // unit) * unit
-        places.append(SlotPlace(index, start, nbytes))
+        places.append(SlotLayout(index, start, nbytes))
         start += SLOTS * nbytes
     return places, start
 
 
-def flag_bytes(wiring: Wiring) -> int:
+def flag_bytes(wiring: TransportSpec) -> int:
     """Return the bytes that the flags of a rank's messages take."""
     return 2 * LINE * len(wiring.outgoing)
 
 
-def shaped(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> torch.Tensor:
+def view_as_piece(flat: torch.Tensor, shape: Sequence[int], *, channels_last: bool) -> torch.Tensor:
     """Return a vector as the piece that lies in it."""
     batch, channels, rows, cols = shape
     if channels_last:
@@ -76,11 +78,11 @@ class SegmentWindow:
         self._window = MPI.Win.Allocate_shared(max(nbytes, LINE), 1, comm=comm)
         self._window.Lock_all()
         self.sync = self._window.Sync
-        self.of(comm.rank)[:] = bytes(max(nbytes, LINE))
+        self.get_segment(comm.rank)[:] = bytes(max(nbytes, LINE))
         self.sync()
         comm.Barrier()  # nobody may take what was in the memory before for a flag
 
-    def of(self, rank: int) -> memoryview:
+    def get_segment(self, rank: int) -> memoryview:
         """Return the segment of a rank."""
         memory, _ = self._window.Shared_query(rank)
         return memoryview(memory)  # type: ignore[arg-type]
@@ -101,26 +103,26 @@ class SlotMessage:
     """
 
     def __init__(
-        self, segment: memoryview, place: SlotPlace, slots: Sequence[torch.Tensor]
+        self, segment: memoryview, place: SlotLayout, slots: Sequence[torch.Tensor]
     ) -> None:
         self._flags = segment[: segment.nbytes // 8 * 8].cast("q")
         self._ready = 2 * place.index * _NUMBERS
         self._taken = self._ready + _NUMBERS
         self.slots = slots
 
-    def await_ready(self, exchange: int) -> None:
+    def wait_ready(self, exchange: int) -> None:
         """Return when the piece of this exchange has been packed."""
         self._await(self._ready, exchange)
 
-    def await_taken(self, exchange: int) -> None:
+    def wait_taken(self, exchange: int) -> None:
         """Return when the piece of this exchange has been read."""
         self._await(self._taken, exchange)
 
-    def say_ready(self, exchange: int) -> None:
+    def mark_ready(self, exchange: int) -> None:
         """Tell the reader that the piece of this exchange has been packed."""
         self._flags[self._ready] = exchange
 
-    def say_taken(self, exchange: int) -> None:
+    def mark_taken(self, exchange: int) -> None:
         """Tell the sender that the piece of this exchange has been read."""
         self._flags[self._taken] = exchange
 
@@ -145,7 +147,10 @@ class SlotTransport:
     memory_path = None
 
     def __init__(
-        self, wiring: Wiring, outgoing: Sequence[SlotMessage], incoming: Sequence[SlotMessage]
+        self,
+        wiring: TransportSpec,
+        outgoing: Sequence[SlotMessage],
+        incoming: Sequence[SlotMessage],
     ) -> None:
         self._wiring = wiring.without_views()
         self._out = outgoing

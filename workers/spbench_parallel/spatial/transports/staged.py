@@ -8,13 +8,13 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.device import mpi_memory
-from spbench_parallel.device.streams import streams_of
+from spbench_parallel.device.streams import get_streams
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.transports import MemoryPath, Received, Wiring
+from spbench_parallel.spatial.transports import MemoryPath, ReceiveBuffers, TransportSpec
 
 
-class StagedTransport(Received):
+class StagedTransport(ReceiveBuffers):
     """Persistent requests on pinned memory of the host, or on memory of the GPU.
 
     Copies run on the device's copy stream, so that the GPU goes on with the work of the current
@@ -30,21 +30,23 @@ class StagedTransport(Received):
         CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
     """
 
-    def __init__(self, wiring: Wiring, direct: bool | None = None) -> None:
+    def __init__(self, wiring: TransportSpec, direct: bool | None = None) -> None:
         self._wiring = wiring.without_views()
         evidence = "asked for"
         if direct is None:
-            direct, evidence = device_pointers(wiring.comm)
+            direct, evidence = query_device_pointers(wiring.comm)
         self._direct = direct
         self.memory_path: MemoryPath = "device pointers" if direct else "pinned", evidence
-        self._streams = streams_of(wiring.device)
-        self._packed = [wiring.empty(view.shape) for view in wiring.outgoing]
-        super().__init__(wiring, [wiring.landing(index) for index in range(len(wiring.shapes))])
+        self._streams = get_streams(wiring.device)
+        self._packed = [wiring.allocate(view.shape) for view in wiring.outgoing]
+        super().__init__(
+            wiring, [wiring.allocate_receive(index) for index in range(len(wiring.shapes))]
+        )
         self._outbox = self._packed
         self._inbox = self.received
         if not self._direct:
-            self._outbox = [wiring.empty(view.shape, pinned=True) for view in wiring.outgoing]
-            self._inbox = [wiring.empty(shape, pinned=True) for shape in wiring.shapes]
+            self._outbox = [wiring.allocate(view.shape, pinned=True) for view in wiring.outgoing]
+            self._inbox = [wiring.allocate(shape, pinned=True) for shape in wiring.shapes]
         self._receives = [
             wiring.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=wiring.tag)
             for box, source in zip(self._inbox, wiring.sources, strict=True)
@@ -71,8 +73,8 @@ class StagedTransport(Received):
         self._views = []
 
     def start(self) -> None:
-        self._streams.follow()
-        with self._streams.copying():
+        self._streams.fork_copy_stream()
+        with self._streams.use_copy_stream():
             if self._direct:
                 self._read.record()
             for index, (view, filled) in enumerate(zip(self._views, self._filled, strict=True)):
@@ -82,7 +84,7 @@ class StagedTransport(Received):
         self._start_what_is_packed()
 
     def _pack(self, view: torch.Tensor, index: int) -> None:
-        if not self._direct and self._wiring.dense(view):
+        if not self._direct and self._wiring.is_dense(view):
             self._outbox[index].copy_(view, non_blocking=True)
             return
         self._packed[index].copy_(view)
@@ -109,18 +111,18 @@ class StagedTransport(Received):
         MPI.Request.Waitall(self._all)
         if self._direct:
             return
-        with self._streams.copying():
+        with self._streams.use_copy_stream():
             for piece, box in zip(self.received, self._inbox, strict=True):
                 piece.copy_(box, non_blocking=True)
             self._read.record()
-        self._streams.lead()
+        self._streams.join_copy_stream()
 
     def unpack(self) -> None:
         # Received pieces may have been changed since: a planted fault does that.
-        self._streams.follow()
-        with self._streams.copying():
+        self._streams.fork_copy_stream()
+        with self._streams.use_copy_stream():
             super().unpack()
-        self._streams.lead()
+        self._streams.join_copy_stream()
 
     def release(self) -> None:
         """Do nothing: the next `start` lets the copy stream wait for the readers."""
@@ -135,7 +137,7 @@ class StagedTransport(Received):
             request.Free()
 
 
-def device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
+def query_device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
     """Return whether the MPI of all ranks takes memory of a GPU, and the evidence.
 
     All ranks must call it, and all get the same answer.
@@ -143,9 +145,9 @@ def device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` of a rank is neither 0 nor 1; raised on all ranks.
     """
-    answer: mpi_memory.Told
+    answer: mpi_memory.CudaAwareness
     try:
-        answer = mpi_memory.cuda_aware()
+        answer = mpi_memory.detect_cuda_awareness()
     except CannotRunError as error:
         answer = None, str(error)
     told = comm.allgather(answer)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish, is_gpu, time_on_device
+from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_device
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.timing import hidden_share
 
@@ -131,7 +131,7 @@ def _never() -> None:
 
 def _compute_only(compute: TimedWork, device: torch.device) -> None:
     compute.run(_never)
-    finish(device)
+    synchronize_stream(device)
 
 
 def _both(reduction: Reduction, compute: TimedWork) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from spbench_parallel.device.formats import dtype_of, tuned_convolutions
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.formats import autotune_convolutions, torch_dtype
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.compute.entry import ConvParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -56,7 +56,7 @@ class Convolution:
     def convolve(self) -> None:
         """Compute the result, all of it, before returning."""
         self.result = functional.conv2d(self.images, self.kernels, padding="same")
-        finish(self.images.device)
+        synchronize_stream(self.images.device)
 
     def convolve_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -69,7 +69,10 @@ def run(context: Context) -> None:
     """Run the case."""
     # Even kernels pad one side more, for which torch copies the images, and says so.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-    with torch.no_grad(), tuned_convolutions(tf32=context.read_params(ConvParams).dtype == "tf32"):
+    with (
+        torch.no_grad(),
+        autotune_convolutions(tf32=context.read_params(ConvParams).dtype == "tf32"),
+    ):
         _run(context)
 
 
@@ -93,7 +96,7 @@ def _make(context: Context) -> Convolution:
     height, width = params.image_size
     channels = params.in_channels
     kernel = params.kernel
-    dtype = dtype_of(params.dtype)
+    dtype = torch_dtype(params.dtype)
     place = device_of(context, tf32=params.dtype == "tf32")
     images = (params.batch_size, channels, height, width)
     kernels = (params.out_channels, channels, kernel, kernel)

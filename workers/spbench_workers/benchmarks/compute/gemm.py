@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_parallel.device.formats import dtype_of
-from spbench_parallel.device.streams import finish
+from spbench_parallel.device.formats import torch_dtype
+from spbench_parallel.device.streams import synchronize_stream
 from spbench_workers.benchmarks.compute.entry import GemmParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -42,7 +42,7 @@ class Matrices:
     def multiply(self) -> None:
         """Compute the result, all of it, before returning."""
         torch.mm(self.left, self.right, out=self.result)
-        finish(self.result.device)
+        synchronize_stream(self.result.device)
 
     def multiply_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -70,7 +70,7 @@ def open_matrices(context: Context) -> Matrices:
     """Return the matrices of a case on this rank's device, without values."""
     params = context.read_params(GemmParams)
     n = params.n
-    dtype = dtype_of(params.dtype)
+    dtype = torch_dtype(params.dtype)
     place = device_of(context, tf32=params.dtype == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     return Matrices(*empty)

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from spbench_core.catalog.tiles import conv_sizes
-from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
+from spbench_parallel.device.formats import TORCH_DTYPES, autotune_convolutions
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.halo.conv_times import (
     TiledConvolution,
@@ -51,7 +51,7 @@ at most: the sum of their products stays far below what fp16 can hold."""
 
 def run(context: Context) -> None:
     """Run the case."""
-    with tuned_convolutions():
+    with autotune_convolutions():
         convolution, case = _make(context)
         give_choice(context, convolution.gather.forward)
         case.give_choice()
@@ -93,14 +93,14 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     batch = params.batch_size
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
-    room = module.tiled.room
+    room = module.tiled.padded_box
     tile = tile_of(context, image, tiling, dtype, place, room)
-    choice = module.tiled.choice(tile.requires_grad_(), module.operator(), timed=True)
+    choice = module.tiled.choose_overlap(tile.requires_grad_(), module.operator(), timed=True)
     module.tiled.tiling = replace(tiling, overlap=choice.overlap)
     if context.world.rank == 0:
         context.choice("overlap", "on" if choice.overlap else "off", choice.reason)
-    way = module.tiled.ways[choice.overlap]
-    gather = spoiled(context, way.gathers.of(tile))
+    way = module.tiled.executions[choice.overlap]
+    gather = spoiled(context, way.gathers.get(tile))
     tile.requires_grad_(False)
     case = OperatorCase(
         context=context,
@@ -154,7 +154,7 @@ def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
 
 def _image(
     context: Context, name: str, batch: int, channels: int, tiling: Tiling, spread: Spread
-) -> WholeImage:
+) -> IntegerImage:
     height = tiling.partition.height
     width = tiling.partition.width
     largest = spread.largest
@@ -162,7 +162,7 @@ def _image(
     if name == "gradient":
         largest, share = 1, min(share, MOST_GRADIENTS / (batch * height * width))
     share_16 = max(1, round(share * (1 << 16)))
-    return WholeImage(batch, channels, height, width, context.seed_for(name), largest, share_16)
+    return IntegerImage(batch, channels, height, width, context.seed_for(name), largest, share_16)
 
 
 def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
@@ -177,8 +177,8 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     image = case.image
     gradient = case.gradient
-    assert isinstance(image, WholeImage)
-    assert isinstance(gradient, WholeImage)
+    assert isinstance(image, IntegerImage)
+    assert isinstance(gradient, IntegerImage)
     pixels = gradient.batch * gradient.height * gradient.width * gradient.share / (1 << 16)
     sums = 8 * inner * pixels * image.largest * gradient.largest
     return Tolerances(

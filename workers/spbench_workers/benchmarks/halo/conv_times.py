@@ -12,15 +12,15 @@ import torch
 from torch.nn import functional
 
 from spbench_core.durations import time_text
-from spbench_parallel.device.failures import lacks_memory
-from spbench_parallel.device.memory import free_bytes, give_back
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.failures import is_out_of_memory
+from spbench_parallel.device.memory import free_bytes, release_memory
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.execution import TiledExecution
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.gradients import sum_over
-from spbench_parallel.spatial.ways import TiledWay
+from spbench_parallel.spatial.gradients import allreduce_sum
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.report import (
     clocked,
@@ -53,7 +53,7 @@ class TiledConvolution:
     """
 
     module: SpatialConv2d
-    way: TiledWay
+    way: TiledExecution
     tile: torch.Tensor
     gather: Gather
     place: torch.device
@@ -61,15 +61,15 @@ class TiledConvolution:
     def forward(self) -> None:
         """Convolve once, exchange and all."""
         self.module(self.tile)
-        finish(self.place)
+        synchronize_stream(self.place)
 
 
 def give_parts(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of the exchange alone and of computing alone, and their overlap."""
     gather = convolution.gather
     exchange = convolution.gather.forward
-    outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
-    incoming = [gather.new(piece.box) for piece in exchange.expected]
+    outgoing = [view_box(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
+    incoming = [gather.allocate(piece.box) for piece in exchange.expected]
     exchange.bind(outgoing)
     phases = phases_of(context, exchange, convolution.place)
     context.metric("exchange_ms", phases.whole)
@@ -91,7 +91,7 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
 
     def compute() -> None:
         convolution.way.compute(convolution.tile, parts, operator)
-        finish(convolution.place)
+        synchronize_stream(convolution.place)
 
     return _median_ms(context, convolution.place, compute)
 
@@ -106,19 +106,19 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return
-    way = convolution.module.tiled.ways[True]
+    way = convolution.module.tiled.executions[True]
     tile = convolution.tile
     operator = convolution.module.operator()
-    exchange = way.gathers.of(tile).forward
+    exchange = way.gathers.get(tile).forward
 
     def convolve(overlap: bool) -> None:
         way.run(tile, operator, overlap=overlap)
-        finish(convolution.place)
+        synchronize_stream(convolution.place)
 
     in_exchange: dict[bool, list[float]] = {True: [], False: []}
     totals: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
-        finish(convolution.place)
+        synchronize_stream(convolution.place)
         context.world.comm.Barrier()
         with clocked(exchange) as seconds:
             totals[overlap].append(_seconds(partial(convolve, overlap)))
@@ -166,13 +166,13 @@ def _sequential_seconds_if_it_fits(
     try:
         return _sequential_seconds(convolution, case)
     except (MemoryError, RuntimeError) as error:
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         context.log(f"sequential_ms: there was no memory, {free >> 20} MiB were free")
         return None
     finally:
         # Other ranks of this GPU go on beside.
-        give_back()
+        release_memory()
 
 
 def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> float:
@@ -188,7 +188,7 @@ def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> fl
             tuple(int(side) for side in module.padding),
             module.dilation,
         )
-        finish(convolution.place)
+        synchronize_stream(convolution.place)
 
     convolve()
     times: list[float] = []
@@ -206,7 +206,7 @@ def give_backward(context: Context, convolution: TiledConvolution) -> None:
     times = []
     for _ in range(ROUNDS):
         output = module(tile)
-        finish(convolution.place)
+        synchronize_stream(convolution.place)
         context.world.comm.Barrier()
         times.append(_seconds(partial(_backward, output, gradient, convolution.place)))
     context.metric("backward_ms", median(times) * 1000.0)
@@ -214,15 +214,15 @@ def give_backward(context: Context, convolution: TiledConvolution) -> None:
     wire = module.gradient_dtype
 
     def sum_up() -> None:
-        sum_over(context.world.comm, flat, wire)
-        finish(convolution.place)
+        allreduce_sum(context.world.comm, flat, wire)
+        synchronize_stream(convolution.place)
 
     context.metric("gradient_sum_ms", _median_ms(context, convolution.place, sum_up))
 
 
 def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
     output.backward(gradient)
-    finish(place)
+    synchronize_stream(place)
 
 
 def _median_ms(context: Context, place: torch.device, body: Callable[[], object]) -> float:
@@ -232,7 +232,7 @@ def _median_ms(context: Context, place: torch.device, body: Callable[[], object]
     """
     times = []
     for _ in range(ROUNDS):
-        finish(place)
+        synchronize_stream(place)
         context.world.comm.Barrier()
         times.append(_seconds(body))
     return median(times) * 1000.0

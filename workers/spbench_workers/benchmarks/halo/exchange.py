@@ -9,9 +9,9 @@ import torch
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Grid
 from spbench_parallel.device.formats import TORCH_DTYPES
-from spbench_parallel.device.streams import finish, is_gpu
-from spbench_parallel.spatial.exchange import Exchange, view
-from spbench_parallel.spatial.pixels import Image
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
+from spbench_parallel.spatial.exchange import Exchange, view_box
+from spbench_parallel.spatial.pixels import RandomImage
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
 from spbench_workers.benchmarks.halo.entry import ExchangeParams
@@ -57,12 +57,12 @@ class PaddedTile:
         dtype = TORCH_DTYPES[params.dtype]
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
-        self.tile = view(self.padded, self.held, self.own)
+        self.tile = view_box(self.padded, self.held, self.own)
         sent = table.sent_by(comm.rank)
         received = table.received_by(comm.rank)
-        self.outgoing = [view(self.padded, self.held, piece.box) for piece in sent]
+        self.outgoing = [view_box(self.padded, self.held, piece.box) for piece in sent]
         self.halo = [piece.box for piece in received]
-        self.incoming = [view(self.padded, self.held, box) for box in self.halo]
+        self.incoming = [view_box(self.padded, self.held, box) for box in self.halo]
         self.exchange = Exchange(
             comm,
             table,
@@ -76,12 +76,12 @@ class PaddedTile:
             transport=params.transport,
         )
 
-    def fill(self, image: Image, round_: int) -> None:
+    def fill(self, image: RandomImage, round_: int) -> None:
         """Give the tile fresh values, and poison its halo with NaN."""
         self.padded.fill_(float("nan"))
-        self.tile.copy_(image.box(self.own, round_, self.padded.dtype, self.padded.device))
+        self.tile.copy_(image.make_box(self.own, round_, self.padded.dtype, self.padded.device))
 
-    def compare(self, image: Image, round_: int) -> WorstError:
+    def compare(self, image: RandomImage, round_: int) -> WorstError:
         """Compare tile and halo with the image, bit for bit.
 
         On a GPU the expected values are made there, which is far faster than on the host. Halos
@@ -89,13 +89,13 @@ class PaddedTile:
         """
         dtype = self.padded.dtype
         place = self.padded.device
-        expected = image.box(self.held, round_, dtype, place)
+        expected = image.make_box(self.held, round_, dtype, place)
         if not torch.equal(self.padded, expected):
             return compare_pixels(self.padded.cpu(), expected.cpu(), self.held)
         worst = WorstError(keeps_first=True)
         if is_gpu(place):
             for box, values in zip(self.halo, self.incoming, strict=True):
-                by_host = image.box(box, round_, dtype)
+                by_host = image.make_box(box, round_, dtype)
                 worst.merge(compare_pixels(values.cpu(), by_host, box))
         return worst
 
@@ -109,7 +109,7 @@ def run(context: Context) -> None:
     give_choice(context, exchange)
     plant_in_halo(context, exchange)
     size = params.image_size
-    image = Image(params.batch_size, params.in_channels, *size, context.seed_for("image"))
+    image = RandomImage(params.batch_size, params.in_channels, *size, context.seed_for("image"))
     padded.fill(image, 0)
     exchange.run()
     worst = _checked_rounds(context, padded, image, first=1)
@@ -132,12 +132,14 @@ def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
 
     def exchange_and_wait() -> None:
         exchange.run()
-        finish(place)
+        synchronize_stream(place)
 
     return exchange_and_wait
 
 
-def _checked_rounds(context: Context, padded: PaddedTile, image: Image, first: int) -> WorstError:
+def _checked_rounds(
+    context: Context, padded: PaddedTile, image: RandomImage, first: int
+) -> WorstError:
     worst = WorstError(keeps_first=True)
     for done in range(CHECKED_ROUNDS):
         context.progress("check", done, CHECKED_ROUNDS)

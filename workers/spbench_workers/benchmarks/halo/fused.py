@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from spbench_core.catalog.tiles import conv_sizes, window_of
-from spbench_parallel.device.formats import TORCH_DTYPES, tuned_convolutions
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.formats import TORCH_DTYPES, autotune_convolutions
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.exchange import Exchange, Traffic
 from spbench_parallel.spatial.fused.blocks import FusedSequential, fuse
-from spbench_parallel.spatial.pixels import WholeImage
+from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
@@ -42,7 +42,7 @@ are up to 2.5 times as far as is allowed without."""
 
 def run(context: Context) -> None:
     """Run the case."""
-    with tuned_convolutions():
+    with autotune_convolutions():
         fused, case = _make(context)
         give_choice(context, case.gather.forward)
         case.give_choice()
@@ -85,7 +85,7 @@ def _difference(
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
     def forward() -> None:
         module(tile)
-        finish(tile.device)
+        synchronize_stream(tile.device)
 
     return forward
 
@@ -100,7 +100,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     fused = fuse(convs, tiling, params.fused_layers)
     image = _image(context, "image", channels[0], tiling)
     tile = tile_of(context, image, tiling, dtype, place)
-    gather = spoiled(context, fused.blocks[0].gathers.of(tile))
+    gather = spoiled(context, fused.blocks[0].gathers.get(tile))
     case = OperatorCase(
         context=context,
         tiled=fused,
@@ -144,9 +144,9 @@ def _layers(
     return tiled, plain
 
 
-def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeImage:
+def _image(context: Context, name: str, channels: int, tiling: Tiling) -> IntegerImage:
     partition = tiling.partition
-    return WholeImage(
+    return IntegerImage(
         context.read_params(FusedParams).batch_size,
         channels,
         partition.height,
@@ -181,12 +181,12 @@ def _give_costs(
     with torch.no_grad():
         pixels = tile
         for conv in convs:
-            way = conv.tiled.ways[conv.tiled.choice(pixels, conv.operator()).overlap]
-            one_each.append(way.gathers.of(pixels).forward)
+            way = conv.tiled.executions[conv.tiled.choose_overlap(pixels, conv.operator()).overlap]
+            one_each.append(way.gathers.get(pixels).forward)
             pixels = conv(pixels)
         pixels = tile
         for block in fused.blocks:
-            together.append(block.gathers.of(pixels).forward)
+            together.append(block.gathers.get(pixels).forward)
             pixels = block(pixels)
     for prefix, exchanges in (("", together), ("unfused_", one_each)):
         traffic = _total(exchanges)

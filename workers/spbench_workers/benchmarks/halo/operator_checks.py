@@ -13,10 +13,10 @@ from torch import nn
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window2d
 from spbench_parallel.p2p.memory import memory_of
-from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.exchange import is_channels_last, view_box
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.padded import with_room
-from spbench_parallel.spatial.pixels import Image
+from spbench_parallel.spatial.pixels import RandomImage
+from spbench_parallel.spatial.tile_buffer import copy_into_buffer
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
@@ -67,7 +67,7 @@ def tiling_of(context: Context) -> Tiling:
 
 def tile_of(
     context: Context,
-    image: Image,
+    image: RandomImage,
     tiling: Tiling,
     dtype: torch.dtype,
     device: torch.device,
@@ -84,8 +84,8 @@ def tile_of(
         device=device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    tile.copy_(image.box(tiling.tile, 0, dtype, device))
-    return tile if room is None else with_room(tile, tiling.tile, room)
+    tile.copy_(image.make_box(tiling.tile, 0, dtype, device))
+    return tile if room is None else copy_into_buffer(tile, tiling.tile, room)
 
 
 def spoiled(context: Context, gather: Gather) -> Gather:
@@ -124,8 +124,8 @@ class OperatorCase:
     gathers: Callable[[], Sequence[Gather]]
     input: Tiling
     output: Tiling
-    image: Image
-    gradient: Image
+    image: RandomImage
+    gradient: RandomImage
     like: torch.Tensor
     room: Box | None = None
     whole_numbers: bool = False
@@ -147,15 +147,15 @@ class OperatorCase:
         if self.sampling is not None and self.context.world.rank == 0:
             self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
 
-    def tile(self, image: Image, round_: int) -> torch.Tensor:
+    def tile(self, image: RandomImage, round_: int) -> torch.Tensor:
         """Return this rank's tile of an image as the operator takes it."""
         box = self.input.tile
         tile = self.pixels(image, box, round_)
-        return tile if self.room is None else with_room(tile, box, self.room)
+        return tile if self.room is None else copy_into_buffer(tile, box, self.room)
 
-    def pixels(self, image: Image, box: Box, round_: int) -> torch.Tensor:
+    def pixels(self, image: RandomImage, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image, on the device and in the memory format of the tiles."""
-        return self._as_given(image.box(box, round_, self.like.dtype, self.like.device))
+        return self._as_given(image.make_box(box, round_, self.like.dtype, self.like.device))
 
     def _as_given(self, values: torch.Tensor) -> torch.Tensor:
         values = values.to(self.like.device)
@@ -227,21 +227,21 @@ class OperatorCase:
             inside = box.intersect(self.gather.table.needed[self.input.comm.rank])
             wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not inside.empty:
-                values = image.box(inside, round_, part.dtype)
-                view(wanted, box, inside).copy_(values)
+                values = image.make_box(inside, round_, part.dtype)
+                view_box(wanted, box, inside).copy_(values)
             worst.merge(compare_pixels(part.cpu(), wanted, box))
         return worst
 
-    def _distinct(self) -> Image:
+    def _distinct(self) -> RandomImage:
         """Return an image of which no value is zero, nor what it was in the round before."""
         like = self.image
         seed = self.context.seed_for("halo")
-        return Image(like.batch, like.channels, like.height, like.width, seed)
+        return RandomImage(like.batch, like.channels, like.height, like.width, seed)
 
     def _gradient(self, box: Box, round_: int) -> torch.Tensor:
         """Return the gradient of a box of outputs, on the CPU."""
         if self.sampling is None:
-            return self.gradient.box(box, round_, self.like.dtype)
+            return self.gradient.make_box(box, round_, self.like.dtype)
         return self.sampling.gradient(self.gradient, box, round_, self.like.dtype)
 
     def _expected(self, round_: int) -> Expected:
@@ -250,7 +250,7 @@ class OperatorCase:
         reference = Reference(
             self.plain,
             self.windows,
-            lambda box: self.image.box(box, round_, self.like.dtype),
+            lambda box: self.image.make_box(box, round_, self.like.dtype),
             lambda box: self._gradient(box, round_),
             owned,
         )
@@ -328,7 +328,7 @@ def _compared(
     allowed = _allowed(wanted, tolerance)
     worst = WorstError(tolerance=allowed, keeps_first=True)
     for box, values in wanted:
-        worst.merge(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
+        worst.merge(compare_pixels(view_box(got, tile, box).cpu(), values, box, allowed))
     return worst
 
 

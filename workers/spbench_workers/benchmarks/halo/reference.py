@@ -16,7 +16,7 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
 
 Values = Callable[[Box], torch.Tensor]
 """The values of a box, ``batch x channels x rows x cols``, made without asking another rank."""
@@ -62,10 +62,10 @@ class Reference:
         gradient = self.gradients(held).double()
         of_image = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
         own = torch.zeros_like(gradient)
-        view(own, held, outputs).copy_(view(gradient, held, outputs))
+        view_box(own, held, outputs).copy_(view_box(gradient, held, outputs))
         return Expected(
-            [(outputs, view(result.detach(), held, outputs))],
-            [(tile, view(of_image, crop, tile))],
+            [(outputs, view_box(result.detach(), held, outputs))],
+            [(tile, view_box(of_image, crop, tile))],
             self._of_parameters(result, own),
         )
 
@@ -85,13 +85,13 @@ class Reference:
         cols = _read([window.cols for window in self.windows], box.cols, self.owned.width)
         _, _, result, held = self._around(Box(rows, cols))
         own = torch.zeros_like(result)
-        view(own, held, box).copy_(self.gradients(box))
-        return view(result.detach(), held, box), self._of_parameters(result, own)
+        view_box(own, held, box).copy_(self.gradients(box))
+        return view_box(result.detach(), held, box), self._of_parameters(result, own)
 
     def _input_gradient(self, box: Box) -> torch.Tensor:
         image, crop, result, held = self._around(box)
         of_image = torch.autograd.grad(result, image, self.gradients(held).double())[0]
-        return view(of_image, crop, box)
+        return view_box(of_image, crop, box)
 
     def _around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
         """Run the layers on a crop around some pixels; return both, each with its box."""

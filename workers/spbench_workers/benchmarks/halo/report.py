@@ -15,7 +15,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.durations import time_text
-from spbench_parallel.device.streams import finish, is_gpu, time_on_device
+from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_device
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
@@ -84,7 +84,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Exch
     waits = []
     wholes = []
     for _ in range(PHASE_ROUNDS):
-        finish(place)
+        synchronize_stream(place)
         context.world.comm.Barrier()
         begun = perf_counter()
         exchange.start()
@@ -93,7 +93,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Exch
         waited = perf_counter()
         exchange.unpack()
         exchange.release()
-        finish(place)
+        synchronize_stream(place)
         wholes.append(perf_counter() - begun)
         packs.append(packed - begun)
         waits.append(waited - packed)
@@ -139,7 +139,7 @@ def give_limits(
     """
     comm = context.world.comm
     rank = context.world.rank
-    sizes = [(exchange.bytes_of(piece), -piece.peer) for piece in exchange.sent]
+    sizes = [(exchange.piece_bytes(piece), -piece.peer) for piece in exchange.sent]
     total = sum(size for size, _ in sizes)
     peer = -max(sizes)[1] if sizes else -1
     count, negative, target = max(comm.allgather((total, -rank, peer)))

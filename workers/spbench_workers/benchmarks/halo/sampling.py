@@ -18,8 +18,8 @@ from torch import nn
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window2d
-from spbench_parallel.spatial.exchange import view
-from spbench_parallel.spatial.pixels import Image
+from spbench_parallel.spatial.exchange import view_box
+from spbench_parallel.spatial.pixels import RandomImage
 from spbench_workers.benchmarks.halo.reference import reach_of
 
 MOST_COMPARED = 2e10
@@ -83,7 +83,9 @@ class Sampling:
         )
         return [box for box in boxes if not box.empty]
 
-    def gradient(self, image: Image, box: Box, round_: int, dtype: torch.dtype) -> torch.Tensor:
+    def gradient(
+        self, image: RandomImage, box: Box, round_: int, dtype: torch.dtype
+    ) -> torch.Tensor:
         """Return the values of a box of an image that is zero where nothing is compared."""
         values = torch.zeros((image.batch, image.channels, *box.shape), dtype=dtype)
         for rank in self.produced.ranks:
@@ -92,7 +94,7 @@ class Sampling:
             for one in self.outputs(round_, rank):
                 shared = one.intersect(box)
                 if not shared.empty:
-                    view(values, box, shared).copy_(image.box(shared, round_, dtype))
+                    view_box(values, box, shared).copy_(image.make_box(shared, round_, dtype))
         return values
 
     def described(self, rank: int) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.spatial.exchange import view
+from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.verify.worst_error import WorstError
 
 _PART = 1 << 24
@@ -52,7 +52,7 @@ def look_for_strays(
     for box in reached:
         shared = box.intersect(tile)
         if not shared.empty:
-            view(within, tile, shared).fill_(True)
+            view_box(within, tile, shared).fill_(True)
     outside = (~within[0]).to(got.device)
 
     def from_zero(values: torch.Tensor) -> torch.Tensor:

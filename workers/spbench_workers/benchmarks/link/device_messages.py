@@ -9,9 +9,9 @@ from typing import cast
 import torch
 
 from spbench_core.catalog.typed_params import filled
-from spbench_parallel.device.streams import finish, time_on_device
+from spbench_parallel.device.streams import synchronize_stream, time_on_device
 from spbench_parallel.errors import CannotRunError, allocating
-from spbench_parallel.spatial.transports.staged import device_pointers
+from spbench_parallel.spatial.transports.staged import query_device_pointers
 from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.limits import copy_seconds
 from spbench_workers.benchmarks.link.payload import poison
@@ -73,7 +73,7 @@ class DeviceMessages:
 
         def copy_and_wait() -> None:
             copies()
-            finish(self._device)
+            synchronize_stream(self._device)
 
         return copy_seconds(copy_and_wait, repeats)
 
@@ -109,7 +109,7 @@ def chosen_path(context: Context) -> Path:
             the device.
     """
     asked = filled(context.read_params(PingpongParams).path)
-    takes, evidence = device_pointers(context.world.comm)
+    takes, evidence = query_device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
     path: Path

@@ -8,7 +8,7 @@ import torch
 
 from spbench_core.host_facts import VISIBLE
 from spbench_parallel.device.gpus import NoDeviceError
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.memory.cores import copying_from
 from spbench_workers.benchmarks.memory.entry import CopyParams
 from spbench_workers.context import Context
@@ -38,7 +38,7 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
     def copy() -> None:
         target.copy_(source, non_blocking=True)
         # Between two GPUs the copy is on the stream of the source.
-        finish(place)
+        synchronize_stream(place)
 
     def copy_and_corrupt() -> None:
         copy()

@@ -47,7 +47,7 @@ def _address(asked: str, place: torch.device) -> str | None:
         raise CannotRunError(
             f"cores {asked} are those of a GPU, and the device is {place}; take cores all"
         )
-    return Gpu.of(place).address
+    return Gpu.from_device(place).address
 
 
 def _take(asked: str, address: str | None) -> int:

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from spbench_core.catalog.typed_params import filled
 from spbench_core.durations import time_text
-from spbench_parallel.device.memory import give_back
+from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
@@ -64,7 +64,7 @@ def give_baseline(
     why = ""
     if world.rank == 0:
         seconds, why = _alone(context, case, measured, proxy, ready)
-        give_back()
+        release_memory()
     sleep_at_barrier(world.comm)
     context.progress("baseline", 1, 1)
     seconds = world.comm.bcast(seconds)

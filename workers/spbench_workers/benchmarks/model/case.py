@@ -12,7 +12,10 @@ from spbench_core.models.layers import Model
 from spbench_core.models.reach import fewest_normalised
 from spbench_parallel.models.imported.layouts import check_layout
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.over_tiles import gathered, gathered_values
+from spbench_parallel.models.imported.tiled_piece import (
+    count_gathered_values,
+    list_gathered_operators,
+)
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.same_operators import check_same_operators
@@ -113,9 +116,11 @@ def case_of(context: Context) -> ModelCase:
 def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
     """Say which operators of a network of the user's own are computed on gathered maps."""
     network = model.network
-    found = gathered(network, {stage.grid for stage in layout.stages if stage.spatial})
+    found = list_gathered_operators(
+        network, {stage.grid for stage in layout.stages if stage.spatial}
+    )
     if context.world.rank == 0:
-        values = gathered_values(network, found)
+        values = count_gathered_values(network, found)
         reason = f"{len(found)} of {len(network.operators)} operators: on every rank alike, of "
         reason += f"{values / 1e6:.3g} million numbers of an image; gathered_ms is their time"
         names = ", ".join(node.name for node in found[:_NAMED])

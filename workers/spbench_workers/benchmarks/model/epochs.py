@@ -10,12 +10,12 @@ from statistics import median
 
 from spbench_parallel.checkpoints import checkpoint
 from spbench_parallel.engine import Engine
-from spbench_parallel.images.opening import Images
+from spbench_parallel.images.sources import ImageSource
 from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 
-def steps_an_epoch(context: Context, images: Images, taken: int) -> int:
+def steps_an_epoch(context: Context, images: ImageSource, taken: int) -> int:
     """Return the steps of an epoch: those of the parameters, or of a pass over a data set.
 
     Args:

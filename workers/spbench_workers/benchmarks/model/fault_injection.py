@@ -12,13 +12,13 @@ from spbench_core.layout.stages import Stage
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import NothingToSpoilError
 from spbench_parallel.losses import DICE, Loss
-from spbench_parallel.models.imported.chance import DropByPosition, of_chance
-from spbench_parallel.models.imported.plain_modules import comparable_convs
+from spbench_parallel.models.imported.plain_modules import find_comparable_convs
+from spbench_parallel.models.imported.stochastic import DropByPosition, find_drops
 from spbench_parallel.pipeline.stage_channel import Receiver
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.gather import Gather
-from spbench_parallel.spatial.replicated import BesideTiles, OwnTile
+from spbench_parallel.spatial.replicated import OwnTile, ReplicatedValues
 from spbench_workers.context import Context
 
 _Spoil = Callable[[StageRunner, Stage, int], None]
@@ -53,7 +53,7 @@ def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
 
 def remove() -> None:
     """Remove the faults of halos, which all gathers of this process share."""
-    Gather.spoil = Gather.spoil_gradients = None
+    Gather.fault_hook = Gather.gradient_fault_hook = None
 
 
 def _keep_initial_weight(stage: nn.Module) -> None:
@@ -112,7 +112,7 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
     if runner.io.inputs:
         _turn_over(runner.io.inputs[-1].end)  # where skips go straight, the longest of them
     elif stage.spatial:
-        Gather.spoil = _turn_halos
+        Gather.fault_hook = _turn_halos
     else:
         raise NothingToSpoilError(
             "wrong-neighbour: the last rank gets nothing from others; take scheme lp or sp"
@@ -126,7 +126,7 @@ def _lose_halo_gradients(_: StageRunner, stage: Stage, __: int) -> None:
             "lost-halo-gradient: the last rank has no tile; take scheme sp with split_size 1, "
             "or gems_sp"
         )
-    Gather.spoil_gradients = _clear
+    Gather.gradient_fault_hook = _clear
 
 
 def _clear(received: Sequence[torch.Tensor]) -> None:
@@ -183,7 +183,7 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
 
 def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
     """Lose the gradients that all tiles give to what every rank has beside them."""
-    found = [one for one in runner.module.modules() if isinstance(one, BesideTiles | OwnTile)]
+    found = [one for one in runner.module.modules() if isinstance(one, ReplicatedValues | OwnTile)]
     if not found:
         raise NothingToSpoilError(
             "lost-tile-sum: the last rank has nothing whole beside tiles; take scheme sp with "
@@ -195,7 +195,7 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
     """Draw other numbers on the last rank than on one process, where it drops some."""
-    found = of_chance(runner.module)
+    found = find_drops(runner.module)
     if not found:
         raise NothingToSpoilError(
             "other-draws: the last rank drops nothing; take a network with dropout there"
@@ -208,8 +208,8 @@ def _spoil_draws(operator: DropByPosition) -> None:
     forward = operator.forward
 
     def spoilt(values: torch.Tensor) -> torch.Tensor:
-        if operator.drawn is not None:
-            operator.drawn = replace(operator.drawn, seed=operator.drawn.seed + 1)
+        if operator.batch is not None:
+            operator.batch = replace(operator.batch, seed=operator.batch.seed + 1)
         return forward(values)
 
     operator.forward = spoilt  # type: ignore[method-assign]
@@ -273,7 +273,7 @@ def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
 
 
 def _largest_conv(module: nn.Module) -> nn.Conv2d:
-    convs = comparable_convs(module)
+    convs = find_comparable_convs(module)
     if not convs:
         raise NothingToSpoilError(
             "the last rank has no convolution of torch's own that runs once; take scheme lp, or sp "

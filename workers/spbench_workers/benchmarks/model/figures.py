@@ -11,7 +11,7 @@ from spbench_parallel.memory_shares import Activations, parameter_bytes
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.conv import SpatialConv2d
-from spbench_parallel.spatial.overlap import overlaps_of
+from spbench_parallel.spatial.overlap import summarize_overlap
 from spbench_parallel.spatial.pool import TiledPool
 from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.context import Context
@@ -38,7 +38,9 @@ def _give_overlap(context: Context, engine: Engine) -> None:
         for module in stage.modules()
         if isinstance(module, SpatialConv2d | TiledPool)
     ]
-    overlaps = overlaps_of([one.chosen for one in windows if one.chosen is not None])
+    overlaps = summarize_overlap(
+        [one.last_choice for one in windows if one.last_choice is not None]
+    )
     if overlaps is not None and context.world.rank == 0:
         context.choice("overlap", *overlaps)
 

@@ -9,10 +9,10 @@ from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import where
-from spbench_parallel.models.imported.layouts import Batching, check_ends, check_layout
-from spbench_parallel.models.imported.model import ImportedModel, imported
-from spbench_parallel.models.imported.over_tiles import gathered
+from spbench_parallel.models.imported.layouts import BatchSettings, check_layout, check_stage_ends
+from spbench_parallel.models.imported.messages import locate
+from spbench_parallel.models.imported.model import ImportedModel, import_network
+from spbench_parallel.models.imported.tiled_piece import list_gathered_operators
 from spbench_workers.benchmarks.model.layout import layout_of
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 
@@ -29,20 +29,22 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     own = read_params(OwnNetworkParams, params)
     image = Map(CHANNELS, *common.image_size)
     arguments = own.network_args or {}
-    model = imported(filled(own.network), arguments, image, seed, own.weights)
+    model = import_network(filled(own.network), arguments, image, seed, own.weights)
     _check_task(model, own, common.app)
     layout = layout_of(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
-    check_ends(model, layout)
+    check_stage_ends(model, layout)
     check_layout(model, layout, _balance_of(common, layout, model), batching_of(common, layout))
-    missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
+    missing = list_gathered_operators(
+        model.network, {stage.grid for stage in layout.stages if stage.spatial}
+    )
     if missing and own.strict:
         raise CannotRunError(
-            f"network {model.name}: {where(missing[0])} is not there over tiles; leave out strict, "
-            "and it is computed on gathered maps"
+            f"network {model.name}: {locate(missing[0])} is not there over tiles; leave out "
+            "strict, and it is computed on gathered maps"
         )
     return model
 
@@ -55,11 +57,11 @@ def _balance_of(params: ModelParams, layout: ModelLayout, model: ImportedModel) 
         return None
 
 
-def batching_of(params: ModelParams, layout: ModelLayout) -> Batching:
+def batching_of(params: ModelParams, layout: ModelLayout) -> BatchSettings:
     """Return how the parameters of a case share out the images of a step."""
-    return Batching(
+    return BatchSettings(
         params.parts * (params.times or 1) * len(layout.directions),
-        together=params.sync_batchnorm == "replicas",
+        sync_batchnorm=params.sync_batchnorm == "replicas",
         training=not params.enable_evaluation,
         recomputes=params.recompute is not None,
     )

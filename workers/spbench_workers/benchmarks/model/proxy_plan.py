@@ -9,7 +9,7 @@ from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
 from spbench_core.models.reach import kept_values
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import ImportedModel
-from spbench_parallel.models.imported.over_tiles import same_over_tiles
+from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
 from spbench_parallel.peak_memory import room_of
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP32, FP64
@@ -99,7 +99,7 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
             smaller = small.resized(height, width)
         except CannotRunError:
             break
-        if not all(same_over_tiles(smaller.network, model.network, grid) for grid in grids):
+        if not all(is_same_over_tiles(smaller.network, model.network, grid) for grid in grids):
             break
         small = smaller
     return small

@@ -12,12 +12,12 @@ from statistics import median
 from spbench_core.catalog.typed_params import filled
 from spbench_core.models.proxy import words_of
 from spbench_parallel.checkpoints import checkpoint, users_weights
-from spbench_parallel.device.formats import multiply_fp32
-from spbench_parallel.device.memory import give_back
+from spbench_parallel.device.formats import set_fp32_precision
+from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.full_size.check import full_size_plan
-from spbench_parallel.images.opening import Images, open_images
+from spbench_parallel.images.sources import ImageSource, open_images
 from spbench_parallel.p2p.opening import refuse_nccl
 from spbench_parallel.peak_memory import PeakMemory
 from spbench_parallel.plan import ModelPlan
@@ -83,7 +83,7 @@ def run(context: Context) -> None:
         _check_full_size(context, case)
     if params.baseline and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
-        give_back()
+        release_memory()
         seconds = median([context.largest(time) for time in times]) / 1000.0
         give_baseline(context, case, Measured(seconds, used), proxy, _make_ready)
 
@@ -125,7 +125,7 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
         )
     check_full_size(context, small, case.training, partial(fault_injection.plant, prefix="full:"))
     fault_injection.remove()
-    give_back()
+    release_memory()
 
 
 def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
@@ -199,7 +199,7 @@ def _make_ready(engine: Engine) -> None:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[float], float]:
+def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array[float], float]:
     """Time the steps, and report their metrics.
 
     Returns:
@@ -257,9 +257,9 @@ def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> Non
     if plan.precision is FP32:
         _say_reference(context, "none", "fp32 is what other formats are held against")
         return
-    give_back()
+    release_memory()
     try:
-        multiply_fp32(plan.device)
+        set_fp32_precision(plan.device)
     except CannotRunError as error:
         _say_reference(context, "none", str(error))
         return
@@ -270,7 +270,7 @@ def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> Non
     again = inferred_again(context, engine, images, answers)
     images.close()
     engine.free()
-    multiply_fp32(plan.device, tf32=plan.precision.tf32)
+    set_fp32_precision(plan.device, tf32=plan.precision.tf32)
     give_agreement(context, answers, again)
     reason = f"the same weights, layout and images of the last {len(again.steps)} steps"
     _say_reference(context, "fp32", reason)
@@ -281,7 +281,7 @@ def _say_reference(context: Context, reference: str, reason: str) -> None:
         context.choice("agreement_with", reference, reason)
 
 
-def _images(context: Context, plan: ModelPlan) -> Images:
+def _images(context: Context, plan: ModelPlan) -> ImageSource:
     params = context.read_params(ModelParams)
     return open_images(
         params.app,

@@ -6,7 +6,7 @@ from collections import deque
 
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.engine import Engine, Logits
-from spbench_parallel.images.opening import Images
+from spbench_parallel.images.sources import ImageSource
 from spbench_parallel.memory_shares import Activations
 from spbench_parallel.models.imported.gathered_time import GATHERED_TIME
 from spbench_parallel.pipeline.phases import PHASES
@@ -38,7 +38,7 @@ class Steps:
         activations: The activations of this rank.
     """
 
-    def __init__(self, engine: Engine, images: Images, begun: int, warmup: int) -> None:
+    def __init__(self, engine: Engine, images: ImageSource, begun: int, warmup: int) -> None:
         self.activations = Activations(engine.stages)
         self._engine = engine
         self._images = images
@@ -62,7 +62,7 @@ class Steps:
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
         number = self._next if engine.trainer is not None else self._inferred_now()
-        self._images.turn_to(number)
+        self._images.set_step(number)
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:

@@ -26,7 +26,7 @@ from mpi4py import MPI
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import Place
 from spbench_parallel.checkpoints.users_weights import each_entry
-from spbench_parallel.device.memory import give_back
+from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.synthetic import SyntheticImages
@@ -173,7 +173,7 @@ class Validation:
         tolerances = dict.fromkeys(KINDS, 0.0)
         if self._comm.rank == 0:
             wanted, tolerances = self._reference()
-            give_back()
+            release_memory()
         sleep_at_barrier(self._comm)
         self._training = self._comm.bcast(self._training)
         self._progress.reach(self._by_rank_0)
@@ -308,7 +308,7 @@ def _parts(
 def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Parts:
     found: Parts = {"loss": {}}
     for step in range(STEPS):
-        images.turn_to(step)
+        images.set_step(step)
         engine.step()
         if step == 0:
             found["input_grad"] = _input_gradients(engine)

@@ -14,7 +14,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.loading import in_words
 
 
 def copy_structure(name: str, module: nn.Module) -> nn.Module:
@@ -76,6 +75,6 @@ def _copy(
         return copy.deepcopy(module, memo)
     except Exception as error:  # whatever an attribute says
         raise CannotRunError(
-            f"network {name}: the module cannot be copied by copy.deepcopy ({in_words(error)}); "
-            "create such attributes outside the module"
+            f"network {name}: the module cannot be copied by copy.deepcopy "
+            "({describe_error(error)}); create such attributes outside the module"
         ) from error

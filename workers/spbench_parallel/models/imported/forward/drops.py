@@ -14,7 +14,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from spbench_parallel.models.imported.chance import Chance, DrawnByPosition, DrawnImages, dropped
+from spbench_parallel.models.imported.stochastic import (
+    DropBatch,
+    DropByPositionMode,
+    StochasticOp,
+    apply_drop,
+)
 
 _UNITS = "image", "channel", "value"
 _SHAPE = 3, 2, 2
@@ -39,7 +44,7 @@ class DropRule:
 _KNOWN: WeakKeyDictionary[nn.Module, DropRule | None] = WeakKeyDictionary()
 
 
-def drop_rule(module: nn.Module) -> DropRule | None:
+def find_drop_rule(module: nn.Module) -> DropRule | None:
     """Return what a module drops; None if it does anything else."""
     if module not in _KNOWN:
         _KNOWN[module] = _find_rule(module)
@@ -60,13 +65,13 @@ def _find_rule(module: nn.Module) -> DropRule | None:
         probe = copy.deepcopy(module)
     except Exception:  # whatever an attribute says
         return None
-    unit = dropped_unit(lambda values: probe.train()(values), float(share))
+    unit = find_dropped_unit(lambda values: probe.train()(values), float(share))
     if unit is None or not _returns_input(lambda values: probe.eval()(values)):
         return None
     return DropRule(unit, float(share))
 
 
-def dropped_unit(
+def find_dropped_unit(
     call: Callable[[torch.Tensor], torch.Tensor], share: float, *, images: int = _IMAGES
 ) -> str | None:
     """Return the unit of which a callable drops a share in training; None if it does not."""
@@ -89,13 +94,13 @@ def _equal_units(
 ) -> set[str]:
     """Return the units for which a callable returns what is expected."""
     values = 1.0 + torch.arange(images * 12, dtype=torch.float64).reshape(images, *_SHAPE)
-    drawn = DrawnImages(seed, 0, tuple((0, image) for image in range(images)))
-    with torch.no_grad(), DrawnByPosition(drawn):
+    drawn = DropBatch(seed, 0, tuple((0, image) for image in range(images)))
+    with torch.no_grad(), DropByPositionMode(drawn):
         result = call(values.clone())
     return {
         unit
         for unit in _UNITS
-        if torch.allclose(result, dropped(values, Chance(0, share, unit), drawn, _SHAPE))
+        if torch.allclose(result, apply_drop(values, StochasticOp(0, share, unit), drawn, _SHAPE))
     }
 
 

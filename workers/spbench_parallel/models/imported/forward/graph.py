@@ -16,20 +16,24 @@ from torch.nn import functional
 
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import modes_message, refuse_extra, where
-from spbench_parallel.models.imported.chance import Chance
 from spbench_parallel.models.imported.forward.copies import copy_structure, is_compiled
-from spbench_parallel.models.imported.forward.drops import drop_rule, dropped_unit
+from spbench_parallel.models.imported.forward.drops import find_drop_rule, find_dropped_unit
 from spbench_parallel.models.imported.forward.observation import observe
-from spbench_parallel.models.imported.forward.recording import record
-from spbench_parallel.models.imported.forward.sizes import attribute
+from spbench_parallel.models.imported.forward.recording import record_graph
+from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.forward.writes import (
     check_gradients,
     count_forward,
     make_new_tensors,
     take_counters,
 )
-from spbench_parallel.models.imported.loading import in_words, place_of
+from spbench_parallel.models.imported.loading import describe_error, find_user_line
+from spbench_parallel.models.imported.messages import (
+    extra_argument_error,
+    locate,
+    modes_message,
+)
+from spbench_parallel.models.imported.stochastic import StochasticOp
 
 _DICT_KEY = "out"
 """The output of models that return several under names."""
@@ -43,7 +47,7 @@ _UNITS: dict[Any, str] = {
 """torch's functions of chance that ranks can draw, with what they drop: see `Chance`."""
 
 
-def graph_of(
+def trace_graph(
     name: str, module: nn.Module, image: Map
 ) -> tuple[nn.Module, fx.Graph, frozenset[fx.Node]]:
     """Return a network's graph, alike in training and evaluation, without in-place steps.
@@ -96,17 +100,17 @@ def _record(
 ) -> tuple[fx.Graph, dict[str, Any]]:
     """Return a graph and its constants by path."""
     try:
-        graph = record(name, module, image, training=training)
+        graph = record_graph(name, module, image, training=training)
     except CannotRunError as error:
         if again and error.__cause__ is not None:
-            place = place_of(error.__cause__)
-            cause = in_words(error.__cause__)
+            place = find_user_line(error.__cause__)
+            cause = describe_error(error.__cause__)
             raise CannotRunError(f"network {name}: {place}{_AGAIN} ({cause})") from error.__cause__
         raise
     owned = {path for path, _ in module.named_parameters(remove_duplicate=False)}
     owned |= {path for path, _ in module.named_buffers(remove_duplicate=False)}
     paths = {str(node.target) for node in graph.nodes if node.op == "get_attr"} - owned
-    constants = {path: attribute(module, path) for path in paths}
+    constants = {path: get_attribute(module, path) for path in paths}
     return graph, {path: _copied(value) for path, value in constants.items()}
 
 
@@ -156,7 +160,7 @@ def _check_repeated(
         else:
             same = text == other_text
         if not same:
-            raise CannotRunError(f"network {name}: {where(_first_user(node))}: {_AGAIN}")
+            raise CannotRunError(f"network {name}: {locate(_first_user(node))}: {_AGAIN}")
     if len(graph.nodes) != len(again.nodes):
         raise CannotRunError(f"network {name}: {_AGAIN}")
 
@@ -165,7 +169,7 @@ def _texts(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
     """Yield nodes with what they compute, which does not depend on the names of nodes."""
     numbers = {node: f"%{number}" for number, node in enumerate(graph.nodes)}
     for node in graph.nodes:
-        target = node.target if node.op != "call_function" else where(node)
+        target = node.target if node.op != "call_function" else locate(node)
         arguments = fx.node.map_arg((node.args, dict(node.kwargs)), numbers.__getitem__)
         yield node, f"{node.op} {target} {arguments}"
 
@@ -187,7 +191,7 @@ def _take_counters(name: str, module: nn.Module, evaluated: fx.Graph, graph: fx.
         graph.erase_node(node)
     for key, node in always.items():
         raise CannotRunError(
-            f"network {name}: {where(node)} changes {key[0]} in evaluation too; let it "
+            f"network {name}: {locate(node)} changes {key[0]} in evaluation too; let it "
             "count in training only"
         )
 
@@ -219,11 +223,11 @@ def _merge(
         if not _ask_mode(graph, one, other) or not _same_constant(one, other, constants):
             if not same_length:
                 _refuse_draws(name, module, graph, image)
-                places = where(_first_user(one)), where(_first_user(other))
+                places = locate(_first_user(one)), locate(_first_user(other))
                 differ = not all(isinstance(_output(each), fx.Node) for each in graphs)
                 raise CannotRunError(modes_message(name, *places, outputs_differ=differ))
             raise CannotRunError(
-                f"network {name}: {where(_first_user(other))} is another one in evaluation: the "
+                f"network {name}: {locate(_first_user(other))} is another one in evaluation: the "
                 "forward pass asks self.training, which a graph cannot; take a module that does so "
                 "by itself"
             )
@@ -245,7 +249,7 @@ def _same_constant(
 def _refuse_draws(name: str, module: nn.Module, graph: fx.Graph, image: Map) -> None:
     """Refuse operators that draw, which are often those that evaluation has not."""
     for node in observe(name, module, graph, image, training=True).draws:
-        chance_of(name, module, node, 0, {node})
+        find_stochastic_op(name, module, node, 0, {node})
 
 
 def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
@@ -300,13 +304,13 @@ def _take_one_output(name: str, graph: fx.Graph) -> None:
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     for node in inputs[1:]:
         if node.users or not node.args:
-            raise refuse_extra(name, str(node.target))
+            raise extra_argument_error(name, str(node.target))
         graph.erase_node(node)
 
 
-def chance_of(
+def find_stochastic_op(
     name: str, module: nn.Module, node: fx.Node, index: int, draws: Set[fx.Node]
-) -> Chance | None:
+) -> StochasticOp | None:
     """Return what a node drops in training; None where it draws nothing.
 
     Args:
@@ -324,16 +328,16 @@ def chance_of(
     unit, share = _drop_at(module, node)
     if unit is None or share is None or not 0 < share < 1:
         raise CannotRunError(
-            f"network {name}: {where(node)} draws random numbers in training, and ranks draw "
+            f"network {name}: {locate(node)} draws random numbers in training, and ranks draw "
             "others than one process; give network_args that make its share 0, as {dropout: 0}"
         )
-    return Chance(index, share, unit)
+    return StochasticOp(index, share, unit)
 
 
 def _drop_at(module: nn.Module, node: fx.Node) -> tuple[str | None, float | None]:
     """Return the unit and the share that a node drops; None if they are not known."""
     if node.op == "call_module":
-        rule = drop_rule(module.get_submodule(str(node.target)))
+        rule = find_drop_rule(module.get_submodule(str(node.target)))
         return (rule.unit, rule.share) if rule is not None else (None, None)
     if node.op != "call_function":
         return None, None
@@ -362,7 +366,7 @@ def _drop_of_function(node: fx.Node) -> tuple[str | None, float | None]:
     modes = [one for one in node.all_input_nodes if one is not node.args[0]]
     if not modes or not all(_is_mode(one) for one in modes):
         return None, None
-    units = ((dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
+    units = ((find_dropped_unit(call, number), number) for number in numbers if 0 < number < 1)
     return next(((unit, number) for unit, number in units if unit is not None), (None, None))
 
 

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import called_module, size_error, where
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, quiet_fake_tensors
-from spbench_parallel.models.imported.loading import in_words
+from spbench_parallel.models.imported.loading import describe_error
+from spbench_parallel.models.imported.messages import called_module, locate, size_error
 
 _IMAGES = 3
 
@@ -70,7 +70,7 @@ class _Observing(fx.Interpreter):
         """Run an operator, and record its effects."""
         self.at = n
         versions = {
-            node: [tensor._version for tensor in tensors_in(self.found.values.get(node))]
+            node: [tensor._version for tensor in list_tensors(self.found.values.get(node))]
             for node in n.all_input_nodes
         }
         draws = _Draws()
@@ -82,7 +82,7 @@ class _Observing(fx.Interpreter):
         written = [
             node
             for node, before in versions.items()
-            if [tensor._version for tensor in tensors_in(self.found.values[node])] != before
+            if [tensor._version for tensor in list_tensors(self.found.values[node])] != before
         ]
         if written:
             self.found.written[n] = written
@@ -111,16 +111,16 @@ def observe(
         with mode, torch.set_grad_enabled(training), quiet_fake_tensors():
             output = run.run(torch.empty(_IMAGES, *image.shape))
     except Exception as error:  # whatever an operator says of such shapes
-        at = "" if run.at is None else f"{where(run.at)}: "
+        at = "" if run.at is None else f"{locate(run.at)}: "
         if training:
             raise CannotRunError(
-                f"network {name}: {at}it fails in training ({in_words(error)}); let it train on "
-                "one process first"
+                f"network {name}: {at}it fails in training ({describe_error(error)}); let it train "
+                "on one process first"
             ) from error
         raise size_error(name, at, error, image, called_module(module, run.at)) from error
     run.found.learns = _learning(without_memory, output)
     run.found.owned = {
-        storage_of(tensor): path
+        storage_id(tensor): path
         for path, tensor in (
             *without_memory.named_parameters(),
             *without_memory.named_buffers(),
@@ -129,12 +129,12 @@ def observe(
     return run.found
 
 
-def storage_of(tensor: torch.Tensor) -> int:
+def storage_id(tensor: torch.Tensor) -> int:
     """Return a number that tensors in the same memory share."""
     return int(tensor.untyped_storage()._cdata)
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
+def list_tensors(value: Any) -> list[torch.Tensor]:
     """Return the tensors of a value, which may be nested."""
     return [one for one in pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
 
@@ -144,7 +144,7 @@ def _learning(module: nn.Module, output: Any) -> set[str]:
     aliases: dict[int, set[str]] = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
         aliases.setdefault(id(tensor), set()).add(name)
-    open_nodes = [tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None]
+    open_nodes = [tensor.grad_fn for tensor in list_tensors(output) if tensor.grad_fn is not None]
     seen = set(open_nodes)
     learns = set[str]()
     while open_nodes:

@@ -42,9 +42,9 @@ class RandomStates:
         if self.numpy_state is None or present.numpy_state is None:
             return False
         pairs = zip(self.numpy_state, present.numpy_state, strict=True)
-        return any(bytes_of(one) != bytes_of(other) for one, other in pairs)
+        return any(to_bytes(one) != to_bytes(other) for one, other in pairs)
 
 
-def bytes_of(value: Any) -> Any:
+def to_bytes(value: Any) -> Any:
     """Return an array's bytes, and any other value unchanged: arrays compare element by element."""
     return value.tobytes() if hasattr(value, "tobytes") else value

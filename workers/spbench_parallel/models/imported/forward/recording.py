@@ -23,16 +23,16 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import tracing_error
 from spbench_parallel.models.imported.forward.copies import copy_without_memory, is_compiled
-from spbench_parallel.models.imported.forward.drops import drop_rule
+from spbench_parallel.models.imported.forward.drops import find_drop_rule
 from spbench_parallel.models.imported.forward.in_place import writes_by_name
 from spbench_parallel.models.imported.forward.random_states import RandomStates
-from spbench_parallel.models.imported.forward.sizes import SizedTracer, defaults_of, erase_defaults
+from spbench_parallel.models.imported.forward.sizes import SizedTracer, erase_defaults, get_defaults
 from spbench_parallel.models.imported.forward.symbols import Symbol
 from spbench_parallel.models.imported.forward.torch_operators import BY_MODE, is_torch_operator
 from spbench_parallel.models.imported.hooks import has_own_forward
-from spbench_parallel.models.imported.loading import current_line, is_users, short
+from spbench_parallel.models.imported.loading import find_current_line, is_user_code, shorten_path
+from spbench_parallel.models.imported.messages import tracing_error
 
 NO_GRADIENTS = "spbench_no_gradients"
 """Of a node's ``meta``: it was recorded under torch.no_grad."""
@@ -71,10 +71,10 @@ class GraphRecorder(SizedTracer):
         """
         module.train(self._training)
         for child in module.modules():
-            drop_rule(child)  # it calls the module, which would be recorded later
+            find_drop_rule(child)  # it calls the module, which would be recorded later
         try:
             with torch.enable_grad(), self._patched():
-                graph = super().trace(module, defaults_of(module))
+                graph = super().trace(module, get_defaults(module))
         except Exception:
             if self.refusal is not None:
                 raise self.refusal from None
@@ -90,7 +90,7 @@ class GraphRecorder(SizedTracer):
 
     def refuse(self, reason: str) -> NoReturn:
         """Refuse the network because of the user's line that runs now."""
-        line = current_line()
+        line = find_current_line()
         self.refusal = CannotRunError(f"network {self._name}: {line}{reason}")
         raise self.refusal
 
@@ -207,7 +207,7 @@ class GraphRecorder(SizedTracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Return whether a module is an operator: torch's, its plain subclasses, and dropouts."""
-        return not has_own_forward(m) and (is_torch_operator(m) or drop_rule(m) is not None)
+        return not has_own_forward(m) and (is_torch_operator(m) or find_drop_rule(m) is not None)
 
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: dict[str, Any]
@@ -226,7 +226,7 @@ class GraphRecorder(SizedTracer):
 
     def _check_mode(self, module: nn.Module, path: str) -> None:
         for child in module.modules():
-            by_mode = isinstance(child, BY_MODE) or drop_rule(child) is not None
+            by_mode = isinstance(child, BY_MODE) or find_drop_rule(child) is not None
             if by_mode and child.training != self._training:
                 modes = ("training", "evaluation") if self._training else ("evaluation", "training")
                 self.refuse(
@@ -265,7 +265,7 @@ class GraphRecorder(SizedTracer):
             return self.create_proxy("call_function", _applied(cls), args, kwargs)
 
         def ask_gradients() -> bool:
-            asks = is_users(sys._getframe(1).f_code.co_filename) and not self.measures
+            asks = is_user_code(sys._getframe(1).f_code.co_filename) and not self.measures
             return is_grad_enabled() and (training or not asks)
 
         def set_module_attribute(module: nn.Module, name: str, value: Any) -> None:
@@ -309,7 +309,7 @@ class GraphRecorder(SizedTracer):
         return f"{path}.{name}" if path else name
 
 
-def record(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Graph:
+def record_graph(name: str, module: nn.Module, image: Map, *, training: bool) -> fx.Graph:
     """Return the graph of a module's forward pass.
 
     Raises:
@@ -363,12 +363,12 @@ def _line_that_draws(
     before: list[str] = [""]
 
     def trace_lines(frame: types.FrameType, event: str, _: Any) -> Any:
-        if not is_users(frame.f_code.co_filename):
+        if not is_user_code(frame.f_code.co_filename):
             return None
         if not lines and states.changed():
             lines.append(before[0])
         if event == "line":
-            before[0] = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}: "
+            before[0] = f"{shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}: "
         return trace_lines
 
     previous = sys.gettrace()

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from spbench_core.models.parts import Map
 from spbench_parallel.models.imported.forward.copies import quiet_fake_tensors
-from spbench_parallel.models.imported.hooks import is_hooked, replaced_forward
+from spbench_parallel.models.imported.hooks import is_hooked, replace_forward
 
 _IMAGES = 3, 5
 """Images of two runs without memory: what differs depends on their number."""
@@ -116,7 +116,7 @@ class SizedTracer(fx.Tracer):
             def call_alone(*args: Any, **kwargs: Any) -> Any:
                 return self.create_proxy("call_module", path, args, kwargs)
 
-            with replaced_forward(m, call_alone):
+            with replace_forward(m, call_alone):
                 result = forward(*args, **kwargs)
         else:
             result = super().call_module(m, forward, args, kwargs)
@@ -168,7 +168,7 @@ class SizedTracer(fx.Tracer):
         try:
             root = self.measured_root(str(node.target))
             if node.op == "get_attr":
-                return attribute(root, str(node.target))
+                return get_attribute(root, str(node.target))
             if node.op == "call_module":
                 return _call_evaluated(root.get_submodule(str(node.target)), args, kwargs)
             if node.op == "call_method":
@@ -203,7 +203,7 @@ def _call_evaluated(module: nn.Module, args: Any, kwargs: Any) -> Any:
             part.training = training
 
 
-def attribute(module: nn.Module, path: str) -> Any:
+def get_attribute(module: nn.Module, path: str) -> Any:
     """Return the attribute at a path of a module: a parameter, a buffer, a module, a constant."""
     value: Any = module
     for word in path.split("."):
@@ -211,7 +211,7 @@ def attribute(module: nn.Module, path: str) -> Any:
     return value
 
 
-def defaults_of(module: nn.Module) -> dict[str, Any]:
+def get_defaults(module: nn.Module) -> dict[str, Any]:
     """Return the arguments of a forward pass that have a default, by name, but for tensors."""
     _, *others = inspect.signature(module.forward).parameters.values() or [None]
     return {

@@ -18,7 +18,7 @@ from torch.fx.proxy import Attribute
 
 from spbench_parallel.models.imported.forward.in_place import IN_PLACE
 from spbench_parallel.models.imported.forward.sizes import SizedProxy
-from spbench_parallel.models.imported.loading import is_users
+from spbench_parallel.models.imported.loading import is_user_code
 
 if TYPE_CHECKING:
     from spbench_parallel.models.imported.forward.recording import GraphRecorder
@@ -66,7 +66,7 @@ class Symbol(SizedProxy):
         frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.endswith(_ASKING):
             frame = frame.f_back
-        if frame is None or not is_users(frame.f_code.co_filename):
+        if frame is None or not is_user_code(frame.f_code.co_filename):
             return type(self)
         return _recorder(self).type_of(self) or type(self)
 

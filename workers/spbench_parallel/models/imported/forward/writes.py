@@ -18,11 +18,15 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.models.imported.advice import where
 from spbench_parallel.models.imported.forward.in_place import IN_PLACE, writes_by_name
-from spbench_parallel.models.imported.forward.observation import Observation, storage_of, tensors_in
+from spbench_parallel.models.imported.forward.observation import (
+    Observation,
+    list_tensors,
+    storage_id,
+)
 from spbench_parallel.models.imported.forward.recording import NO_GRADIENTS, NUMBER
-from spbench_parallel.models.imported.forward.sizes import attribute
+from spbench_parallel.models.imported.forward.sizes import get_attribute
+from spbench_parallel.models.imported.messages import locate
 
 _RUNNING = functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm
 """Functions whose running statistics are buffers that they change."""
@@ -37,7 +41,7 @@ def count_forward(buffer: torch.Tensor, training: bool, number: float) -> None:
         buffer.data.add_(number)
 
 
-def counters(module: nn.Module) -> Iterator[tuple[torch.Tensor, float]]:
+def list_counters(module: nn.Module) -> Iterator[tuple[torch.Tensor, float]]:
     """Yield the counters of a stage's pieces, and what a forward pass adds to each."""
     for piece in module.modules():
         if isinstance(piece, fx.GraphModule):
@@ -81,7 +85,7 @@ def take_counters(
         alone = not node.users and readers <= dead | {node} and not read
         if path not in buffers or not isinstance(number, int | float) or not alone:
             raise CannotRunError(
-                f"network {name}: {where(node)} changes {path} in the forward pass, which ranks "
+                f"network {name}: {locate(node)} changes {path} in the forward pass, which ranks "
                 "cannot have alike; leave it out, or change it in the training script"
             )
         counting[path, number * _COUNTING[node.target]] = node
@@ -138,7 +142,7 @@ def make_new_tensors(
         aliases = _aliases(name, graph, node, target, observations)
         if not _make_new(node):
             raise CannotRunError(
-                f"network {name}: {where(node)} writes into its input; make a new tensor"
+                f"network {name}: {locate(node)} writes into its input; make a new tensor"
             )
         result = node
         if node.meta.get(NO_GRADIENTS):
@@ -156,8 +160,8 @@ def _check_gradients_off(name: str, node: fx.Node, target: fx.Node) -> None:
     """Refuse an operator under no_grad that writes into a tensor with gradients."""
     if node.meta.get(NO_GRADIENTS) and not target.meta.get(NO_GRADIENTS):
         raise CannotRunError(
-            f"network {name}: {where(node)} writes under torch.no_grad into a tensor that was made "
-            "outside; make a new tensor"
+            f"network {name}: {locate(node)} writes under torch.no_grad into a tensor that was "
+            "made outside; make a new tensor"
         )
 
 
@@ -179,14 +183,14 @@ def _check_source(
     Raises:
         CannotRunError: It does.
     """
-    paths = (seen.owned.get(storage_of(tensor)) for tensor in tensors_in(seen.values[target]))
+    paths = (seen.owned.get(storage_id(tensor)) for tensor in list_tensors(seen.values[target]))
     path = next((path for path in paths if path), None)
     if path is None and target.op == "get_attr":
         path = "a tensor that does not depend on the input"
     if path is not None:
         raise CannotRunError(
-            f"network {name}: {where(node)} changes {path} in the forward pass, which ranks cannot "
-            "have alike; make a new tensor"
+            f"network {name}: {locate(node)} changes {path} in the forward pass, which ranks "
+            "cannot have alike; make a new tensor"
         )
 
 
@@ -217,8 +221,8 @@ def _aliases(
             continue
         if kinds != {"same"} or writes_shape(node):
             raise CannotRunError(
-                f"network {name}: {where(node)} writes into memory that {where(other)} shares, and "
-                "that is read later; make a new tensor"
+                f"network {name}: {locate(node)} writes into memory that {locate(other)} shares, "
+                "and that is read later; make a new tensor"
             )
         aliases.append(other)
     return aliases
@@ -228,7 +232,8 @@ def _reads_size(node: fx.Node, observations: Sequence[Observation]) -> bool:
     """Return whether a node reads numbers about a tensor, such as its shape, and not the tensor."""
     values = [seen.values.get(node) for seen in observations]
     return node.op != "output" and all(
-        one is not None and not tensors_in(one) and bool(pytree.tree_leaves(one)) for one in values
+        one is not None and not list_tensors(one) and bool(pytree.tree_leaves(one))
+        for one in values
     )
 
 
@@ -243,7 +248,7 @@ def _relation(values: Mapping[fx.Node, Any], other: fx.Node, target: fx.Node) ->
     if values.get(other) is values.get(target):
         return "same"
     storages = [
-        {storage_of(one) for one in tensors_in(values.get(node))} for node in (other, target)
+        {storage_id(one) for one in list_tensors(values.get(node))} for node in (other, target)
     ]
     return "memory" if storages[0] & storages[1] else "none"
 
@@ -292,8 +297,8 @@ def check_gradients(
         for path in _parameters_of(module, node):
             if path not in seen.learns:
                 raise CannotRunError(
-                    f"network {name}: {where(node)} uses {path}, which gets no gradient (detach or "
-                    "torch.no_grad); let all parameters learn, or make it a buffer"
+                    f"network {name}: {locate(node)} uses {path}, which gets no gradient (detach "
+                    "or torch.no_grad); let all parameters learn, or make it a buffer"
                 )
 
 
@@ -310,7 +315,7 @@ def _parameters_of(module: nn.Module, node: fx.Node) -> Iterator[str]:
             yield f"{node.target}.{path}"
     for source in node.all_input_nodes:
         if source.op == "get_attr" and isinstance(
-            attribute(module, str(source.target)), nn.Parameter
+            get_attribute(module, str(source.target)), nn.Parameter
         ):
             yield str(source.target)
 

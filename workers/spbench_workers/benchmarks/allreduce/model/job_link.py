@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.benchmarks.allreduce.model.link_times import (
     TRIPS,
@@ -114,6 +114,6 @@ def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.d
 def _waited(action: Action, device: torch.device) -> Action:
     def body() -> None:
         action()
-        finish(device)
+        synchronize_stream(device)
 
     return body

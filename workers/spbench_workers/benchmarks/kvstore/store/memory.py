@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_parallel.device.streams import finish, is_gpu
+from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_parallel.errors import allocating
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.store.base import Store
@@ -44,30 +44,30 @@ class StoreMemory:
         """Copy the host's gradients to the device."""
         if self.on_gpu:
             self.given.copy_(self.gradients.tensor, non_blocking=True)
-            finish(self.place)
+            synchronize_stream(self.place)
 
     def fetch(self) -> None:
         """Copy the device's values to the host."""
         if self.on_gpu:
             self.values.tensor.copy_(self.got, non_blocking=True)
-            finish(self.place)
+            synchronize_stream(self.place)
 
     def take(self) -> None:
         """Copy the device's gradients to the host."""
         if self.on_gpu:
             self.gradients.tensor.copy_(self.given, non_blocking=True)
-            finish(self.place)
+            synchronize_stream(self.place)
 
     def bring(self) -> None:
         """Copy the host's values to the device."""
         if self.on_gpu:
             self.got.copy_(self.values.tensor, non_blocking=True)
-            finish(self.place)
+            synchronize_stream(self.place)
 
     def copy(self) -> None:
         """Copy gradients over values, on the device."""
         self.got.copy_(self.given)
-        finish(self.place)
+        synchronize_stream(self.place)
 
 
 class StagedStore:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from torch.nn import functional
 
 from spbench_parallel.engine import Engine, Logits
-from spbench_parallel.images.opening import Images
+from spbench_parallel.images.sources import ImageSource
 from spbench_workers.context import Context
 
 FEW = 5
@@ -43,7 +43,7 @@ class InferredAnswers:
 
 
 def answers_of(
-    engine: Engine, images: Images, inferred: Sequence[tuple[int, Logits]]
+    engine: Engine, images: ImageSource, inferred: Sequence[tuple[int, Logits]]
 ) -> InferredAnswers:
     """Return this rank's answers of some steps.
 
@@ -56,7 +56,7 @@ def answers_of(
     logits = [torch.empty(0, model.classes)]
     classes = [torch.empty(0, dtype=torch.int64)]
     for step, found in inferred:
-        images.turn_to(step)
+        images.set_step(step)
         for index, right in engine.targets().items():
             logits.append(found[index].cpu().movedim(1, -1).reshape(-1, model.classes))
             classes.append(right.cpu().reshape(-1))
@@ -69,13 +69,13 @@ def answers_of(
 
 
 def inferred_again(
-    context: Context, engine: Engine, images: Images, answers: InferredAnswers
+    context: Context, engine: Engine, images: ImageSource, answers: InferredAnswers
 ) -> InferredAnswers:
     """Infer the images of some answers by another engine of the same layout. All ranks call it."""
     found: list[tuple[int, Logits]] = []
     for done, step in enumerate(answers.steps):
         context.progress("fp32", done, len(answers.steps))
-        images.turn_to(step)
+        images.set_step(step)
         found.append((step, engine.evaluate()))
     context.progress("fp32", len(found), len(found))
     return answers_of(engine, images, found)

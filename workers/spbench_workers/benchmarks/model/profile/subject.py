@@ -18,9 +18,9 @@ from spbench_core.models.routes import TensorTable, tensors_of
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
-from spbench_parallel.models.imported.loading import called_by_name, in_words, place_of
-from spbench_parallel.models.imported.model import ImportedModel, as_model
-from spbench_parallel.models.imported.tracing import traced
+from spbench_parallel.models.imported.loading import call_by_name, describe_error, find_user_line
+from spbench_parallel.models.imported.model import ImportedModel, build_model
+from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.precision.formats import PRECISIONS, Precision
 from spbench_parallel.tensors import TensorTuple
 from spbench_workers.benchmarks.model.profile.entry import KNOWN, ProfileParams
@@ -76,7 +76,7 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
 def _imported(name: str, module: nn.Module, image_size: tuple[int, int] | None) -> ImportedModel:
     if image_size is None:
         raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
-    return as_model(traced(name, module, Map(CHANNELS, *image_size)))
+    return build_model(trace_network(name, module, Map(CHANNELS, *image_size)))
 
 
 def _of_layers(
@@ -148,9 +148,11 @@ def _given(name: str, made: object, precision: Precision, device: torch.device) 
 def _made(name: str, arguments: dict[str, Any]) -> object:
     """Return what the user's callable returns."""
     try:
-        return called_by_name(name, arguments)
+        return call_by_name(name, arguments)
     except Exception as error:  # it is the user's own code
-        raise CannotRunError(f"model {name}: {place_of(error)}{in_words(error)}") from error
+        raise CannotRunError(
+            f"model {name}: {find_user_line(error)}{describe_error(error)}"
+        ) from error
 
 
 def _checked(name: str, made: object) -> tuple[nn.Sequential, torch.Tensor]:

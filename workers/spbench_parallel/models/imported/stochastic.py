@@ -22,7 +22,7 @@ from spbench_parallel.images.position_bits import position_bits
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class StochasticOp:
     """The share of numbers that an operator of chance drops, and in which units.
 
     Attributes:
@@ -38,7 +38,7 @@ class Chance:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnImages:
+class DropBatch:
     """The images of a micro-batch in a step, whose draws they determine.
 
     Attributes:
@@ -67,7 +67,7 @@ class DropByPosition(nn.Module):
 
     def __init__(
         self,
-        chance: Chance,
+        chance: StochasticOp,
         shape: Sequence[int],
         box: Box | None = None,
         *,
@@ -78,22 +78,22 @@ class DropByPosition(nn.Module):
         self._shape = tuple(shape)
         self._box = box
         self._channels_last = channels_last
-        self.drawn: DrawnImages | None = None
+        self.batch: DropBatch | None = None
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Return the values, of which some are 0, and the others larger by as much."""
         if not self.training:
             return values
-        if self.drawn is None:
+        if self.batch is None:
             return functional.dropout(values, self._chance.share)
-        words = values, self._chance, self.drawn, self._shape, self._box
-        return dropped(*words, channels_last=self._channels_last)
+        words = values, self._chance, self.batch, self._shape, self._box
+        return apply_drop(*words, channels_last=self._channels_last)
 
 
-def dropped(
+def apply_drop(
     values: torch.Tensor,
-    chance: Chance,
-    drawn: DrawnImages,
+    chance: StochasticOp,
+    drawn: DropBatch,
     shape: tuple[int, ...],
     box: Box | None = None,
     *,
@@ -126,8 +126,8 @@ def _leading(keeps: torch.Tensor, values: torch.Tensor) -> tuple[int, ...]:
 
 
 def _kept(
-    chance: Chance,
-    drawn: DrawnImages,
+    chance: StochasticOp,
+    drawn: DropBatch,
     shape: tuple[int, ...],
     box: Box | None,
     device: torch.device,
@@ -153,7 +153,7 @@ def _sides(unit: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     return (prod(shape), 1, 1)
 
 
-def of_chance(module: nn.Module) -> list[DropByPosition]:
+def find_drops(module: nn.Module) -> list[DropByPosition]:
     """Return the operators of chance of a stage."""
     return [one for one in module.modules() if isinstance(one, DropByPosition)]
 
@@ -166,7 +166,7 @@ _DROPOUTS: dict[Callable[..., Any], str] = {
 """torch's functions of chance, and what they drop."""
 
 
-class DrawnByPosition(TorchFunctionMode):
+class DropByPositionMode(TorchFunctionMode):
     """A mode in which the user's own module drops what the ranks' operators of chance drop.
 
     torch's dropouts are replaced, and so are the random numbers of what drops whole images
@@ -176,7 +176,7 @@ class DrawnByPosition(TorchFunctionMode):
         drawn: The images of the forward pass.
     """
 
-    def __init__(self, drawn: DrawnImages) -> None:
+    def __init__(self, drawn: DropBatch) -> None:
         super().__init__()
         self._drawn = drawn
         self._calls = 0
@@ -190,7 +190,7 @@ class DrawnByPosition(TorchFunctionMode):
             if not (training and share):
                 return values
             chance = self._next(share, _DROPOUTS[func])
-            kept = dropped(values, chance, self._drawn, tuple(values.shape[1:]))
+            kept = apply_drop(values, chance, self._drawn, tuple(values.shape[1:]))
             return values.copy_(kept) if inplace else kept
         if func is torch.Tensor.bernoulli_:
             noise = args[0]
@@ -200,8 +200,8 @@ class DrawnByPosition(TorchFunctionMode):
             return noise.copy_(kept.reshape(noise.shape))
         return func(*args, **words)
 
-    def _next(self, share: float, unit: str) -> Chance:
-        chance = Chance(self._calls, share, unit)
+    def _next(self, share: float, unit: str) -> StochasticOp:
+        chance = StochasticOp(self._calls, share, unit)
         self._calls += 1
         return chance
 

@@ -13,12 +13,12 @@ from torch.autograd.function import once_differentiable
 from spbench_core.layout.partition import NOTHING, Transfers
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
-from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.exchange import is_channels_last, view_box
 from spbench_parallel.spatial.gather import GatherCache
-from spbench_parallel.spatial.interior_split import InteriorSplit, read_alone
+from spbench_parallel.spatial.interior_split import InteriorSplit, find_own_read
 from spbench_parallel.spatial.tiling import Tiling
 
-Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
+LocalFunction = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
 """Computes a box of outputs from all pixels that they read: the pixels, the rows and columns that
 the operator is to add around them, and the box. It must not change the pixels."""
 
@@ -34,12 +34,12 @@ class LocalOperator:
             gradients of zero.
     """
 
-    local: Local
+    local: LocalFunction
     channels: int
     parameters: Sequence[torch.Tensor]
 
 
-class TiledWay:
+class TiledExecution:
     """One way of an operator over tiles: its outputs in parts, and the gathers of their halos.
 
     Args:
@@ -63,24 +63,24 @@ class TiledWay:
         fill: float,
     ) -> None:
         self.split = split
-        self.gathers = GatherCache(tiling, halo, split.reads, fill, takes_gradients=True)
+        self.gathers = GatherCache(tiling, halo, split.reads, fill, owns_gradients=True)
         self._window = window
         self._tile = tiling.tile
         self._bands = split.bands(window)
 
     def run(self, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> torch.Tensor:
         """Return this rank's outputs; ``overlap``: the inner ones are computed as halos travel."""
-        gather = self.gathers.of(tile)
+        gather = self.gathers.get(tile)
         flight = gather.start(tile)
         if overlap:
             inner = self._inner(flight.tile, operator.local, gather.forward.progress)
             return self._joined(tile, inner, gather.finish(flight), operator)
         return self.compute(flight.tile, gather.finish(flight), operator)
 
-    def run_alone(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
+    def run_without_halo(self, tile: torch.Tensor, operator: LocalOperator) -> torch.Tensor:
         """Return this rank's outputs where all of them, on all ranks, read the own tile alone."""
-        read = read_alone(self._window, self.split, self._tile)
-        part = tile if read in (self._tile, NOTHING) else view(tile, self._tile, read)
+        read = find_own_read(self._window, self.split, self._tile)
+        part = tile if read in (self._tile, NOTHING) else view_box(tile, self._tile, read)
         return self._joined(tile, (), [part], operator)
 
     def compute(
@@ -92,13 +92,13 @@ class TiledWay:
     def _inner(
         self,
         tile: torch.Tensor,
-        local: Local,
+        local: LocalFunction,
         progress: Callable[[], object] = lambda: None,
     ) -> Sequence[torch.Tensor]:
         """Return the outputs that need no halo, band by band; nothing where there are none."""
         pieces = []
         for band in self._bands:
-            crop = view(tile, self._tile, band.crop)
+            crop = view_box(tile, self._tile, band.crop)
             pieces.append(local(crop, self.split.padding, band.outputs))
             progress()
         return pieces
@@ -114,7 +114,7 @@ class TiledWay:
         split = self.split
         if split.outputs.empty:
             shape = (tile.shape[0], operator.channels, *split.outputs.shape)
-            return no_outputs(shape, tile, *parts, *operator.parameters)
+            return make_empty_output(shape, tile, *parts, *operator.parameters)
         outer = [
             operator.local(part, split.strip_padding, strip)
             for part, strip in zip(parts, split.strips, strict=True)
@@ -123,7 +123,7 @@ class TiledWay:
         return _join(split.outputs, boxes, [*inner, *outer])
 
 
-def no_outputs(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
+def make_empty_output(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
     """Return an empty tensor that depends on the inputs; backward they get gradients of zero."""
     nothing: torch.Tensor = _Nothing.apply(shape, *inputs)
     return nothing
@@ -154,13 +154,13 @@ class _Join(Function):
             memory_format=layout,
         )
         for box, piece in zip(boxes, pieces, strict=True):
-            view(joined, outputs, box).copy_(piece)
+            view_box(joined, outputs, box).copy_(piece)
         return joined
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, None, *(view(gradient, ctx.outputs, box) for box in ctx.boxes)
+        return None, None, *(view_box(gradient, ctx.outputs, box) for box in ctx.boxes)
 
 
 class _Nothing(Function):

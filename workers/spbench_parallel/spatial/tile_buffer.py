@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.spatial.exchange import is_channels_last, view
+from spbench_parallel.spatial.exchange import is_channels_last, view_box
 
 
 @dataclass(slots=True, eq=False)
@@ -30,15 +30,15 @@ class TileBuffer:
 
     buffer: torch.Tensor
     box: Box
-    beyond: float | None = None
+    outside_fill: float | None = None
 
 
-def padded_of(tile: torch.Tensor) -> TileBuffer | None:
+def get_buffer(tile: torch.Tensor) -> TileBuffer | None:
     """Return the buffer that a tile lies in; None where it has no room around it."""
     return getattr(tile, "padded", None)
 
 
-def with_room(tile: torch.Tensor, place: Box, box: Box) -> torch.Tensor:
+def copy_into_buffer(tile: torch.Tensor, place: Box, box: Box) -> torch.Tensor:
     """Return a copy of a tile with room around it, which holds NaN until a halo is written there.
 
     Args:
@@ -48,10 +48,10 @@ def with_room(tile: torch.Tensor, place: Box, box: Box) -> torch.Tensor:
     """
     padded = _buffer_like(tile, box)
     padded.buffer.fill_(torch.nan)
-    return in_buffer(view(padded.buffer, box, place).copy_(tile), padded)
+    return attach_buffer(view_box(padded.buffer, box, place).copy_(tile), padded)
 
 
-def in_buffer(tile: torch.Tensor, padded: TileBuffer | None) -> torch.Tensor:
+def attach_buffer(tile: torch.Tensor, padded: TileBuffer | None) -> torch.Tensor:
     """Return the same tile, of which the next operator knows the buffer that it lies in."""
     tile.padded = padded  # type: ignore[attr-defined]
     return tile
@@ -75,7 +75,7 @@ class PaddedReLU(nn.ReLU):
         if tile.dim() != 4 or tuple(tile.shape[2:]) != self._tile.shape:
             return super().forward(tile)
         padded = _buffer_like(tile, self._box)
-        return in_buffer(_ReLUInto.apply(tile, padded, self._tile), padded)
+        return attach_buffer(_ReLUInto.apply(tile, padded, self._tile), padded)
 
 
 def _buffer_like(tile: torch.Tensor, box: Box) -> TileBuffer:
@@ -91,7 +91,7 @@ class _ReLUInto(Function):
 
     @staticmethod
     def forward(ctx: Any, tile: torch.Tensor, padded: TileBuffer, place: Box) -> torch.Tensor:
-        middle = view(padded.buffer, padded.box, place)
+        middle = view_box(padded.buffer, padded.box, place)
         torch.clamp_min(tile, 0.0, out=middle)
         ctx.save_for_backward(middle)
         return middle

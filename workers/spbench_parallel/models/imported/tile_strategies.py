@@ -19,26 +19,26 @@ from torch import fx, nn
 from torch.nn import functional
 
 from spbench_core.layout.tiles import Grid, bounds
-from spbench_parallel.models.imported.counterparts import counterpart_of
-from spbench_parallel.models.imported.forward.sizes import attribute
+from spbench_parallel.models.imported.counterparts import find_counterpart
+from spbench_parallel.models.imported.forward.sizes import get_attribute
 from spbench_parallel.models.imported.pixel_axes import (
-    LAST,
-    in_tiles,
-    permuted,
+    MAP_AXES,
+    get_axis_order,
+    is_tiled,
+    map_size,
     pixel_axes,
-    regroups,
-    sides_of,
+    regroups_channels,
 )
 from spbench_parallel.models.imported.pointwise import (
     cuts_channels,
+    get_arguments,
     is_pointwise,
     takes_channels,
-    words_of,
 )
-from spbench_parallel.models.imported.tracing import Operator, Traced
+from spbench_parallel.models.imported.tracing import Operator, TracedNetwork
 
 
-class TileWay(Enum):
+class TileStrategy(Enum):
     """The way in which an operator is computed.
 
     Attributes:
@@ -63,22 +63,22 @@ class TileWay(Enum):
 _PIXEL_AXES = (2, 3)
 
 
-def ways_of(
-    network: Traced, grid: Grid, operators: Sequence[Operator] | None = None
-) -> dict[fx.Node, TileWay]:
+def choose_strategies(
+    network: TracedNetwork, grid: Grid, operators: Sequence[Operator] | None = None
+) -> dict[fx.Node, TileStrategy]:
     """Return the way of operators where images are in the tiles of a grid; else of all of them."""
     some = network.operators if operators is None else operators
     return {each.node: way for each, way in _ways(network, grid, some)}
 
 
 def _ways(
-    network: Traced, grid: Grid, operators: Sequence[Operator]
-) -> Iterator[tuple[Operator, TileWay]]:
+    network: TracedNetwork, grid: Grid, operators: Sequence[Operator]
+) -> Iterator[tuple[Operator, TileStrategy]]:
     for each in operators:
-        yield each, TileWay.NUMBER if each.number else _way(network, grid, each)
+        yield each, TileStrategy.NUMBER if each.is_number else _way(network, grid, each)
 
 
-def on_gathered(network: Traced, grid: Grid) -> frozenset[fx.Node]:
+def find_gathered_operators(network: TracedNetwork, grid: Grid) -> frozenset[fx.Node]:
     """Return the operators that are computed on gathered maps.
 
     Those behind them too, as long as what they get has several values of one image in rows, such as
@@ -87,54 +87,54 @@ def on_gathered(network: Traced, grid: Grid) -> frozenset[fx.Node]:
     """
     known = _ON_GATHERED.setdefault(network, {})
     if grid not in known:
-        known[grid] = frozenset(_on_gathered(network, ways_of(network, grid)))
+        known[grid] = frozenset(_on_gathered(network, choose_strategies(network, grid)))
     return known[grid]
 
 
-_ON_GATHERED: WeakKeyDictionary[Traced, dict[Grid, frozenset[fx.Node]]] = WeakKeyDictionary()
+_ON_GATHERED: WeakKeyDictionary[TracedNetwork, dict[Grid, frozenset[fx.Node]]] = WeakKeyDictionary()
 
 
-def _on_gathered(network: Traced, ways: Mapping[fx.Node, TileWay]) -> Iterator[fx.Node]:
+def _on_gathered(network: TracedNetwork, ways: Mapping[fx.Node, TileStrategy]) -> Iterator[fx.Node]:
     rows: set[fx.Node] = set()
     for node, way in ways.items():
-        behind = way is TileWay.WHOLE and any(one in rows for one in node.all_input_nodes)
-        if way is TileWay.GATHERED or behind:
+        behind = way is TileStrategy.WHOLE and any(one in rows for one in node.all_input_nodes)
+        if way is TileStrategy.GATHERED or behind:
             yield node
-            if not in_tiles(network, node) and _has_rows(network, node):
+            if not is_tiled(network, node) and _has_rows(network, node):
                 rows.add(node)
 
 
-def _has_rows(network: Traced, node: fx.Node) -> bool:
+def _has_rows(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a tensor of one image is more than one vector; several tensors are."""
     shape = network.shapes.get(node)
     return shape is None or sum(length > 1 for length in shape) > 1
 
 
-def _way(network: Traced, grid: Grid, each: Operator) -> TileWay:
+def _way(network: TracedNetwork, grid: Grid, each: Operator) -> TileStrategy:
     node = each.node
     if _takes_a_part(network, node):
-        return TileWay.PIXELS
-    tiled = [one for one in node.all_input_nodes if in_tiles(network, one)]
+        return TileStrategy.PIXELS
+    tiled = [one for one in node.all_input_nodes if is_tiled(network, one)]
     if not tiled:
-        return TileWay.WHOLE
-    if in_tiles(network, node):
-        if regroups(network, node, tiled[0], pixel_axes(network)[tiled[0]]):
-            return TileWay.GROUPS
+        return TileStrategy.WHOLE
+    if is_tiled(network, node):
+        if regroups_channels(network, node, tiled[0], pixel_axes(network)[tiled[0]]):
+            return TileStrategy.GROUPS
         if _is_by_pixel(network, each, grid):
-            return TileWay.PIXELS
-        if counterpart_of(network, node) is not None:
-            return TileWay.TILES
+            return TileStrategy.PIXELS
+        if find_counterpart(network, node) is not None:
+            return TileStrategy.TILES
     if cuts_channels(node, pixel_axes(network)[tiled[0]], len(network.shapes[tiled[0]])):
-        return TileWay.PIXELS
-    return TileWay.MEAN if _is_mean(network, node) else TileWay.GATHERED
+        return TileStrategy.PIXELS
+    return TileStrategy.MEAN if _is_mean(network, node) else TileStrategy.GATHERED
 
 
-def _takes_a_part(network: Traced, node: fx.Node) -> bool:
+def _takes_a_part(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a node takes one of several parts into which channels were cut."""
-    return node.target is operator.getitem and parted(network, node) is not None
+    return node.target is operator.getitem and find_split_source(network, node) is not None
 
 
-def parted(network: Traced, node: fx.Node) -> fx.Node | None:
+def find_split_source(network: TracedNetwork, node: fx.Node) -> fx.Node | None:
     """Return the tensor in tiles of whose channels a node takes a part; None where it is none."""
     source = node.args[0] if node.args else None
     if not isinstance(source, fx.Node) or not source.all_input_nodes:
@@ -146,35 +146,35 @@ def parted(network: Traced, node: fx.Node) -> fx.Node | None:
     return None
 
 
-def _is_by_pixel(network: Traced, each: Operator, grid: Grid) -> bool:
+def _is_by_pixel(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
     node = each.node
-    source = next(one for one in node.all_input_nodes if in_tiles(network, one))
+    source = next(one for one in node.all_input_nodes if is_tiled(network, one))
     axes = pixel_axes(network)[source]
     sides = len(network.shapes[source])
-    if (order := permuted(node, sides)) is not None:
+    if (order := get_axis_order(node, sides)) is not None:
         return pixel_axes(network)[node] == tuple(map(order.index, axes))
     if takes_channels(node, axes):
         return True
-    if node in network.chance:
-        units = {LAST: ("value", "channel", "image"), (0, 1): ("value", "image")}
-        return network.chance[node].unit in units.get(axes, ("image",))
-    if is_pointwise(node, network.called(node), axes, sides):
+    if node in network.stochastic:
+        units = {MAP_AXES: ("value", "channel", "image"), (0, 1): ("value", "image")}
+        return network.stochastic[node].unit in units.get(axes, ("image",))
+    if is_pointwise(node, network.get_module(node), axes, sides):
         return _alike(network, each)
     return _repeats_pixels(network, node) and _aligned(network, each, grid)
 
 
-def _is_mean(network: Traced, node: fx.Node) -> bool:
+def _is_mean(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a node is the mean over all pixels of a map."""
     source = node.all_input_nodes[0]
-    if pixel_axes(network).get(source) != LAST:
+    if pixel_axes(network).get(source) != MAP_AXES:
         return False
-    module = network.called(node)
+    module = network.get_module(node)
     if isinstance(module, nn.AdaptiveAvgPool2d):
         return _is_one(module.output_size)
     if node.op == "call_function" and node.target is functional.adaptive_avg_pool2d:
-        return _is_one(words_of(node, ("output_size",)).get("output_size"))
+        return _is_one(get_arguments(node, ("output_size",)).get("output_size"))
     if node.target in ("mean", torch.mean):
-        words = words_of(node, ("dim", "keepdim"))
+        words = get_arguments(node, ("dim", "keepdim"))
         axes = words.get("dim")
         if (
             words.get("dtype") is None
@@ -189,23 +189,23 @@ def _is_one(size: Any) -> bool:
     return size == 1 or (isinstance(size, Sequence) and list(size) == [1, 1])
 
 
-def _repeats_pixels(network: Traced, node: fx.Node) -> bool:
+def _repeats_pixels(network: TracedNetwork, node: fx.Node) -> bool:
     """Return whether a node makes several pixels of each, without others."""
-    module = network.called(node)
+    module = network.get_module(node)
     if isinstance(module, nn.Upsample):
         return module.mode == "nearest"
     if isinstance(module, nn.PixelShuffle):
         return True
     if node.target is functional.interpolate:
-        words = words_of(node, ("size", "scale_factor", "mode"))
+        words = get_arguments(node, ("size", "scale_factor", "mode"))
         return words.get("mode", "nearest") == "nearest" and words.get("size") is None
     return node.target is functional.pixel_shuffle
 
 
-def _aligned(network: Traced, each: Operator, grid: Grid) -> bool:
+def _aligned(network: TracedNetwork, each: Operator, grid: Grid) -> bool:
     """Return whether the pixels made of each tile's are a tile of the result."""
     (source,) = each.node.all_input_nodes
-    if pixel_axes(network)[source] != LAST or each.shape is None or len(each.shape) != 3:
+    if pixel_axes(network)[source] != MAP_AXES or each.shape is None or len(each.shape) != 3:
         return False
     _, *given = network.shapes[source]
     pairs = zip(given, each.shape[1:], (grid.rows, grid.cols), strict=True)
@@ -221,13 +221,13 @@ def _begins(parts: int, length: int) -> list[int]:
     return [bounds(at, parts, length)[0] for at in range(parts)]
 
 
-def _alike(network: Traced, each: Operator) -> bool:
+def _alike(network: TracedNetwork, each: Operator) -> bool:
     """Return whether all that is in tiles has the result's pixels, and all else one pixel."""
     node = each.node
     axes = pixel_axes(network)
     tiled = [one for one in node.all_input_nodes if one in axes]
-    alike = {(axes[one], sides_of(network, one)) for one in tiled}
-    if alike != {(axes[node], sides_of(network, node))}:
+    alike = {(axes[one], map_size(network, one)) for one in tiled}
+    if alike != {(axes[node], map_size(network, node))}:
         return False
     assert each.shape is not None, "it is in tiles"
     from_right = [len(each.shape) - axis for axis in axes[node]]
@@ -235,7 +235,7 @@ def _alike(network: Traced, each: Operator) -> bool:
     return all(_is_flat(network, one, from_right, len(each.shape)) for one in others)
 
 
-def _is_flat(network: Traced, node: fx.Node, from_right: Sequence[int], sides: int) -> bool:
+def _is_flat(network: TracedNetwork, node: fx.Node, from_right: Sequence[int], sides: int) -> bool:
     """Return whether a value is one number, or alike in all pixels.
 
     Args:
@@ -245,12 +245,12 @@ def _is_flat(network: Traced, node: fx.Node, from_right: Sequence[int], sides: i
         sides: The number of axes of one image's tensor.
     """
     if node.op == "get_attr":
-        value = attribute(network.module, str(node.target))
+        value = get_attribute(network.module, str(node.target))
         if not isinstance(value, torch.Tensor) or value.numel() == 1:
             return True
         shape = tuple(value.shape)
         return all(len(shape) < axis or shape[-axis] == 1 for axis in from_right)
     given = network.shapes.get(node)
     if given is None:
-        return network.operators[network.places[node]].number
+        return network.operators[network.positions[node]].is_number
     return len(given) == sides and all(given[-axis] == 1 for axis in from_right)

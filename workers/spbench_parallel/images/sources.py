@@ -24,7 +24,7 @@ _MADE_UP: dict[str, type[SyntheticImages | PatternImages]] = {
 }
 
 
-class Images(Protocol):
+class ImageSource(Protocol):
     """A source of images and their targets, step by step, as stage runners use it.
 
     Steps are numbered from 0, and each may be asked for again.
@@ -39,7 +39,7 @@ class Images(Protocol):
     @property
     def step(self) -> int: ...
 
-    def turn_to(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """Give the images of a step from now on; it begins with step 0."""
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
@@ -65,7 +65,7 @@ def open_images(
     num_workers: int = 0,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
-) -> Images:
+) -> ImageSource:
     """Open an app's images. Each rank does so alone, and gets what the others get.
 
     Args:

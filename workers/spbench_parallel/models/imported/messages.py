@@ -13,11 +13,11 @@ from torch import fx, nn
 from spbench_core.models.parts import Map
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.loading import (
-    in_words,
+    describe_error,
+    find_user_line,
     is_installed,
-    is_users,
-    place_of,
-    short,
+    is_user_code,
+    shorten_path,
 )
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -38,16 +38,18 @@ class ImageSizeError(CannotRunError):
     """A network's own code refuses images of a size."""
 
 
-def where(node: fx.Node) -> str:
+def locate(node: fx.Node) -> str:
     """Return the user's line of an operator, ``file:line``, and the operator; or that alone.
 
     Of a library's operator it is the line that calls it, with the path of its module.
     """
-    lines = [match for match in _LINE.finditer(node.stack_trace or "") if is_users(match["file"])]
+    lines = [
+        match for match in _LINE.finditer(node.stack_trace or "") if is_user_code(match["file"])
+    ]
     what = str(node.target) if node.op != "call_function" else _function_name(node.target)
     if not lines:
         return what
-    places = [f"{short(match['file'])}:{match['line']}" for match in lines]
+    places = [f"{shorten_path(match['file'])}:{match['line']}" for match in lines]
     if not is_installed(lines[-1]["file"]):
         return f"{places[-1]}: {what}"
     own = [at for match, at in zip(lines, places, strict=True) if not is_installed(match["file"])]
@@ -72,7 +74,7 @@ def tracing_error(
     """
     place = f"network {network}: {_line_of(error, calling)}"
     if not _asks_for_numbers(error):
-        here = f"it cannot take images of {image.height}x{image.width} ({in_words(error)})"
+        here = f"it cannot take images of {image.height}x{image.width} ({describe_error(error)})"
         return ImageSizeError(f"{place}{here}")
     code = _code_of(error)
     remedy = "write it without that: sizes of images are known, their number and values are not"
@@ -83,7 +85,7 @@ def tracing_error(
         )
     return CannotRunError(
         f"{place}the forward pass cannot be traced, as {code}asks for numbers that are not known "
-        f"before ({in_words(error)}); {remedy}"
+        f"before ({describe_error(error)}); {remedy}"
     )
 
 
@@ -97,7 +99,7 @@ def _asks_for_numbers(error: Exception) -> bool:
 
 def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
-        frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)
     ]
 
 
@@ -109,10 +111,10 @@ def _is_of_library(error: BaseException) -> bool:
 def _line_of(error: BaseException, calling: Sequence[str]) -> str:
     """Return the line of an error, and if it is in a library's code, the user's own before it."""
     if not _is_of_library(error):
-        return place_of(error)
+        return find_user_line(error)
     frames = _users_frames(error)
     own = [frame for frame in frames if not is_installed(frame.filename)]
-    lines = [f"{short(frame.filename)}:{frame.lineno}" for frame in (*own[-1:], frames[-1])]
+    lines = [f"{shorten_path(frame.filename)}:{frame.lineno}" for frame in (*own[-1:], frames[-1])]
     path = f"{calling[-1]} " if calling and calling[-1] else ""
     return f"{lines[0]}: {path}" + (f"({lines[1]}): " if own else ": ")
 
@@ -146,7 +148,7 @@ def size_error(
     Returns:
         An `ImageSizeError` if images of another size may help.
     """
-    cause = in_words(error.__cause__ or error)
+    cause = describe_error(error.__cause__ or error)
     if isinstance(module, _OF_OTHER_DATA):
         return CannotRunError(
             f"network {network}: {place}{type(module).__name__} is of sequences or volumes, and "
@@ -216,7 +218,7 @@ def modes_message(network: str, evaluated: str, trained: str, *, outputs_differ:
     )
 
 
-def refuse_extra(network: str, argument: str) -> CannotRunError:
+def extra_argument_error(network: str, argument: str) -> CannotRunError:
     """Return the error of an argument of the forward pass that is no image."""
     return CannotRunError(
         f"network {network}: it takes {argument} beside images; give {argument} a default of None, "
