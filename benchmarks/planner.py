@@ -27,7 +27,7 @@ from benchmarks.goals import Figure, argument_parser, table
 from spbench.planner.cluster.machines import Cluster, cluster_from_ends
 from spbench.planner.planning import plan, plan_many
 from spbench.planner.plans import Mode
-from spbench.planner.process_pool import usual_jobs
+from spbench.planner.process_pool import default_jobs
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import LayerProfile, Profile
 
@@ -72,7 +72,7 @@ def known(folder: Path) -> Iterator[Figure]:
     name = f"best mode, vgg-19 on 2x8, {len(BATCHES)} batch sizes"
     yield Figure(name, sum(each), "s")
     start = perf_counter()
-    jobs = usual_jobs(os.environ)
+    jobs = default_jobs(os.environ)
     plan_many(profile, machines([8, 8]), BATCHES, jobs=jobs)
     yield Figure(f"{name}, {jobs} processes", perf_counter() - start, "s", most=5.0)
     profile = load_profile(_file(folder, "gnmt-16"), 64)

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.goals import Figure, argument_parser, table
 from benchmarks.made_up_run import write_cases
 
-from spbench.cli.run_reports import write_report
+from spbench.cli.runs.reports import write_report
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import note_ended
 from spbench.report.build import build_cases, build_document

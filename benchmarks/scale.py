@@ -30,7 +30,7 @@ from benchmarks.collector import memory
 from benchmarks.goals import Figure, argument_parser, table
 from benchmarks.terminal import Terminal
 
-from spbench.cli.lines import Lines
+from spbench.cli.runs.lines import LineView
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
@@ -202,10 +202,10 @@ class EventCount:
 
 
 @contextmanager
-def lines(state: RunState) -> Iterator[Lines]:
+def lines(state: RunState) -> Iterator[LineView]:
     """Give the view of a run without a terminal; its lines go nowhere."""
     with open(os.devnull, "w") as nowhere:
-        yield Lines(state, lambda line: print(line, file=nowhere), 0)
+        yield LineView(state, lambda line: print(line, file=nowhere), 0)
 
 
 @contextmanager

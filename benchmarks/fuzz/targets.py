@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.fuzz import inputs
 from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
 
-from spbench.cli.lines import Lines
 from spbench.cli.records.replay import replay_lines
+from spbench.cli.runs.lines import LineView
 from spbench.engine.connections.collector import Collector
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench.engine.connections.relay_connection import RelayConnection
@@ -91,7 +91,7 @@ def protocol(draw: random.Random, folder: Path) -> str:
     shown = list[str]()
     run = _run_folder(folder)
     log = EventLog(run.events)
-    recorder = Recorder(log, state, Lines(state, shown.append, 1))
+    recorder = Recorder(log, state, LineView(state, shown.append, 1))
     for event in (inputs.run_start(), inputs.job_start()):
         recorder.say(event.pop("event"), **{k: of for k, of in event.items() if k != "time"})
     watch = Watchdog(

@@ -42,10 +42,10 @@ def _validate(suites: Sequence[str]) -> int:
     gc.disable()  # what is loaded stays until the end: to look through it takes 12 ms of 200
     from pathlib import Path
 
-    from spbench.cli.ending import ended
+    from spbench.cli.error_reporting import run_reporting_errors
     from spbench.cli.validate import validate
 
-    return ended(lambda: validate([Path(suite) for suite in suites]))
+    return run_reporting_errors(lambda: validate([Path(suite) for suite in suites]))
 
 
 def _run_command_line() -> int:

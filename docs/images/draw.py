@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from spbench.cli.lines import Lines
-from spbench.cli.live import styled
+from spbench.cli.runs.lines import LineView
+from spbench.cli.runs.live import colour_status
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import demo_run
 from spbench.record.state import RunState
@@ -48,7 +48,7 @@ def draw_lines() -> None:
     """Save the lines that ``spbench run`` printed of the demo's run."""
     state = RunState()
     console = Console(record=True, width=LINES_WIDTH, file=io.StringIO(), force_terminal=True)
-    lines = Lines(state, lambda line: console.print(styled(line)), 0, LINES_WIDTH)
+    lines = LineView(state, lambda line: console.print(colour_status(line)), 0, LINES_WIDTH)
     for event in RecordedEvents(demo_run().events):
         state.apply(event)
         lines(event)

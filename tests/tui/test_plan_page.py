@@ -10,9 +10,9 @@ from textual.widgets import Input
 
 from spbench.errors import MissingError, SpbenchError
 from spbench.planner.errors import PlannerError
-from spbench.planner.output.plan_words import STAGE_LEGEND
-from spbench.planner.request import planned
-from spbench.planner.worker_process import planned_apart
+from spbench.planner.output.plan_description import STAGE_LEGEND
+from spbench.planner.request import compute_plan
+from spbench.planner.worker_process import plan_in_process
 from spbench.record.number_formatting import format_time
 from spbench.suites.loader import load_text
 from spbench.tui.chooser import Chooser
@@ -40,14 +40,14 @@ def layer(name):
 async def planned_here(request):
     """The answer of the planner's process, without its start."""
     try:
-        return await asyncio.to_thread(planned, request)
+        return await asyncio.to_thread(compute_plan, request)
     except SpbenchError as error:
         raise PlannerError(str(error)) from None
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(page_module, "planned_apart", planned_here)
+    monkeypatch.setattr(page_module, "plan_in_process", planned_here)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ async def test_planning_can_be_stopped(folder, monkeypatch):
         finally:
             stopped.set()
 
-    monkeypatch.setattr(page_module, "planned_apart", for_ever)
+    monkeypatch.setattr(page_module, "plan_in_process", for_ever)
     app = console(folder, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
@@ -322,7 +322,7 @@ async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
 
 
 async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, monkeypatch):
-    monkeypatch.setattr(page_module, "planned_apart", planned_apart)
+    monkeypatch.setattr(page_module, "plan_in_process", plan_in_process)
     app = console(folder, page="plan", readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:
         page = await plan(pilot)

@@ -19,18 +19,16 @@ from spbench.cli import (
     doctor,
     init,
     networks,
-    plan,
-    profile,
-    run,
-    scale,
     suites,
 )
-from spbench.cli.ending import ENV_COMPLETE, complain, ended
+from spbench.cli.error_reporting import ENV_COMPLETE, print_to_stderr, run_reporting_errors
 from spbench.cli.help_pages import HelpGroup, usage_lines, usage_message
-from spbench.cli.once import refuse_repeats
+from spbench.cli.once import reject_repeats
+from spbench.cli.planning import plan, profile
 from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.cli.renamed import replace_old_names
-from spbench.cli.run_reports import report_usage
+from spbench.cli.runs import run, scale
+from spbench.cli.runs.reports import report_usage
 from spbench.errors import ExitCode
 
 EPILOG = """\
@@ -73,7 +71,7 @@ compare.register(app)
 baseline.register(app)
 gate.register(app)
 report.register(app)
-refuse_repeats(app)
+reject_repeats(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
 _Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
@@ -96,7 +94,7 @@ def _common(
 
 def run_command_line(words: list[str] | None = None) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
-    return ended(lambda: _run(words))
+    return run_reporting_errors(lambda: _run(words))
 
 
 def _run(words: list[str] | None) -> int:
@@ -105,15 +103,15 @@ def _run(words: list[str] | None) -> int:
 
         completion_init()
     typed = sys.argv[1:] if words is None else words
-    given = replace_old_names(typed, complain)
+    given = replace_old_names(typed, print_to_stderr)
     try:
         return int(_narrowed(given)(args=given, prog_name="spbench", standalone_mode=False) or 0)
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            complain(error.format_message())
+            print_to_stderr(error.format_message())
             return ExitCode.USAGE
         text = usage_message(error)
-        complain("\n".join([f"spbench: error: {text}", *usage_lines(error)]))
+        print_to_stderr("\n".join([f"spbench: error: {text}", *usage_lines(error)]))
         report_usage(text, given)
         return ExitCode.USAGE
     except typer.Abort:

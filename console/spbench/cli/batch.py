@@ -21,8 +21,8 @@ from spbench.cli.request import (
     SuiteArgument,
     SystemOption,
     VerboseOption,
-    options_as,
-    request_from,
+    build_request,
+    group_options,
 )
 from spbench.launch.choice import LaunchChoice
 from spbench_core.quantities import format_quantity
@@ -76,7 +76,7 @@ class BatchChoice(CaseSelection):
 
 
 _NO_CHOICE = BatchChoice()
-batch_options = options_as("batch", BatchChoice, _OPTIONS)
+batch_options = group_options("batch", BatchChoice, _OPTIONS)
 """Gives a command the options of a batch job as its argument ``batch``."""
 
 
@@ -114,10 +114,10 @@ def submit(
 def _written(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.batch.job import write_batch
     from spbench.batch.launches import BatchRequest
-    from spbench.cli.ending import complain
+    from spbench.cli.error_reporting import print_to_stderr
 
     chosen = LaunchChoice(launcher=batch.launcher)
-    run = request_from(
+    run = build_request(
         suite,
         chosen=chosen,
         selected=batch,
@@ -126,7 +126,9 @@ def _written(suite: Path, batch: BatchChoice) -> BatchJob:
         argv=sys.argv[1:],
     )
     asked = BatchRequest(run, batch.scheduler, batch.site)
-    job = write_batch(asked, batch.output, lambda text: complain(f"spbench: warning: {text}"))
+    job = write_batch(
+        asked, batch.output, lambda text: print_to_stderr(f"spbench: warning: {text}")
+    )
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
     return job
@@ -147,9 +149,9 @@ def collect(
 ) -> None:
     """Make a run of the results of a batch job, ended or not."""
     from spbench.batch.collect import collect as made_of
-    from spbench.cli.lines import Lines
-    from spbench.cli.run_reports import refuse, write_report
-    from spbench.cli.run_views import line_writer
+    from spbench.cli.runs.lines import LineView
+    from spbench.cli.runs.reports import report_refusal, write_report
+    from spbench.cli.runs.views import line_writer
     from spbench.cli.tables import output_width
     from spbench.errors import SpbenchError
     from spbench.record.runs.folder import home_of
@@ -157,11 +159,11 @@ def collect(
 
     state = RunState()
     stream = sys.stderr if json_target == "-" else sys.stdout
-    view = Lines(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
+    view = LineView(state, line_writer(stream), -1 if quiet else int(verbose), output_width(stream))
     try:
         outcome = made_of(folder, home_of(home, os.environ), state, view)
     except SpbenchError as error:
-        refuse(error, json_target)
+        report_refusal(error, json_target)
         raise
     view.finish(outcome.folder.report_line)
     write_report(outcome.report, json_target, no_samples)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spbench.cli.completing import complete_benchmark
-from spbench.cli.text_layout import definition_lines, wrapped
+from spbench.cli.text_layout import format_definitions, wrap_description
 from spbench.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def benchmarks(
     width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
     if name is None:
         rows = [(entry.name, entry.summary) for entry in BENCHMARKS.values()]
-        print("\n".join(definition_lines(rows, width, indent=0)))
+        print("\n".join(format_definitions(rows, width, indent=0)))
         return
     if name not in BENCHMARKS:
         near = did_you_mean(name, BENCHMARKS)
@@ -62,7 +62,7 @@ def _description(entry: Benchmark, width: int) -> list[str]:
     from spbench.suites.case import DERIVED_METRICS
     from spbench_core.catalog import COMMON_FAULTS
 
-    lines = wrapped(f"{entry.name}: {entry.summary}", width)
+    lines = wrap_description(f"{entry.name}: {entry.summary}", width)
     if entry.plugin:
         lines.append(f"from the plug-in {entry.plugin}")
     defaults = default_texts(entry)
@@ -72,8 +72,8 @@ def _description(entry: Benchmark, width: int) -> list[str]:
         metrics.append(("...", "metrics that the parameters name"))
     faults = ", ".join([*entry.faults, *COMMON_FAULTS])
     sections: list[tuple[str, list[str]]] = [
-        ("Parameters (params, matrix or zip of a case)", definition_lines(params, width)),
-        ("Metrics (expect of a case)", definition_lines(metrics, width)),
+        ("Parameters (params, matrix or zip of a case)", format_definitions(params, width)),
+        ("Metrics (expect of a case)", format_definitions(metrics, width)),
         ("Checks (the case fails if one fails)", _indented(", ".join(entry.checks), width)),
         ("Faults (--inject, to see a check fail)", _indented(faults, width)),
     ]
@@ -127,7 +127,7 @@ def _param_text(param: Param, default: str) -> str:
 
 
 def _indented(text: str, width: int) -> list[str]:
-    return [f"  {line}" for line in wrapped(text, width - 2)]
+    return [f"  {line}" for line in wrap_description(text, width - 2)]
 
 
 def _metric_text(metric: Metric) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from spbench.cli.ending import ENV_COMPLETE
+from spbench.cli.error_reporting import ENV_COMPLETE
 from spbench.errors import FailedRunError, UsageError, did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")

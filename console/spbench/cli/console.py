@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from spbench.cli.once import OnceCommand
+from spbench.cli.once import SingleUseCommand
 from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
 from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -43,9 +43,9 @@ class ServeConsole(Protocol):
 
 def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeConsole) -> None:
     """Add the commands of this module."""
-    app.command(cls=OnceCommand)(_tui(open_console))
-    app.command(cls=OnceCommand)(_replay(open_console))
-    app.command(cls=OnceCommand)(_serve(serve_console))
+    app.command(cls=SingleUseCommand)(_tui(open_console))
+    app.command(cls=SingleUseCommand)(_replay(open_console))
+    app.command(cls=SingleUseCommand)(_serve(serve_console))
 
 
 def _tui(open_console: OpenConsole) -> Callable[..., None]:
@@ -105,9 +105,11 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         if headless or not _in_terminal():
             from spbench.cli.records.replay import replay_lines
 
-            replay_lines(folder, speed_of(speed or MAX_SPEED), print, int(verbose))
+            replay_lines(folder, parse_speed(speed or MAX_SPEED), print, int(verbose))
             return
-        code = open_console(home=root, recorded=folder, speed=speed_of(speed or "1"), readonly=True)
+        code = open_console(
+            home=root, recorded=folder, speed=parse_speed(speed or "1"), readonly=True
+        )
         raise typer.Exit(code)
 
     return replay
@@ -145,7 +147,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
     return serve
 
 
-def speed_of(text: str) -> float | None:
+def parse_speed(text: str) -> float | None:
     """Read a speed: a number above 0, or ``max`` (None).
 
     Raises:

@@ -14,7 +14,12 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from spbench.cli.examples import EXAMPLES
-from spbench.cli.text_layout import Row, definition_column, definition_lines, wrapped
+from spbench.cli.text_layout import (
+    Row,
+    find_definition_column,
+    format_definitions,
+    wrap_description,
+)
 from spbench.errors import did_you_mean
 
 Section = tuple[str, list[Row]]
@@ -152,11 +157,11 @@ def _write_page(command: Any, ctx: Any, formatter: Any) -> None:
     paragraphs = textwrap.dedent(command.help or "").strip().split("\n\n")
     for paragraph in paragraphs:
         text = " ".join(paragraph.split())
-        _write_lines(formatter, ["", *wrapped(_without_stop(text), formatter.width)])
+        _write_lines(formatter, ["", *wrap_description(_without_stop(text), formatter.width)])
     for sections in _blocks(command, ctx):
-        column = definition_column(row for _, rows in sections for row in rows)
+        column = find_definition_column(row for _, rows in sections for row in rows)
         for title, rows in sections:
-            lines = definition_lines(rows, formatter.width, column)
+            lines = format_definitions(rows, formatter.width, column)
             _write_lines(formatter, ["", f"{title}:", *lines])
     examples = EXAMPLES.get(_words_of(ctx), ())
     if examples:

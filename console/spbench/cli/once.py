@@ -10,7 +10,7 @@ import typer
 from spbench.cli.help_pages import HelpCommand
 
 
-class OnceCommand(HelpCommand):
+class SingleUseCommand(HelpCommand):
     """A command that rejects a second value of an option that takes one."""
 
     def make_parser(self, ctx: Any) -> Any:
@@ -37,10 +37,10 @@ def _check_counts(ctx: Any, order: list[Any]) -> None:
             ctx.fail(f"{option} takes one value, and is given {count} times")
 
 
-def refuse_repeats(app: typer.Typer) -> None:
+def reject_repeats(app: typer.Typer) -> None:
     """Make all commands of an app reject repeated options."""
     for command in app.registered_commands:
-        command.cls = OnceCommand
+        command.cls = SingleUseCommand
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            refuse_repeats(group.typer_instance)
+            reject_repeats(group.typer_instance)

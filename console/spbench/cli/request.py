@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 
-def known_suite(path: Path | None) -> Path | None:
+def check_suite(path: Path | None) -> Path | None:
     """Return a suite's path as it was typed, so that errors and runs name it; None is not given.
 
     Raises:
@@ -58,10 +58,10 @@ def check_system(name: str | None) -> str | None:
 
 SUITE_HELP = "YAML file of a suite, or shipped:NAME"
 SuiteArgument = Annotated[
-    Path, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=known_suite)
+    Path, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=check_suite)
 ]
 OptionalSuiteArgument = Annotated[
-    Path | None, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=known_suite)
+    Path | None, typer.Argument(help=SUITE_HELP, metavar="SUITE", callback=check_suite)
 ]
 HostfileOption = Annotated[
     Path | None,
@@ -202,7 +202,7 @@ VerboseOption = Annotated[
 ]
 
 
-def refuse_folder(option: str, target: str | Path | None) -> None:
+def reject_folder(option: str, target: str | Path | None) -> None:
     """Refuse a folder where an option takes a file to write, before any work is done.
 
     Raises:
@@ -238,15 +238,15 @@ ALL_CASES = CaseSelection()
 def launch_options(*left_out: str) -> Callable[[Command], Command]:
     """Give a command the options of a launch, without those left out, as argument ``chosen``."""
     options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
-    return options_as("chosen", LaunchChoice, options)
+    return group_options("chosen", LaunchChoice, options)
 
 
 def case_options(command: Command) -> Command:
     """Give a command the options that select cases as its argument ``selected``."""
-    return options_as("selected", CaseSelection, CASE_OPTIONS)(command)
+    return group_options("selected", CaseSelection, CASE_OPTIONS)(command)
 
 
-def options_as(
+def group_options(
     argument: str, value: Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[[Command], Command]:
     """Give a command options, by the fields of a value, as one argument.
@@ -275,7 +275,7 @@ def options_as(
     return given_to
 
 
-def request_from(
+def build_request(
     suite: Path,
     *,
     chosen: LaunchChoice,

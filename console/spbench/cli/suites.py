@@ -14,10 +14,10 @@ from spbench.cli.request import (
     HomeOption,
     SetOption,
     SuiteArgument,
+    build_request,
     case_options,
     check_system,
     launch_options,
-    request_from,
 )
 from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -85,9 +85,9 @@ def schema(
 
         document = baseline_schema()
     elif what == "plan":
-        from spbench.planner.output.plan_json import plan_schema
+        from spbench.planner.output.plan_json import plan_json_schema
 
-        document = plan_schema()
+        document = plan_json_schema()
     elif what == "cluster":
         from spbench.planner.cluster.reader import ClusterFile
 
@@ -125,7 +125,7 @@ def command_(
     """Print the launch commands of a suite, exactly as run uses them."""
     from spbench.engine.plan import plan
 
-    print_commands(plan(request_from(suite, chosen=chosen, selected=selected, home=home)))
+    print_commands(plan(build_request(suite, chosen=chosen, selected=selected, home=home)))
 
 
 def print_commands(planned: RunPlan) -> None:

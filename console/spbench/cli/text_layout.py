@@ -12,28 +12,28 @@ _NAME_WIDTH = 28
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def fitted(line: str, width: int | None) -> str:
+def cut_line(line: str, width: int | None) -> str:
     """Return a line of at most so many columns, its end replaced by a sign; None: the line."""
     if width is None or len(line) <= width:
         return line
     return f"{line[: width - 1].rstrip()}…"
 
 
-def definition_column(rows: Iterable[Row], indent: int = 2) -> int:
+def find_definition_column(rows: Iterable[Row], indent: int = 2) -> int:
     """Return the column in which the descriptions of rows begin."""
     widths = [len(name) for name, _ in rows if len(name) <= _NAME_WIDTH]
     return indent + max(widths, default=_NAME_WIDTH) + 2
 
 
-def definition_lines(
+def format_definitions(
     rows: Sequence[Row], width: int, column: int | None = None, indent: int = 2
 ) -> list[str]:
     """Return names and their descriptions side by side, each description wrapped to the width."""
-    column = definition_column(rows, indent) if column is None else column
+    column = find_definition_column(rows, indent) if column is None else column
     lines = []
     for name, text in rows:
         label = " " * indent + name
-        parts = wrapped(text, width - column)
+        parts = wrap_description(text, width - column)
         if len(label) + 2 > column:
             lines.append(label)
         else:
@@ -43,7 +43,7 @@ def definition_lines(
     return lines
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_description(text: str, width: int) -> list[str]:
     """Return the lines of a text; what ``[default: ...]`` has in it stays on one line."""
     before, mark, default = text.rpartition("[default: ")
     if mark and len(mark + default) <= width:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from spbench_core.late_import import late_names
 
 if TYPE_CHECKING:
-    from spbench.planner.cluster.words import machines_cluster, named_cluster
+    from spbench.planner.cluster.lookup import machines_cluster, named_cluster
     from spbench.planner.errors import NoPlanError, PlannerError
     from spbench.planner.planning import plan, plan_many
     from spbench.planner.profile.files import load_profile
@@ -36,8 +36,8 @@ _FROM = {
     "NoPlanError": "errors",
     "PlannerError": "errors",
     "load_profile": "profile.files",
-    "machines_cluster": "cluster.words",
-    "named_cluster": "cluster.words",
+    "machines_cluster": "cluster.lookup",
+    "named_cluster": "cluster.lookup",
     "plan": "planning",
     "plan_many": "planning",
     "simulate": "simulation.step",

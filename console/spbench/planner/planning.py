@@ -8,7 +8,7 @@ from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.mode import plan_hpgo
 from spbench.planner.plans import Mode, Plan
-from spbench.planner.process_pool import in_processes
+from spbench.planner.process_pool import call_in_processes
 from spbench.planner.profile.layers import Profile
 from spbench.planner.search.best import plan_best
 from spbench.planner.training import Training
@@ -97,4 +97,4 @@ def plan_many(
         "peak_activation_bytes": peak_activation_bytes,
     }
     calls = [(profile, cluster, size) for size in batch_sizes]
-    return in_processes(plan, calls, options, jobs)
+    return call_in_processes(plan, calls, options, jobs)

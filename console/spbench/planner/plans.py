@@ -10,7 +10,7 @@ from spbench_core.schedule.orders import Schedule
 from spbench_core.schedule.timetable import DATA_SHARE
 
 Mode = Literal["hpgo", "best"]
-SkipWay = Literal["straight", "along"]
+SkipRoute = Literal["straight", "along"]
 """The way of outputs past stages that do not read them: straight to the one that does, or along
 from stage to stage."""
 STRAIGHT: Final = "straight"
@@ -117,7 +117,7 @@ class Plan:
     single_s: float
     stages: tuple[PlanStage, ...]
     baselines: tuple[Baseline, ...] = ()
-    skips: SkipWay | None = None
+    skips: SkipRoute | None = None
     measured_batches: tuple[int, ...] = ()
 
     @property
@@ -128,10 +128,10 @@ class Plan:
     @property
     def rounds(self) -> int:
         """Stages of each device; more than one in ``interleaved`` plans."""
-        return len(self.stages) // len(self.together)
+        return len(self.stages) // len(self.stage_groups)
 
     @property
-    def together(self) -> tuple[tuple[int, ...], ...]:
+    def stage_groups(self) -> tuple[tuple[int, ...], ...]:
         """The stages, by index, of each group of devices."""
         found: dict[tuple[int, ...], list[int]] = {}
         for at, stage in enumerate(self.stages):
@@ -161,11 +161,11 @@ class Plan:
         ]
 
 
-def span_text(names: Sequence[str], start: int, end: int) -> str:
+def format_span(names: Sequence[str], start: int, end: int) -> str:
     """Return the states of a stage by name: ``a to d``, or ``a``."""
     return names[start] if end == start + 1 else f"{names[start]} to {names[end - 1]}"
 
 
-def devices_text(count: int) -> str:
+def format_devices(count: int) -> str:
     """Return so many devices in words: ``on 1 device``."""
     return "on 1 device" if count == 1 else f"on {count} devices"

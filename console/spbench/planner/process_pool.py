@@ -15,7 +15,7 @@ Made = TypeVar("Made")
 THREADS = "RAYON_NUM_THREADS"
 
 
-def usual_jobs(environ: Mapping[str, str]) -> int:
+def default_jobs(environ: Mapping[str, str]) -> int:
     """Return the number of processes where none is given: ``RAYON_NUM_THREADS``, or all cores.
 
     The variable is HPGO's; as there, 0 and what is no number mean all cores.
@@ -25,7 +25,7 @@ def usual_jobs(environ: Mapping[str, str]) -> int:
     return given or len(os.sched_getaffinity(0))
 
 
-def in_processes(
+def call_in_processes(
     make: Callable[..., Made],
     calls: Sequence[tuple[Any, ...]],
     options: Mapping[str, Any],

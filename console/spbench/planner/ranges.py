@@ -10,32 +10,32 @@ from typing import Any
 class Range:
     """Numbers from ``least`` to ``most`` in a unit, and 0 where ``zero`` is set."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     unit: str = ""
-    zero: bool = False
+    allows_zero: bool = False
 
-    def has(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         """Return whether a number is in it."""
-        return self.least <= value <= self.most or (self.zero and value == 0)
+        return self.minimum <= value <= self.maximum or (self.allows_zero and value == 0)
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a number in it."""
-        ends = {"type": "number", "minimum": self.least, "maximum": self.most}
-        return {"anyOf": [ends, {"const": 0}]} if self.zero else ends
+        ends = {"type": "number", "minimum": self.minimum, "maximum": self.maximum}
+        return {"anyOf": [ends, {"const": 0}]} if self.allows_zero else ends
 
     def __str__(self) -> str:
-        ends = f"from {_short(self.least)} to {_short(self.most)} {self.unit}".rstrip()
-        return f"0 or {ends}" if self.zero else ends
+        ends = f"from {_short(self.minimum)} to {_short(self.maximum)} {self.unit}".rstrip()
+        return f"0 or {ends}" if self.allows_zero else ends
 
 
 def _short(value: float) -> str:
     return f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
-TIMES_MS = Range(1e-9, 1e12, "ms", zero=True)
+TIMES_MS = Range(1e-9, 1e12, "ms", allows_zero=True)
 """Times of a layer."""
-SIZES = Range(1e-3, 1e18, "bytes", zero=True)
+SIZES = Range(1e-3, 1e18, "bytes", allows_zero=True)
 """Sizes of a layer."""
 MEMORIES = Range(1.0, 1e18, "bytes")
 """Memories of a device, and peaks of a sample."""

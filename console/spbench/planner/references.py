@@ -14,7 +14,7 @@ from spbench.suites.yaml_nodes import KeyPath
 
 
 @dataclass(slots=True)
-class Names:
+class ValidationContext:
     """The context of a file's validation.
 
     Attributes:
@@ -25,22 +25,22 @@ class Names:
         device_count: Devices read so far.
     """
 
-    known: dict[str, set[str]]
-    order: list[str] = field(default_factory=list)
-    seen: set[Hashable] = field(default_factory=set)
+    names: dict[str, set[str]]
+    layer_order: list[str] = field(default_factory=list)
+    unique_keys: set[Hashable] = field(default_factory=set)
     device_count: int = 0
 
 
-def names_of(info: ValidationInfo) -> Names:
+def get_context(info: ValidationInfo) -> ValidationContext:
     """Return the context in a validator."""
-    return cast(Names, info.context)
+    return cast(ValidationContext, info.context)
 
 
-def known(what: str) -> AfterValidator:
+def check_reference(what: str) -> AfterValidator:
     """Return the validator of a reference to something by its name."""
 
     def check(name: str, info: ValidationInfo) -> str:
-        names = names_of(info).known.get(what)
+        names = get_context(info).names.get(what)
         if names is not None and name not in names:
             raise ValueError(f"no {what} is called {name!r}{did_you_mean(name, names)}")
         return name
@@ -48,11 +48,11 @@ def known(what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def once(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
+def check_unique(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
     """Return the validator of a value of which no two may have the same key."""
 
     def check(value: Any, info: ValidationInfo) -> Any:
-        seen = names_of(info).seen
+        seen = get_context(info).unique_keys
         if key(value) in seen:
             raise ValueError(message.format(value))
         seen.add(key(value))
@@ -61,7 +61,7 @@ def once(key: Callable[[Any], Hashable], message: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def misplaced(found: Iterable[tuple[KeyPath, str]]) -> ValidationError:
+def make_validation_error(found: Iterable[tuple[KeyPath, str]]) -> ValidationError:
     """Return the error of a validator about parts of its value: where each is, and a sentence."""
     errors = [
         (path, PydanticCustomError("value_error", "{error}", {"error": told}))

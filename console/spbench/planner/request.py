@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from spbench.planner.cluster.lookup import find_cluster
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.words import cluster_of_words
 from spbench.planner.errors import PlannerError
 from spbench.planner.planning import plan
 from spbench.planner.plans import Mode, Plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
-from spbench.planner.simulation.stage_memory import StageMemory, stage_memories
+from spbench.planner.simulation.stage_memory import StageMemory, compute_stage_memories
 from spbench.planner.simulation.step import Simulation, simulate
 
 
@@ -22,7 +22,7 @@ class PlanRequest:
 
     Attributes:
         profile: The profile's file; absolute.
-        cluster: The cluster, as `cluster_of_words` reads it.
+        cluster: The cluster, as `find_cluster` reads it.
         global_batch_size: Samples of a step.
         profile_batch_size: Samples at which the profile was measured; None: it says so.
         micro_batch_size: Samples of a micro-batch; None: the plan's own.
@@ -42,7 +42,7 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanDetails:
     """A plan with what it was made of, one step of it, and the memory of its stages."""
 
     profile: Profile
@@ -52,7 +52,7 @@ class Planned:
     memory: tuple[StageMemory, ...]
 
 
-def request_of(
+def parse_plan_request(
     *,
     profile: str,
     cluster: str,
@@ -84,14 +84,14 @@ def request_of(
     )
 
 
-def planned(request: PlanRequest) -> Planned:
+def compute_plan(request: PlanRequest) -> PlanDetails:
     """Return the plan that is asked for.
 
     Raises:
         UsageError: Its profile or its cluster cannot be read, or there is no plan.
     """
     profile = load_profile(request.profile, request.profile_batch_size)
-    cluster = cluster_of_words(request.cluster, request.home, request.folder)
+    cluster = find_cluster(request.cluster, request.home, request.folder)
     made = plan(
         profile,
         cluster,
@@ -100,7 +100,7 @@ def planned(request: PlanRequest) -> Planned:
         mode=request.mode,
     )
     step = simulate(made)
-    return Planned(profile, cluster, made, step, stage_memories(made, step, cluster))
+    return PlanDetails(profile, cluster, made, step, compute_stage_memories(made, step, cluster))
 
 
 def _number_or_none(name: str, text: str) -> int | None:

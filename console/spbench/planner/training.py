@@ -44,7 +44,7 @@ class Training:
             )
         scaling = self.optimizer_memory_scaling
         peak = self.peak_activation_bytes
-        if not SCALINGS.has(scaling):
+        if not SCALINGS.contains(scaling):
             raise PlannerError(f"the optimizer memory scaling {scaling} must be {SCALINGS}")
-        if peak is not None and not MEMORIES.has(peak):
+        if peak is not None and not MEMORIES.contains(peak):
             raise PlannerError(f"the peak activation {peak} must be {MEMORIES}")

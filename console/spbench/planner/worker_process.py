@@ -13,12 +13,12 @@ import sys
 from spbench.errors import SpbenchError
 from spbench.launch.reaping import killed
 from spbench.planner.errors import PlannerError
-from spbench.planner.request import Planned, PlanRequest, planned
+from spbench.planner.request import PlanDetails, PlanRequest, compute_plan
 
 _MODULE = "spbench.planner.worker_process"
 
 
-async def planned_apart(request: PlanRequest) -> Planned:
+async def plan_in_process(request: PlanRequest) -> PlanDetails:
     """Return the plan that is asked for; when this is cancelled, its process is killed.
 
     Raises:
@@ -40,14 +40,14 @@ async def planned_apart(request: PlanRequest) -> Planned:
         last = said.decode(errors="replace").strip().rpartition("\n")[2]
         raise PlannerError(f"planning ended with exit code {process.returncode}: {last}")
     made = pickle.loads(answer)  # of our own process
-    if isinstance(made, Planned):
+    if isinstance(made, PlanDetails):
         return made
     raise PlannerError(str(made))
 
 
-def _answer(request: PlanRequest) -> Planned | str:
+def _answer(request: PlanRequest) -> PlanDetails | str:
     try:
-        return planned(request)
+        return compute_plan(request)
     except SpbenchError as error:
         return str(error)
 

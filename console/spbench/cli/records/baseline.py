@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.completing import complete_baseline
-from spbench.cli.ending import complain
+from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
@@ -47,7 +47,7 @@ def set_(
     home: HomeOption = None,
 ) -> None:
     """Make a baseline of a run: a small file that you can commit."""
-    from spbench.cli.records.recorded import run_or_report
+    from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import home_of
     from spbench.report.baselines.files import name_of, path_of, save_baseline
     from spbench.report.baselines.making import baseline_of, fault_warnings, launch_warnings
@@ -56,7 +56,7 @@ def set_(
     path = path_of(root, name)
     if path.exists() and not force:
         raise UsageError(f"there is {path} already; --force replaces a baseline")
-    recorded = run_or_report(root, run)
+    recorded = load_run_or_report(root, run)
     baseline, left_out = baseline_of(name_of(path), recorded)
     save_baseline(root, name, baseline)
     _say(f"baseline {baseline.name}: {_cases(baseline)} of run {baseline.run}, in {path}")
@@ -132,7 +132,7 @@ def update(
     home: HomeOption = None,
 ) -> None:
     """Replace slower results of a baseline, and add new cases."""
-    from spbench.cli.records.recorded import run_or_report
+    from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import home_of
     from spbench.report.baselines.files import load_baseline, path_of, save_baseline
     from spbench.report.baselines.making import as_run, launch_warnings, updated
@@ -140,7 +140,7 @@ def update(
 
     root = home_of(home, os.environ)
     old = load_baseline(root, name)
-    later = run_or_report(root, run)
+    later = load_run_or_report(root, run)
     comparison = comparison_of(root, as_run(old, path_of(root, name)), later, force=force)
     new, changes = updated(old, later, comparison, widen=widen)
     if new != old:
@@ -156,7 +156,7 @@ def _warn(*warnings: str) -> None:
 
     for warning in warnings:
         for line in wrap_text(f"spbench: {warning}", output_width(sys.stderr)):
-            complain(line)
+            print_to_stderr(line)
 
 
 def _say_wrapped(*lines: str) -> None:

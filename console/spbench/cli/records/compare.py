@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from spbench.cli.completing import complete_side
-from spbench.cli.ending import complain
+from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.records.gate_options import (
     CompareFailOnOption,
     FailOn,
     MaxUnjudgedOption,
-    policy_of,
+    build_policy,
 )
 from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError
@@ -65,7 +65,7 @@ def compare(
     ] = False,
 ) -> None:
     """Compare the times of two runs, case by case."""
-    from spbench.cli.records.recorded import side_of
+    from spbench.cli.records.recorded import load_side
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
     from spbench.report.comparison.notes import comparison_summary
@@ -73,12 +73,12 @@ def compare(
     from spbench.report.export import export_comparison
     from spbench.report.gate.baseline_gate import comparison_of
 
-    policy = policy_of(fail_on or FailOn.NEVER, max_unjudged)
+    policy = build_policy(fail_on or FailOn.NEVER, max_unjudged)
     root = home_of(home, os.environ)
-    comparison = comparison_of(root, side_of(root, a), side_of(root, b), force=force)
+    comparison = comparison_of(root, load_side(root, a), load_side(root, b), force=force)
     shown = comparison if only is None else comparison.with_only(_check_word(only))
     if only is not None and not shown.cases:
-        complain(f"spbench: no case is {only}; leave out --only to see all")
+        print_to_stderr(f"spbench: no case is {only}; leave out --only to see all")
     if format_ == TEXT:
         width = output_width()
         for line in comparison_lines(comparison, width, shown=shown, all_metrics=all_metrics):
@@ -86,9 +86,9 @@ def compare(
     else:
         print(export_comparison(shown, MARKDOWN.get(format_, format_), comparison), end="")
     if format_ == CSV:
-        complain(f"spbench: {comparison_summary(comparison)}")
+        print_to_stderr(f"spbench: {comparison_summary(comparison)}")
     for why in policy.printed_failures(comparison):
-        complain(f"spbench: error: {why}")
+        print_to_stderr(f"spbench: error: {why}")
     if not comparison.cases and not policy.outcomes:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")

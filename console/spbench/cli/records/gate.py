@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.ending import complain
+from spbench.cli.error_reporting import print_to_stderr
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.request import HomeOption, SideArgument, print_progress
 from spbench.errors import ExitCode, NothingSelected
@@ -64,7 +64,7 @@ def check(
     ] = None,
 ) -> None:
     """Find the smallest slowdown that a comparison with a run reports, for each case."""
-    from spbench.cli.records.recorded import side_of
+    from spbench.cli.records.recorded import load_side
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
     from spbench.report.comparison.past import past_of
@@ -72,7 +72,7 @@ def check(
     from spbench.report.gate.check_text import gate_check_lines, gate_object
 
     root = home_of(home, os.environ)
-    recorded = side_of(root, run)
+    recorded = load_side(root, run)
     past = past_of(root, recorded, recorded)
     gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
     if format_ is GateFormat.JSON:
@@ -85,7 +85,7 @@ def check(
     if gate_check.missed_errors or not _found(gate_check, must_find):
         raise typer.Exit(ExitCode.FAILED)
     if all(case.smallest is None for case in gate_check.cases):
-        complain("spbench: error: a comparison with this run finds no slowdown in any case")
+        print_to_stderr("spbench: error: a comparison with this run finds no slowdown in any case")
         raise typer.Exit(ExitCode.UNJUDGED)
 
 

@@ -84,7 +84,7 @@ MaxUnjudgedOption = Annotated[
 ]
 
 
-def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
+def build_policy(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
     """Return the policy of these options.
 
     Raises:
@@ -97,7 +97,7 @@ def policy_of(fail_on: FailOn, max_unjudged: int | None) -> GatePolicy:
     return GatePolicy(fail_on.outcomes, max_unjudged or 0)
 
 
-def gate_of(
+def load_gate(
     home: Path | None, name: str | None, fail_on: FailOn | None, max_unjudged: int | None
 ) -> BaselineGate | None:
     """Return the gate of a baseline; None without ``--baseline``.
@@ -117,4 +117,4 @@ def gate_of(
         return None
     root = home_of(home, os.environ)
     baseline = as_run(load_baseline(root, name), path_of(root, name))
-    return BaselineGate(root, baseline, policy_of(fail_on or FailOn.WORSE, max_unjudged))
+    return BaselineGate(root, baseline, build_policy(fail_on or FailOn.WORSE, max_unjudged))

@@ -33,7 +33,7 @@ _SKEW_LEGEND = (
 )
 
 
-def rank_lines(state: RunState) -> Iterator[str]:
+def render_rank_tables(state: RunState) -> Iterator[str]:
     """Yield a table of ranks for each case, and below all of them what the columns mean."""
     from spbench.record.comparison import NOTABLE_RANK
     from spbench.record.number_formatting import format_factor

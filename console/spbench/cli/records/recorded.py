@@ -12,7 +12,7 @@ from spbench.report.baselines.making import as_run
 from spbench.report.recorded import RecordedRun, load_report, load_run
 
 
-def run_or_report(home: Path, name: str) -> RecordedRun:
+def load_run_or_report(home: Path, name: str) -> RecordedRun:
     """Return the run of that name under a home, or the one whose report is a file of that path.
 
     Raises:
@@ -22,8 +22,8 @@ def run_or_report(home: Path, name: str) -> RecordedRun:
     return load_report(path) if path.is_file() else read_run(find_run(home, name))
 
 
-def side_of(home: Path, name: str) -> RecordedRun:
-    """Return what is compared: as `run_or_report`, or the baseline of that name or path.
+def load_side(home: Path, name: str) -> RecordedRun:
+    """Return what is compared: as `load_run_or_report`, or the baseline of that name or path.
 
     Raises:
         UsageError: There is none of them, or it cannot be read.
@@ -31,7 +31,7 @@ def side_of(home: Path, name: str) -> RecordedRun:
     path = Path(name)
     if is_baseline(path) if path.is_file() else name in names(home):
         return as_run(load_baseline(home, name), path_of(home, name))
-    return run_or_report(home, name)
+    return load_run_or_report(home, name)
 
 
 def read_run(folder: RunFolder) -> RecordedRun:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from spbench.cli.lines import Lines
+from spbench.cli.runs.lines import LineView
 from spbench.cli.tables import output_width
 from spbench.errors import UsageError
 from spbench.record.number_formatting import printable
@@ -25,7 +25,7 @@ def replay_lines(
         UsageError: The log cannot be read, or does not begin as a run does.
     """
     state = RunState()
-    lines = Lines(state, write, verbosity, output_width(sys.stdout))
+    lines = LineView(state, write, verbosity, output_width(sys.stdout))
     events = RecordedEvents(folder.events)
     for event in paced(Playback(events, speed), time.monotonic, time.sleep):
         state.apply(event)

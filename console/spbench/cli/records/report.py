@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spbench.cli.completing import complete_baseline
-from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, gate_of
+from spbench.cli.records.gate_options import MaxUnjudgedOption, ReportFailOnOption, load_gate
 from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
-from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, refuse_folder
+from spbench.cli.request import HomeOption, OutputOption, RunOrReportArgument, reject_folder
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def report(
     home: HomeOption = None,
 ) -> None:
     """Write a run as a web page, for a CI server or for monitoring."""
-    refuse_folder("--output", output)
-    from spbench.cli.records.recorded import run_or_report
+    reject_folder("--output", output)
+    from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import home_of, write_whole
 
     format_ = choose_format(format_, output, _SUFFIXES, DEFAULT_FORMAT)
@@ -85,8 +85,8 @@ def report(
         raise UsageError(f"--baseline is for {formats}; spbench compare has other formats")
     if push is not None and format_ != "openmetrics":
         raise UsageError("--push is for --format openmetrics, which a push gateway takes")
-    gate = gate_of(home, baseline, fail_on, max_unjudged)
-    recorded = run_or_report(home_of(home, os.environ), run)
+    gate = load_gate(home, baseline, fail_on, max_unjudged)
+    recorded = load_run_or_report(home_of(home, os.environ), run)
     text = _text_of(recorded, format_, gate.judge(recorded) if gate else None)
     if push is not None:
         _push(text, push, recorded)
@@ -130,7 +130,7 @@ class ReportFiles:
     junit: str | None = None
     html: str | None = None
 
-    def wanted(self) -> Iterator[tuple[str, str]]:
+    def targets(self) -> Iterator[tuple[str, str]]:
         """Yield format and path of each."""
         for kind, path in (("junit", self.junit), ("html", self.html)):
             if path is not None:
@@ -142,8 +142,8 @@ class ReportFiles:
         Raises:
             UsageError: One is a folder, or stdout.
         """
-        for kind, path in self.wanted():
-            refuse_folder(f"--{kind}", path)
+        for kind, path in self.targets():
+            reject_folder(f"--{kind}", path)
             if path == STDOUT:
                 raise UsageError(
                     f"--{kind} -: the run's lines go to stdout; name a file, or use "
@@ -155,7 +155,7 @@ class ReportFiles:
         from spbench.record.runs.folder import write_whole
 
         unwritten = []
-        for kind, path in self.wanted():
+        for kind, path in self.targets():
             try:
                 write_whole(Path(path), _text_of(run, kind, gate_result))
             except SpbenchError as error:
@@ -168,7 +168,7 @@ class ReportFiles:
             self.check()
         except UsageError:
             return
-        if not any(self.wanted()):
+        if not any(self.targets()):
             return
         from spbench.report.model import Report
         from spbench.report.recorded import run_of

@@ -15,10 +15,10 @@ import typer
 from spbench.cli.help_pages import HelpGroup
 from spbench.cli.records import history, notes, prune, series
 from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
-from spbench.cli.records.rank_tables import rank_lines
-from spbench.cli.request import HomeOption, OutputOption, RunArgument, refuse_folder
+from spbench.cli.records.rank_tables import render_rank_tables
+from spbench.cli.request import HomeOption, OutputOption, RunArgument, reject_folder
 from spbench.cli.tables import aligned
-from spbench.cli.text_layout import fitted
+from spbench.cli.text_layout import cut_line
 from spbench.errors import (
     FailedRunError,
     MissingError,
@@ -131,7 +131,7 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
             del columns[title]
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
-    yield from (fitted(line, width) for line in aligned(rows, right))
+    yield from (cut_line(line, width) for line in aligned(rows, right))
 
 
 def _needed(columns: Mapping[str, Sequence[str]]) -> int:
@@ -186,7 +186,7 @@ def show(
     matrices = _matrices(folder) if links else []
     state = folder.replay()
     _show_cases(folder, state)
-    for line in rank_lines(state) if ranks else ():
+    for line in render_rank_tables(state) if ranks else ():
         print(line)
     for line in _output_lines(folder, state, all_jobs=logs):
         print(line)
@@ -198,10 +198,10 @@ def show(
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
-    from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
-    from spbench.cli.case_table import CaseTable
-    from spbench.cli.lines import Lines, case_remarks
     from spbench.cli.records.replay import unfinished
+    from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
+    from spbench.cli.runs.case_table import CaseTable
+    from spbench.cli.runs.lines import LineView, list_remarks
     from spbench.cli.tables import indent_text, output_width
     from spbench.record.judge import not_judged
     from spbench.record.number_formatting import printable
@@ -211,7 +211,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     for case in state.cases.values():
         for line in table.lines(case):
             print(line)
-        for remark in (*case_remarks(case, case.verdict.reason), *not_judged(case)):
+        for remark in (*list_remarks(case, case.verdict.reason), *not_judged(case)):
             for line in indent_text(remark, width, CASE_INDENT):
                 print(line)
         for line in case_details(case, state.jobs, width, table.metrics_in_row(case)):
@@ -223,7 +223,7 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         print(printable(state.left_out))
     ended = state.run is not None and state.run.finished is not None
     if ended:
-        Lines(state, print, 0, width).finish(folder.report_line)
+        LineView(state, print, 0, width).finish(folder.report_line)
     else:
         print(printable(unfinished(folder)))
 
@@ -327,7 +327,7 @@ def export(
     home: HomeOption = None,
 ) -> None:
     """Export the metrics of a run, or its whole report."""
-    refuse_folder("--output", output)
+    reject_folder("--output", output)
     from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text

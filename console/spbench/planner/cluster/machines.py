@@ -36,9 +36,9 @@ class Link:
 
     def __post_init__(self) -> None:
         rates = (self.bandwidth, self.collective, self.copy_bandwidth)
-        if any(rate is not None and not BANDWIDTHS.has(rate) for rate in rates):
+        if any(rate is not None and not BANDWIDTHS.contains(rate) for rate in rates):
             raise PlannerError(f"the link {self.name} needs bandwidths {BANDWIDTHS}")
-        if not (DELAYS_S.has(self.latency_s) and DELAYS_S.has(self.overhead_s)):
+        if not (DELAYS_S.contains(self.latency_s) and DELAYS_S.contains(self.overhead_s)):
             raise PlannerError(f"the link {self.name} needs a latency and an overhead {DELAYS_S}")
 
     @property
@@ -65,9 +65,9 @@ class DeviceKind:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.memory_bytes is None or MEMORIES.has(self.memory_bytes)):
+        if not (self.memory_bytes is None or MEMORIES.contains(self.memory_bytes)):
             raise PlannerError(f"the device {self.name} needs a memory {MEMORIES}")
-        if not SPEEDS.has(self.speed):
+        if not SPEEDS.contains(self.speed):
             raise PlannerError(f"the device {self.name} needs a speed {SPEEDS}")
 
 
@@ -147,19 +147,19 @@ class Cluster:
         within = [machine.link for machine in self.machines]
         return tuple(link for link in (*within, self.between, *self.pairs.values()) if link)
 
-    def machine_of(self, device: int) -> int:
+    def find_machine(self, device: int) -> int:
         """Return the machine of a device, by index."""
         return bisect_right(self.ends, device)
 
-    def link(self, a: int, b: int) -> Link:
+    def find_link(self, a: int, b: int) -> Link:
         """Return the link of two devices of different numbers.
 
         Raises:
             PlannerError: There is none.
         """
-        return self.link_of_machines(self.machine_of(a), self.machine_of(b))
+        return self.find_machine_link(self.find_machine(a), self.find_machine(b))
 
-    def link_of_machines(self, a: int, b: int) -> Link:
+    def find_machine_link(self, a: int, b: int) -> Link:
         """Return the link between two machines, or within one, by index.
 
         Raises:
@@ -191,7 +191,7 @@ V100 = DeviceKind("v100-16gb", 16 * GB)
 """HPGO's only device."""
 
 
-def cluster_of(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> Cluster:
+def make_hpgo_cluster(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> Cluster:
     """Return a cluster of HPGO's devices, ``sizes`` of them in each machine.
 
     Raises:
@@ -203,9 +203,9 @@ def cluster_of(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> 
 
 
 PRESETS = {
-    "dapple-a": cluster_of("dapple-a", (8, 8)),
-    "dapple-b": cluster_of("dapple-b", (1,) * 16),
-    "dapple-c": cluster_of("dapple-c", (1,) * 16, ETHERNET_10),
+    "dapple-a": make_hpgo_cluster("dapple-a", (8, 8)),
+    "dapple-b": make_hpgo_cluster("dapple-b", (1,) * 16),
+    "dapple-c": make_hpgo_cluster("dapple-c", (1,) * 16, ETHERNET_10),
 }
 """The clusters of the DAPPLE paper as HPGO counts them: two machines of 8 devices; 16 of one
 device at 25 Gbit/s; the same at 10 Gbit/s."""
@@ -226,4 +226,4 @@ def cluster_from_ends(ends: Sequence[int]) -> Cluster:
             f"the machines {text or '(none)'} must be rising device numbers above 0,"
             " each the end of a machine: 8,16 is two machines of 8"
         )
-    return cluster_of(text, sizes)
+    return make_hpgo_cluster(text, sizes)

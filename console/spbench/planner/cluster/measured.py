@@ -75,14 +75,14 @@ def _links(tables: Mapping[int, LinkTable]) -> dict[Hosts, Link]:
             a, b = sorted((table.hosts[source], table.hosts[target]))
             times[a, b][size].append(micros / 1e6)
     return {
-        (a, b): fitted_link(
+        (a, b): fit_link(
             a if a == b else f"{a}-{b}", {size: median(each) for size, each in by_size.items()}
         )
         for (a, b), by_size in times.items()
     }
 
 
-def fitted_link(name: str, seconds: Mapping[int, float]) -> Link:
+def fit_link(name: str, seconds: Mapping[int, float]) -> Link:
     """Return the link whose line goes through its smallest and its largest message.
 
     Args:

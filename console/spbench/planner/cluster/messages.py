@@ -28,7 +28,7 @@ class MessageCost(NamedTuple):
         return self.latency + count * self.per_byte if count else 0.0
 
 
-class Links:
+class LinkCosts:
     """The rates between groups of a cluster; each is worked out once."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -39,7 +39,7 @@ class Links:
         self._reduces: dict[DeviceGroup, MessageCost] = {}
         self._shares: dict[DeviceGroup, Parts] = {}
 
-    def transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+    def transfer_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the rate from a group, whose devices share a micro-batch, to the next group.
 
         Both share it in the order of their devices, so what both have on one machine stays there.
@@ -57,7 +57,7 @@ class Links:
         got: dict[int, float] = {}
         slowest = latency = 0.0
         for a, b, part in _overlaps(source, target):
-            link = cluster.link_of_machines(a, b)
+            link = cluster.find_machine_link(a, b)
             latency = max(latency, link.latency_s)
             if a == b:
                 slowest = max(slowest, min(share, part) / link.bandwidth)
@@ -66,7 +66,7 @@ class Links:
             got[b] = got.get(b, 0.0) + part / link.bandwidth
         return MessageCost(max(slowest, *sent.values(), *got.values(), 0.0), latency)
 
-    def overhead(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
+    def overhead_cost(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return for how long a message keeps each device of two groups from computing.
 
         The bytes are those of the whole micro-batch, of which a device copies its own share.
@@ -74,7 +74,7 @@ class Links:
         key = source, target
         if key not in self._overheads:
             pairs = _overlaps(self._parts(source), self._parts(target))
-            links = [self._cluster.link_of_machines(a, b) for a, b, _ in pairs]
+            links = [self._cluster.find_machine_link(a, b) for a, b, _ in pairs]
             share = 1.0 / min(source.size, target.size)
             slowest = max(1.0 / (each.copy_bandwidth or math.inf) for each in links)
             fixed = max(each.overhead_s for each in links)
@@ -96,14 +96,14 @@ class Links:
         whole = sum(speed for _, speed in speeds)
         return tuple((at, speed / whole) for at, speed in speeds)
 
-    def all_reduce(self, group: DeviceGroup) -> MessageCost:
+    def all_reduce_cost(self, group: DeviceGroup) -> MessageCost:
         """Return the rate of a ring in which a group sums as many bytes on each device."""
         if group not in self._reduces:
             self._reduces[group] = self._all_reduce(group)
         return self._reduces[group]
 
     def _all_reduce(self, group: DeviceGroup) -> MessageCost:
-        held = [(at, count) for at, count in enumerate(group.held) if count]
+        held = [(at, count) for at, count in enumerate(group.devices_per_machine) if count]
         devices = sum(count for _, count in held)
         if devices == 1:
             return MessageCost(0.0, 0.0)
@@ -111,7 +111,7 @@ class Links:
         hops = [(at, at) for at, count in held if count > 1]
         if len(held) > 1:
             hops += zip(around, around[1:] + around[:1], strict=True)
-        links = [self._cluster.link_of_machines(a, b) for a, b in hops]
+        links = [self._cluster.find_machine_link(a, b) for a, b in hops]
         bandwidth = min(link.all_reduce_bandwidth for link in links)
         latency = max(link.latency_s for link in links)
         return MessageCost(2.0 * (devices - 1) / devices / bandwidth, 2.0 * (devices - 1) * latency)

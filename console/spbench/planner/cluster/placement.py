@@ -27,7 +27,7 @@ class DeviceGroup(NamedTuple):
     last: Counts
 
     @property
-    def held(self) -> Counts:
+    def devices_per_machine(self) -> Counts:
         """Devices of each machine that are in it."""
         return tuple(last - first for first, last in zip(self.first, self.last, strict=True))
 
@@ -58,18 +58,18 @@ class Placements:
         self._next: dict[tuple[Counts, int], tuple[Counts, ...]] = {}
         self._many: dict[tuple[Counts, int, int], tuple[Counts, ...]] = {}
 
-    def following(self, used: Counts, need: int) -> tuple[Counts, ...]:
+    def place_by_each_policy(self, used: Counts, need: int) -> tuple[Counts, ...]:
         """Return what is in use after a group of ``need`` more devices, each outcome once.
 
         The order is fresh first, append first, scatter first.
         """
         key = used, need
         if key not in self._next:
-            tried = (self.placed(used, need, policy) for policy in POLICIES)
+            tried = (self.place_group(used, need, policy) for policy in POLICIES)
             self._next[key] = tuple(dict.fromkeys(after for after in tried if after is not None))
         return self._next[key]
 
-    def placed(self, used: Counts, need: int, policy: Policy) -> Counts | None:
+    def place_group(self, used: Counts, need: int, policy: Policy) -> Counts | None:
         """Return what is in use after a group of ``need`` more devices by one of the policies.
 
         Returns:
@@ -87,26 +87,26 @@ class Placements:
         machines = (at for at, count in enumerate(used) if (not count) == fresh)
         return _fill(used, need, self.sizes, machines)
 
-    def following_times(self, used: Counts, need: int, times: int) -> tuple[Counts, ...]:
+    def place_groups(self, used: Counts, need: int, times: int) -> tuple[Counts, ...]:
         """Return what is in use after ``times`` groups of ``need`` devices, one after another."""
         key = used, need, times
         if key not in self._many:
             found = dict.fromkeys([used])
             for _ in range(times):
                 found = dict.fromkeys(
-                    after for each in found for after in self.following(each, need)
+                    after for each in found for after in self.place_by_each_policy(each, need)
                 )
             self._many[key] = tuple(found)
         return self._many[key]
 
-    def in_order(self, used: Counts, need: int) -> tuple[Counts, ...]:
+    def place_in_order(self, used: Counts, need: int) -> tuple[Counts, ...]:
         """Return what is in use after the next ``need`` devices by number."""
         after = _fill(used, need, self.sizes, range(len(used)))
         return () if after is None else (after,)
 
-    def fresh(self, need: int) -> Counts:
+    def place_first(self, need: int) -> Counts:
         """Return what is in use after the first ``need`` devices of an empty cluster."""
-        (after,) = self.in_order(self.empty, need)
+        (after,) = self.place_in_order(self.empty, need)
         return after
 
 

@@ -25,7 +25,7 @@ class PlacementGraph:
     """
 
     groups: tuple[DeviceGroup, ...]
-    out: dict[Counts, tuple[int, ...]]
+    out_edges: dict[Counts, tuple[int, ...]]
     unit: int
 
 
@@ -102,8 +102,8 @@ def _after(
     placements: Placements, used: Counts, need: int, policies: Sequence[Policy]
 ) -> Sequence[Counts]:
     if len(policies) > 1:
-        return placements.following(used, need)
-    after = placements.placed(used, need, policies[0])
+        return placements.place_by_each_policy(used, need)
+    after = placements.place_group(used, need, policies[0])
     return () if after is None else (after,)
 
 

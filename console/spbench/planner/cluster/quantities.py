@@ -40,7 +40,7 @@ class Quantity:
             ValueError: It is none, or out of its range.
         """
         number = quantity(value, self.units)
-        if not self.allowed.has(number):
+        if not self.allowed.contains(number):
             raise ValueError(f"{info.field_name} must be {self.allowed}, not {value!r}")
         return number
 

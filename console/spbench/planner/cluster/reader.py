@@ -9,14 +9,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, Quantity
 from spbench.planner.ranges import BANDWIDTHS, DELAYS_S, MAX_DEVICES, MEMORIES, SPEEDS
-from spbench.planner.references import Names, known, misplaced, names_of, once
+from spbench.planner.references import (
+    ValidationContext,
+    check_reference,
+    check_unique,
+    get_context,
+    make_validation_error,
+)
 from spbench.suites.settings import StrictModel
 from spbench.suites.yaml_nodes import KeyPath
 
 Bandwidth = Annotated[float, Quantity(RATES, BANDWIDTHS)]
 Delay = Annotated[float, Quantity(SECONDS, DELAYS_S)]
 Count = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
-LinkName = Annotated[str, known("link")]
+LinkName = Annotated[str, check_reference("link")]
 
 
 class DeviceEntry(StrictModel):
@@ -52,7 +58,7 @@ class MachineEntry(StrictModel):
     """One machine, or ``count`` equal ones, an entry of ``machines:``."""
 
     name: str = Field(default_factory=str, description="node and its index if left out")
-    devices: dict[Annotated[str, known("device")], Count] = Field(
+    devices: dict[Annotated[str, check_reference("device")], Count] = Field(
         min_length=1, description="how many devices of which kind", examples=[{"v100": 8}]
     )
     link: LinkName = Field(default_factory=str, description="joins any two of its devices")
@@ -71,8 +77,8 @@ class MachineEntry(StrictModel):
 
 def _within_limit(entry: MachineEntry, info: ValidationInfo) -> MachineEntry:
     """Count devices before they are made; tell once where they become too many."""
-    before = names_of(info).device_count
-    now = names_of(info).device_count = before + (entry.count or 1) * entry.size
+    before = get_context(info).device_count
+    now = get_context(info).device_count = before + (entry.count or 1) * entry.size
     if before <= MAX_DEVICES < now:
         told = f"the machines up to here have {now} devices"
         raise ValueError(f"{told}; give a cluster at most {MAX_DEVICES}")
@@ -90,9 +96,9 @@ def _named_once(entries: list[MachineEntry], info: ValidationInfo) -> list[Machi
             told = f"the machine {names[0]} has several devices and no link for them"
             found.append(((index,), told))
         known.update(names)
-    names_of(info).known["machine"] = known
+    get_context(info).names["machine"] = known
     if found:
-        raise misplaced(found)
+        raise make_validation_error(found)
     return entries
 
 
@@ -106,10 +112,10 @@ class PairEntry(StrictModel):
     """Two machines with a link of their own, an entry of ``pairs:``."""
 
     machines: Annotated[
-        list[Annotated[str, known("machine")]],
+        list[Annotated[str, check_reference("machine")]],
         Field(min_length=2, max_length=2),
         BeforeValidator(_check_machine_pair),
-        once(frozenset, "these machines have a link of their own above"),
+        check_unique(frozenset, "these machines have a link of their own above"),
     ]
     link: LinkName
 
@@ -137,7 +143,7 @@ class ClusterFile(StrictModel):
         parts = data if isinstance(data, dict) else {}
         given = {"device": parts.get("devices", {}), "link": parts.get("links", {})}
         known = {what: set(found) for what, found in given.items() if isinstance(found, dict)}
-        return cls.model_validate(data, context=Names(known))
+        return cls.model_validate(data, context=ValidationContext(known))
 
     def cluster(self, name: str) -> Cluster:
         """Return the cluster; ``name`` stands for one that the file does not give.

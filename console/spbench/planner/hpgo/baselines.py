@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, step_seconds
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork, estimate_hpgo_step
 from spbench.planner.hpgo.straight import (
     HpgoProblem,
-    problem_of,
-    straight_pipeline,
-    too_few_states,
+    build_problem,
+    explain_too_few_states,
+    find_straight_pipeline,
 )
 from spbench.planner.plans import Baseline
 from spbench.planner.profile.states import States
@@ -33,16 +33,20 @@ STRAIGHT = "straight pipeline"
 GPIPE = "GPipe"
 
 
-def baselines(states: States, cluster: Cluster, training: Training) -> tuple[Baseline, ...]:
+def estimate_training_baselines(
+    states: States, cluster: Cluster, training: Training
+) -> tuple[Baseline, ...]:
     """Return the five other ways to train a model on a cluster.
 
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    return baselines_of(states, cluster, problem_of(states, cluster, training))
+    return estimate_baselines(states, cluster, build_problem(states, cluster, training))
 
 
-def baselines_of(states: States, cluster: Cluster, problem: HpgoProblem) -> tuple[Baseline, ...]:
+def estimate_baselines(
+    states: States, cluster: Cluster, problem: HpgoProblem
+) -> tuple[Baseline, ...]:
     """Return the same where HPGO's problem is known."""
     work, wires, straight = problem
     return (
@@ -53,7 +57,7 @@ def baselines_of(states: States, cluster: Cluster, problem: HpgoProblem) -> tupl
 
 
 def _data_parallel(
-    states: States, cluster: Cluster, work: HpgoWork, wires: Wires
+    states: States, cluster: Cluster, work: HpgoWork, wires: HpgoLinks
 ) -> tuple[Baseline, ...]:
     everything = DeviceGroup((0,) * len(wires.sizes), wires.sizes)
     rate = wires.all_reduce(everything)
@@ -129,35 +133,37 @@ def _differences(sums: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
-def _straight(work: HpgoWork, wires: Wires, draft: HpgoCandidate | None) -> Baseline:
+def _straight(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate | None) -> Baseline:
     if draft is None:
         return _too_few_states(STRAIGHT, work, wires)
-    seconds = step_seconds(work, wires, draft)
+    seconds = estimate_hpgo_step(work, wires, draft)
     return Baseline(STRAIGHT, seconds, work.total / seconds, stages=_stages_of(draft, wires))
 
 
-def _too_few_states(name: str, work: HpgoWork, wires: Wires) -> Baseline:
-    return Baseline(name, None, None, too_few_states(work, wires))
+def _too_few_states(name: str, work: HpgoWork, wires: HpgoLinks) -> Baseline:
+    return Baseline(name, None, None, explain_too_few_states(work, wires))
 
 
-def _stages_of(draft: HpgoCandidate, wires: Wires) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+def _stages_of(
+    draft: HpgoCandidate, wires: HpgoLinks
+) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     ends = [cut + 1 for cut in draft.cuts]
     groups = [group.devices(wires.sizes) for group in draft.groups]
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
-def _gpipe(states: States, work: HpgoWork, wires: Wires) -> Baseline:
-    free = Wires(wires.sizes, math.inf, math.inf, math.inf)
-    draft = straight_pipeline(work, free)
+def _gpipe(states: States, work: HpgoWork, wires: HpgoLinks) -> Baseline:
+    free = HpgoLinks(wires.sizes, math.inf, math.inf, math.inf)
+    draft = find_straight_pipeline(work, free)
     if draft is None:
         return _too_few_states(GPIPE, work, wires)
     micro = work.training.micro_batch_size
     count = work.micro_batches(1)
     share = micro / states.profile.batch_size
     stages = _stages_of(draft, wires)
-    forward = [share * states.between(states.forward_s, a, b) for a, b, _ in stages]
+    forward = [share * states.range_sum(states.forward_s, a, b) for a, b, _ in stages]
     again = [
-        share * states.between(states.backward_s, a, b) + ahead
+        share * states.range_sum(states.backward_s, a, b) + ahead
         for (a, b, _), ahead in zip(stages, forward, strict=True)
     ]
     links = [

@@ -18,17 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spbench.planner.cluster.placement import Counts, DeviceGroup, Placements
-from spbench.planner.hpgo.cells import SLACK, TableSearch
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
-from spbench.planner.hpgo.straight import unsplit
+from spbench.planner.hpgo.cells import SLACK, SearchLimits
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork
+from spbench.planner.hpgo.straight import build_unsplit
 from spbench.planner.hpgo.table import Table
 
 _KEEP = 8
 """Placements that are followed among splits that share the work exactly."""
 
 
-def candidates(
-    work: HpgoWork, wires: Wires, straight: HpgoCandidate | None
+def generate_candidates(
+    work: HpgoWork, wires: HpgoLinks, straight: HpgoCandidate | None
 ) -> Iterator[HpgoCandidate]:
     """Yield the plans that HPGO scores, in its order.
 
@@ -40,10 +40,10 @@ def candidates(
     placements = Placements(wires.sizes)
     devices = sum(wires.sizes)
     if devices == 1:
-        yield unsplit(work, placements, 1, 1)
+        yield build_unsplit(work, placements, 1, 1)
     for workers in range(2, devices + 1):
         pipelines = devices // workers
-        yield unsplit(work, placements, workers, pipelines)
+        yield build_unsplit(work, placements, workers, pipelines)
         if workers * pipelines == devices:
             draft = _even(work, wires, placements, workers, pipelines)
             if draft is not None:
@@ -56,7 +56,7 @@ def candidates(
 
 
 def _even(
-    work: HpgoWork, wires: Wires, placements: Placements, workers: int, pipelines: int
+    work: HpgoWork, wires: HpgoLinks, placements: Placements, workers: int, pipelines: int
 ) -> HpgoCandidate | None:
     """Return the best split that shares the work exactly, if there is any."""
     import numpy as np
@@ -69,20 +69,20 @@ def _even(
     if len(states) == 1 or not work.micro_batches(pipelines):
         return None
     bound = work.total / (workers * pipelines)
-    shape = TableSearch(workers, pipelines, bound, keep=_KEEP)
+    shape = SearchLimits(workers, pipelines, bound, keep=_KEEP)
 
     def following(used: Counts, need: int) -> tuple[Counts, ...]:
-        return placements.following_times(used, need, pipelines)
+        return placements.place_groups(used, need, pipelines)
 
-    return Table(work, wires, shape, states, following).search(placements.fresh)
+    return Table(work, wires, shape, states, following).search(placements.place_first)
 
 
-def _halves(work: HpgoWork, wires: Wires, placements: Placements) -> Iterator[HpgoCandidate]:
+def _halves(work: HpgoWork, wires: HpgoLinks, placements: Placements) -> Iterator[HpgoCandidate]:
     """Yield the pipelines of one device on either half of the cluster."""
     import numpy as np
 
     half = sum(wires.sizes) // 2
-    used = placements.fresh(half)
+    used = placements.place_first(half)
     groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
     head = work.compute[:-1]
     rate = 2.0 * wires.transfer(*groups)
@@ -94,7 +94,7 @@ def _halves(work: HpgoWork, wires: Wires, placements: Placements) -> Iterator[Hp
 
 
 def _straight(
-    work: HpgoWork, wires: Wires, placements: Placements, bound: float
+    work: HpgoWork, wires: HpgoLinks, placements: Placements, bound: float
 ) -> HpgoCandidate | None:
     """Return the pipeline of one device a stage, in any order that the placements make."""
     import numpy as np
@@ -102,28 +102,36 @@ def _straight(
     everything = np.arange(work.last + 1)
 
     def least(bound: float, floor: float) -> HpgoCandidate | None:
-        shape = TableSearch(sum(wires.sizes), 1, bound, single=True, floor=floor)
-        return Table(work, wires, shape, everything, placements.following).search(placements.fresh)
+        shape = SearchLimits(sum(wires.sizes), 1, bound, single=True, floor=floor)
+        return Table(work, wires, shape, everything, placements.place_by_each_policy).search(
+            placements.place_first
+        )
 
     found = least(bound, 0.0)
     # Again, for the least messages: below the least block of all no block makes a difference.
     return found and least(found.block, found.block)
 
 
-def _splits_in_two(work: HpgoWork, wires: Wires, placements: Placements) -> Iterator[HpgoCandidate]:
+def _splits_in_two(
+    work: HpgoWork, wires: HpgoLinks, placements: Placements
+) -> Iterator[HpgoCandidate]:
     """Yield, for each pair of groups that take all devices, the split with the best estimate."""
     if work.last == 0 or not work.micro_batches(1):
         return
     devices = sum(wires.sizes)
     for first in range(1, devices):
-        for used in placements.following(placements.empty, first):
+        for used in placements.place_by_each_policy(placements.empty, first):
             groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
             cut, block = _best_cut(work, wires, groups, first, devices - first)
             yield HpgoCandidate((cut, work.last), groups, 1, block)
 
 
 def _best_cut(
-    work: HpgoWork, wires: Wires, groups: tuple[DeviceGroup, DeviceGroup], first: int, second: int
+    work: HpgoWork,
+    wires: HpgoLinks,
+    groups: tuple[DeviceGroup, DeviceGroup],
+    first: int,
+    second: int,
 ) -> tuple[int, float]:
     """Return the cut of a split in two with the least step, and its block."""
     import numpy as np

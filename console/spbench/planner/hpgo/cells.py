@@ -20,7 +20,7 @@ SLACK = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class TableSearch:
+class SearchLimits:
     """The limits of one search: pipelines, workers and the bound on a block.
 
     Attributes:
@@ -103,7 +103,7 @@ class SearchCell:
         """The states with a split."""
         return self._np.flatnonzero(self._np.isfinite(self.block))
 
-    def take(self, step: TableStep, trial: Trial) -> None:
+    def keep_better(self, step: TableStep, trial: Trial) -> None:
         """Keep what is better: a lesser block, or an equal one with less beside it."""
         at = trial.places
         beside = self.sent[at] + self.tail[at]
@@ -121,7 +121,7 @@ class SearchCell:
         self.steps.append(step)
 
 
-def draft_of(cell: SearchCell, states: Indices, pipelines: int) -> HpgoCandidate:
+def trace_candidate(cell: SearchCell, states: Indices, pipelines: int) -> HpgoCandidate:
     """Return the split that led to a cell's last state."""
     at = len(states) - 1
     cuts: list[int] = []

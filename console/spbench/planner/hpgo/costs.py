@@ -59,7 +59,7 @@ class HpgoWork:
         return float(self.parameters[end] - before)
 
 
-def work_of(states: States, training: Training) -> HpgoWork:
+def build_hpgo_work(states: States, training: Training) -> HpgoWork:
     """Return a model's arrays at the global batch size, by linear scaling."""
     import numpy as np
 
@@ -79,7 +79,7 @@ def work_of(states: States, training: Training) -> HpgoWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Wires:
+class HpgoLinks:
     """HPGO's model of a cluster: one bandwidth within machines and two between them.
 
     Attributes:
@@ -96,7 +96,7 @@ class Wires:
 
     def all_reduce(self, group: DeviceGroup) -> float:
         """Return the seconds in which a group sums one byte on each of its devices."""
-        held = group.held
+        held = group.devices_per_machine
         count = sum(held)
         if count == 1:
             return 0.0
@@ -107,8 +107,8 @@ class Wires:
 
     def transfer(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return the seconds in which one byte, split over one group, gets to the next."""
-        wanted = target.held
-        given = source.held
+        wanted = target.devices_per_machine
+        given = source.devices_per_machine
         if max(wanted) < sum(wanted):
             return 1.0 / self.collective
         count = sum(given)
@@ -116,7 +116,7 @@ class Wires:
         return elsewhere / count / self.between if elsewhere else 1.0 / self.within
 
 
-def wires_of(cluster: Cluster) -> Wires:
+def build_hpgo_links(cluster: Cluster) -> HpgoLinks:
     """Return HPGO's picture of a cluster.
 
     Raises:
@@ -126,14 +126,16 @@ def wires_of(cluster: Cluster) -> Wires:
         raise _mixed(cluster, "devices")
     inner = {machine.link for machine in cluster.machines if machine.link is not None}
     count = len(cluster.machines)
-    outer = {cluster.link_of_machines(a, b) for a in range(count) for b in range(a)}
+    outer = {cluster.find_machine_link(a, b) for a in range(count) for b in range(a)}
     within = _only(cluster, inner)
     between = _only(cluster, outer)
     # A cluster without links of one sort never sends over one: the other sort stands for it.
     within, between = within or between, between or within
     if within is None or between is None:
-        return Wires(cluster.sizes, 1.0, 1.0, 1.0)  # one device: nothing is ever sent
-    return Wires(cluster.sizes, within.bandwidth, between.bandwidth, between.all_reduce_bandwidth)
+        return HpgoLinks(cluster.sizes, 1.0, 1.0, 1.0)  # one device: nothing is ever sent
+    return HpgoLinks(
+        cluster.sizes, within.bandwidth, between.bandwidth, between.all_reduce_bandwidth
+    )
 
 
 def _only(cluster: Cluster, links: set[Link]) -> Link | None:
@@ -166,7 +168,7 @@ class HpgoCandidate:
     block: float
 
 
-def step_seconds(work: HpgoWork, wires: Wires, draft: HpgoCandidate) -> float:
+def estimate_hpgo_step(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate) -> float:
     """Return HPGO's estimate of a step (``sync_pipeline_speedup_analytical``), infinite if none.
 
     ``b (M - 1) + T / (r M) + sum of transfers + max(0, all-reduce of stage i - i b)``, with

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.hpgo.baselines import baselines_of
-from spbench.planner.hpgo.candidates import candidates
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, step_seconds
-from spbench.planner.hpgo.straight import problem_of
+from spbench.planner.hpgo.baselines import estimate_baselines
+from spbench.planner.hpgo.candidates import generate_candidates
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork, estimate_hpgo_step
+from spbench.planner.hpgo.straight import build_problem
 from spbench.planner.plans import Plan, PlanStage
-from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States
-from spbench.planner.simulation.memory import stage_memory
+from spbench.planner.simulation.memory import compute_stage_memory
 from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
 
@@ -23,7 +23,7 @@ def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
         PlannerError: The profile has too many states, or the cluster has several kinds of
             devices or links.
     """
-    return search_hpgo(antichain_states(profile), cluster, training)
+    return search_hpgo(find_antichain_states(profile), cluster, training)
 
 
 def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
@@ -32,10 +32,11 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    problem = problem_of(states, cluster, training)
+    problem = build_problem(states, cluster, training)
     work, wires, straight = problem
     scored = [
-        (step_seconds(work, wires, draft), draft) for draft in candidates(work, wires, straight)
+        (estimate_hpgo_step(work, wires, draft), draft)
+        for draft in generate_candidates(work, wires, straight)
     ]
     # Of equals the last one, as HPGO has it.
     least, best = min(reversed(scored), key=lambda pair: pair[0])
@@ -52,13 +53,13 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         step_s=least,
         single_s=work.total,
         stages=_stages(states, work, wires, best),
-        baselines=baselines_of(states, cluster, problem),
+        baselines=estimate_baselines(states, cluster, problem),
         measured_batches=states.profile.batch_sizes,
     )
 
 
 def _stages(
-    states: States, work: HpgoWork, wires: Wires, draft: HpgoCandidate
+    states: States, work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate
 ) -> tuple[PlanStage, ...]:
     """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
     ends = [cut + 1 for cut in draft.cuts]
@@ -70,14 +71,16 @@ def _stages(
         workers = group.size / draft.pipelines
         samples = training.micro_batch_size / workers
         share = samples / states.profile.batch_size
-        memory = stage_memory(states, start, end, samples, training.optimizer_memory_scaling)
+        memory = compute_stage_memory(
+            states, start, end, samples, training.optimizer_memory_scaling
+        )
         found.append(
             PlanStage(
                 start=start,
                 end=end,
                 devices=group.devices(wires.sizes),
-                forward_s=share * states.between(states.forward_s, start, end),
-                backward_s=share * states.between(states.backward_s, start, end),
+                forward_s=share * states.range_sum(states.forward_s, start, end),
+                backward_s=share * states.range_sum(states.backward_s, start, end),
                 send_s=_send_seconds(work, wires, draft, at),
                 all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
                 memory_bytes=memory.peak(stage_in_flight("1f1b", at, len(ends), micro)),
@@ -89,7 +92,7 @@ def _stages(
     return tuple(found)
 
 
-def _send_seconds(work: HpgoWork, wires: Wires, draft: HpgoCandidate, at: int) -> float:
+def _send_seconds(work: HpgoWork, wires: HpgoLinks, draft: HpgoCandidate, at: int) -> float:
     if at + 1 == len(draft.groups):
         return 0.0
     share = draft.pipelines * work.micro_batches(draft.pipelines)

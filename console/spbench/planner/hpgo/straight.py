@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup, Placements
-from spbench.planner.hpgo.cells import TableSearch
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, wires_of, work_of
+from spbench.planner.hpgo.cells import SearchLimits
+from spbench.planner.hpgo.costs import (
+    HpgoCandidate,
+    HpgoLinks,
+    HpgoWork,
+    build_hpgo_links,
+    build_hpgo_work,
+)
 from spbench.planner.hpgo.table import Table
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
@@ -24,22 +30,22 @@ class HpgoProblem(NamedTuple):
     """The start of HPGO's search: costs of the model and of the links, and a first candidate."""
 
     work: HpgoWork
-    wires: Wires
+    wires: HpgoLinks
     straight: HpgoCandidate | None
 
 
-def problem_of(states: States, cluster: Cluster, training: Training) -> HpgoProblem:
+def build_problem(states: States, cluster: Cluster, training: Training) -> HpgoProblem:
     """Return the problem of planning these states on a cluster.
 
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    work = work_of(states, training)
-    wires = wires_of(cluster)
-    return HpgoProblem(work, wires, straight_pipeline(work, wires))
+    work = build_hpgo_work(states, training)
+    wires = build_hpgo_links(cluster)
+    return HpgoProblem(work, wires, find_straight_pipeline(work, wires))
 
 
-def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
+def find_straight_pipeline(work: HpgoWork, wires: HpgoLinks) -> HpgoCandidate | None:
     """Return the pipeline of one device a stage, in the devices' order, with the least block.
 
     Returns:
@@ -52,21 +58,21 @@ def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
     if count > work.last + 1:
         return None
     if count == 1:
-        return unsplit(work, placements, 1, 1)
+        return build_unsplit(work, placements, 1, 1)
     everything = np.arange(work.last + 1)
     chain = _any_chain(work)
     found = None
     bound = _loosest(work, wires)
     # A search over some states bounds the search over all of them, which is then a short one.
     for states in [chain, everything] if len(chain) < len(everything) else [everything]:
-        shape = TableSearch(count, 1, bound, single=True)
-        table = Table(work, wires, shape, states, placements.in_order)
-        found = table.search(placements.fresh) or found
+        shape = SearchLimits(count, 1, bound, single=True)
+        table = Table(work, wires, shape, states, placements.place_in_order)
+        found = table.search(placements.place_first) or found
         bound = found.block if found else bound
     return found
 
 
-def too_few_states(work: HpgoWork, wires: Wires) -> str:
+def explain_too_few_states(work: HpgoWork, wires: HpgoLinks) -> str:
     """Return why there is no pipeline of one device a stage for these devices."""
     stages = format_quantity(work.last + 1, "stage")
     return f"it needs {sum(wires.sizes)} stages; the model has at most {stages}"
@@ -83,14 +89,16 @@ def _any_chain(work: HpgoWork) -> Indices:
     return np.array(chain)
 
 
-def _loosest(work: HpgoWork, wires: Wires) -> float:
+def _loosest(work: HpgoWork, wires: HpgoLinks) -> float:
     """Return a block that no pipeline is above."""
     slowest = min(wires.within, wires.between, wires.collective)
     return max(work.total, 2.0 * float(work.crossing.max()) / slowest)
 
 
-def unsplit(work: HpgoWork, placements: Placements, workers: int, pipelines: int) -> HpgoCandidate:
+def build_unsplit(
+    work: HpgoWork, placements: Placements, workers: int, pipelines: int
+) -> HpgoCandidate:
     """Return the whole model on the first devices, as so many pipelines of so many workers."""
-    used = placements.fresh(workers * pipelines)
+    used = placements.place_first(workers * pipelines)
     group = DeviceGroup(placements.empty, used)
     return HpgoCandidate((work.last,), (group,), pipelines, work.total / (workers * pipelines))

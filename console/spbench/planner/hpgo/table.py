@@ -17,8 +17,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.placement import Counts, DeviceGroup
-from spbench.planner.hpgo.cells import SLACK, SearchCell, TableSearch, TableStep, Trial, draft_of
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
+from spbench.planner.hpgo.cells import (
+    SLACK,
+    SearchCell,
+    SearchLimits,
+    TableStep,
+    Trial,
+    trace_candidate,
+)
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoLinks, HpgoWork
 
 if TYPE_CHECKING:
     from spbench.planner.hpgo.cells import Floats, Indices
@@ -44,8 +51,8 @@ class Table:
     def __init__(
         self,
         work: HpgoWork,
-        wires: Wires,
-        shape: TableSearch,
+        wires: HpgoLinks,
+        shape: SearchLimits,
         states: Indices,
         following: Following,
     ) -> None:
@@ -88,7 +95,7 @@ class Table:
                     self._extend(workers, cell, more)
         whole = [cell for cell in self._cells[-1].values() if len(cell.ends)]
         best = min(whole, key=_worth_at_end, default=None)
-        return None if best is None else draft_of(best, self._states, shape.pipelines)
+        return None if best is None else trace_candidate(best, self._states, shape.pipelines)
 
     def _followed(self, workers: int) -> list[SearchCell]:
         cells = list(self._cells[workers].values())
@@ -110,7 +117,7 @@ class Table:
         group = DeviceGroup((0,) * len(used), used)
         tail = np.maximum(0.0, self._all_reduce(group, places, np.zeros(1))[:, 0])
         trial = Trial(places, block[places], np.zeros(len(places)), tail, none - 1, none)
-        self._cell(workers, group).take(TableStep(group, None), trial)
+        self._cell(workers, group).keep_better(TableStep(group, None), trial)
 
     def _cell(self, workers: int, group: DeviceGroup) -> SearchCell:
         cells = self._cells[workers]
@@ -145,7 +152,7 @@ class Table:
                 trial = self._try(cell, used, places, cuts)
                 if trial is not None:
                     group = DeviceGroup(cell.used, used)
-                    self._cell(workers + more, group).take(TableStep(group, cell), trial)
+                    self._cell(workers + more, group).keep_better(TableStep(group, cell), trial)
 
     def _try(self, cell: SearchCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""

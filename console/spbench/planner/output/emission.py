@@ -9,9 +9,9 @@ from typing import Any
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
-from spbench.planner.plans import Plan, span_text
+from spbench.planner.plans import Plan, format_span
 from spbench.planner.profile.layers import Profile
-from spbench.planner.profile.measurement import TIMEOUT, suite_word
+from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
 from spbench.planner.profile.origin import Origin
 from spbench.report.predictions import PLANNED_CASE, planned_line
 from spbench.suites.case import SCHEMA, Suite
@@ -25,7 +25,7 @@ ITERATIONS = {"warmup": 2, "iterations": 9}
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedSuite:
     """The suite that runs a plan, of one case.
 
     Attributes:
@@ -39,7 +39,7 @@ class Emitted:
     ranks: int
 
 
-def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitted:
+def emit_suite(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> EmittedSuite:
     """Return the suite that runs a plan; ``path`` is where it will stand.
 
     Raises:
@@ -52,7 +52,7 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
     lines = [
         *_comments(plan),
         f"schema: {SCHEMA}",
-        f"name: plan-{suite_word(profile.name)}",
+        f"name: plan-{make_suite_word(profile.name)}",
         *key_lines("launch", _launch(origin), 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
@@ -60,7 +60,7 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
         *key_lines("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
-    return Emitted(text, load_text(text, path), layout.ranks)
+    return EmittedSuite(text, load_text(text, path), layout.ranks)
 
 
 def _launch(origin: Origin) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
     yield planned_line(1000.0 * plan.step_s)
     for at, stage in enumerate(plan.stages):
-        layers = span_text(plan.state_names, stage.start, stage.end)
+        layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
         yield f"# Stage {at}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
 
@@ -113,20 +113,20 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     Raises:
         PlannerError: No layout is that.
     """
-    used = sorted(device for at, *_ in plan.together for device in plan.stages[at].devices)
+    used = sorted(device for at, *_ in plan.stage_groups for device in plan.stages[at].devices)
     if used != list(range(len(used))):
         raise PlannerError(
             "the plan leaves devices idle between others, or uses one twice; no layout of ranks"
             " is that"
         )
-    wanted = [sorted(map(cluster.machine_of, stage.devices)) for stage in plan.stages]
+    wanted = [sorted(map(cluster.find_machine, stage.devices)) for stage in plan.stages]
     for layout in _layouts(plan):
         stages = range(len(plan.stages))
         every = (
             [rank for copy in range(layout.replicas) for rank in layout.ranks_of(at, copy)]
             for at in stages
         )
-        if [sorted(map(cluster.machine_of, ranks)) for ranks in every] == wanted:
+        if [sorted(map(cluster.find_machine, ranks)) for ranks in every] == wanted:
             return layout
     raise PlannerError(
         "the plan's stages lie on the machines in an order that no layout of ranks has; plan with"

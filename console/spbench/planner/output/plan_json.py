@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spbench.planner.plans import Mode, Plan, PlanStage, SkipWay
+from spbench.planner.plans import Mode, Plan, PlanStage, SkipRoute
 from spbench.suites.settings import json_schema
 from spbench_core.schedule.orders import ZERO_BUBBLE, Schedule
 
@@ -70,7 +70,7 @@ class PlanFile(_Part):
     rounds: int = Field(description="stages of each device; more than 1 if interleaved")
     pipelines: int = Field(description="side by side; a stage's devices are those of all of them")
     schedule_: Schedule = Field(alias="schedule")
-    skips: SkipWay | None = Field(
+    skips: SkipRoute | None = Field(
         description="how outputs go past stages that do not read them: straight, or along from "
         "stage to stage; null where there are none"
     )
@@ -82,7 +82,7 @@ class PlanFile(_Part):
     baselines: list[BaselinePart]
 
 
-def plan_object(plan: Plan) -> dict[str, Any]:
+def build_plan_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as JSON has it."""
     bytes_of = [stage.memory_bytes for stage in plan.stages]
     told = {
@@ -135,6 +135,6 @@ def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
     }
 
 
-def plan_schema() -> dict[str, Any]:
+def plan_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan."""
     return json_schema(PlanFile, mode="serialization")

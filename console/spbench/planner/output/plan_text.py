@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable
 
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN
-from spbench.planner.output.plan_words import memory_text, time_text
-from spbench.planner.plans import Plan, span_text
+from spbench.planner.output.plan_description import format_memory, format_seconds
+from spbench.planner.plans import Plan, format_span
 
 CSV_COLUMNS = (
     "Global Batch Size",
@@ -23,12 +23,12 @@ CSV_COLUMNS = (
 _SPEEDUPS = (DP_PLAIN, DP_P3, DP_OVERLAP)
 
 
-def hpgo_text(plan: Plan) -> str:
+def render_hpgo(plan: Plan) -> str:
     """Return ``(speedup, [(start, end, replicas, [devices])])``, as HPGO prints it."""
     return repr((plan.speedup, plan.hpgo_stages()))
 
 
-def csv_text(plans: Iterable[tuple[int, Plan | None]]) -> str:
+def render_csv(plans: Iterable[tuple[int, Plan | None]]) -> str:
     """Return a row for each global batch size; one without a plan has no other cells."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
@@ -45,19 +45,19 @@ def _cells(plan: Plan) -> list[str]:
     return [*told, repr(plan.speedup), repr(plan.hpgo_stages())]
 
 
-def dot_text(plan: Plan) -> str:
+def render_dot(plan: Plan) -> str:
     """Return the stages as a Graphviz graph: a box each, an arrow for what goes between them."""
     lines = ["digraph plan {", "  rankdir=LR;", "  node [shape=box];"]
     for at, stage in enumerate(plan.stages):
         told = (
-            f"stage {at}: {span_text(plan.state_names, stage.start, stage.end)}",
+            f"stage {at}: {format_span(plan.state_names, stage.start, stage.end)}",
             f"devices {','.join(map(str, stage.devices))}",
-            f"{time_text(stage.forward_s + stage.backward_s)} per micro-batch",
-            f"{memory_text(stage.memory_bytes)}{', recomputes' if stage.recompute else ''}",
+            f"{format_seconds(stage.forward_s + stage.backward_s)} per micro-batch",
+            f"{format_memory(stage.memory_bytes)}{', recomputes' if stage.recompute else ''}",
         )
         lines.append(f"  stage{at} [label={_quoted(told)}];")
     for at, stage in enumerate(plan.stages[:-1]):
-        label = _quoted((time_text(stage.send_s),))
+        label = _quoted((format_seconds(stage.send_s),))
         lines.append(f"  stage{at} -> stage{at + 1} [label={label}];")
     return "\n".join([*lines, "}"]) + "\n"
 

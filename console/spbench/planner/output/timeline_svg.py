@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from spbench.planner.output.plan_words import time_text
+from spbench.planner.output.plan_description import format_seconds
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Kind, Simulation, StepSpan
 
@@ -33,7 +33,7 @@ _KEYS: tuple[tuple[Kind, str], ...] = (
 )
 
 
-def timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
+def render_timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
     """Return a step as an SVG document.
 
     A row for each stage: passes as bars with the number of their micro-batch, the all-reduce as a
@@ -79,7 +79,8 @@ def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
     yield (
         f'<rect x="{left:.2f}" y="{top}" width="{max(length, 0.2):.2f}" height="{height}"'
         f' fill="{_COLOURS[span.kind]}" stroke="#fff" stroke-width="0.4">'
-        f"<title>{label}: {time_text(span.start_s)} to {time_text(span.end_s)}</title></rect>"
+        f"<title>{label}: {format_seconds(span.start_s)} to {format_seconds(span.end_s)}</title>"
+        "</rect>"
     )
     if span.kind in ("forward", "backward", "weights") and length >= _LEAST_TEXT:
         middle = left + length / 2
@@ -107,6 +108,5 @@ def _axis(width: int, height: int, seconds: float) -> Iterator[str]:
     base = height - _FOOT + 4
     yield f'<path d="M{_MARGIN} {base}H{width - _MARGIN}" stroke="#888"/>'
     yield f'<text x="{_MARGIN}" y="{base + 15}">0</text>'
-    yield (
-        f'<text x="{width - _MARGIN}" y="{base + 15}" text-anchor="end">{time_text(seconds)}</text>'
-    )
+    right = width - _MARGIN
+    yield f'<text x="{right}" y="{base + 15}" text-anchor="end">{format_seconds(seconds)}</text>'

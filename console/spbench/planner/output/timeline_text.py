@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spbench.planner.output.plan_words import time_text
+from spbench.planner.output.plan_description import format_seconds
 from spbench.planner.simulation.step import Simulation, StepSpan
 
 _NARROW = 20
@@ -18,7 +18,7 @@ _MARKS = {
 IDLE = "."
 
 
-def timeline_text(simulation: Simulation, width: int) -> list[str]:
+def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
     """Return a line for each stage and one for the time, of at most ``width`` characters.
 
     A character stands for what takes most of its share of the step: ``0`` to ``9`` for the
@@ -66,5 +66,5 @@ def _mark(span: StepSpan) -> str | None:
 
 
 def _axis(label: int, columns: int, seconds: float) -> str:
-    end = time_text(seconds)
+    end = format_seconds(seconds)
     return f"{'':{label}}0{end:>{columns - 1}}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spbench.planner.plans import Plan, devices_text, span_text
+from spbench.planner.plans import Plan, format_devices, format_span
 from spbench.planner.simulation.step import Kind, Simulation
 
 _THREADS: dict[Kind, tuple[int, str]] = {
@@ -21,7 +21,7 @@ _THREADS: dict[Kind, tuple[int, str]] = {
 }
 
 
-def trace(plan: Plan, simulation: Simulation) -> dict[str, Any]:
+def build_trace(plan: Plan, simulation: Simulation) -> dict[str, Any]:
     """Return a step as the object that a trace file holds as JSON."""
     return {
         "displayTimeUnit": "ms",
@@ -39,8 +39,8 @@ def _names(plan: Plan) -> list[dict[str, Any]]:
     """Return what stages and their threads are called."""
     found = []
     for at, stage in enumerate(plan.stages):
-        label = f"stage {at}: {span_text(plan.state_names, stage.start, stage.end)}"
-        label += f", {devices_text(stage.replicas)}"
+        label = f"stage {at}: {format_span(plan.state_names, stage.start, stage.end)}"
+        label += f", {format_devices(stage.replicas)}"
         found.append(_name("process_name", at, 0, label))
         found += [_name("thread_name", at, *thread) for thread in dict.fromkeys(_THREADS.values())]
     return found

@@ -18,7 +18,7 @@ _ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class TimeComparison:
     """One time as it was predicted and as it was measured, in milliseconds."""
 
     predicted_ms: float
@@ -31,7 +31,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verification:
     """A plan that was run; all figures are medians over steps.
 
     Attributes:
@@ -42,13 +42,13 @@ class Verified:
         spent: The parts of its step in milliseconds; ``other`` is the remainder.
     """
 
-    step: Compared
-    stages: tuple[Compared, ...]
+    step: TimeComparison
+    stages: tuple[TimeComparison, ...]
     rank: int
     spent: Mapping[str, float]
 
 
-def verified(plan: Plan, case: CaseState) -> Verified:
+def compare_with_run(plan: Plan, case: CaseState) -> Verification:
     """Return a plan's figures beside those of the case that ran it.
 
     Raises:
@@ -61,7 +61,7 @@ def verified(plan: Plan, case: CaseState) -> Verified:
     parts = case.measured.ranks
     work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in parts}
     stages = []
-    for first, *others in plan.together:
+    for first, *others in plan.stage_groups:
         ranks = [rank for rank, part in parts.items() if part.place.get("stage") == first]
         if not ranks:
             raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
@@ -69,10 +69,14 @@ def verified(plan: Plan, case: CaseState) -> Verified:
             plan.stages[at].forward_s + plan.stages[at].backward_s for at in (first, *others)
         )
         seconds = plan.micro_batches * passes
-        stages.append(Compared(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks)))
+        stages.append(
+            TimeComparison(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks))
+        )
     busiest = max(work, key=work.__getitem__)
     spent = _spent(case, busiest, step.p50)
-    return Verified(Compared(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent)
+    return Verification(
+        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(stages), busiest, spent
+    )
 
 
 def _spent(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:

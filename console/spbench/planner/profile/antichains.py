@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.profile.graph import LayerGraph, bits, build
+from spbench.planner.profile.graph import LayerGraph, build_graph, iterate_bits
 from spbench.planner.profile.layers import Profile
-from spbench.planner.profile.states import States, planned, with_sums
+from spbench.planner.profile.states import States, build_states, drop_unplanned_layers
 
 MAX_STATES = 4096
 """A graph with more states than this is not searched as a whole."""
 
 
-def antichain_states(profile: Profile) -> States:
+def find_antichain_states(profile: Profile) -> States:
     """Return every state of a profile in HPGO's order.
 
     States are the antichains (the last layers of a downset) that can be reached from the first
@@ -29,8 +29,8 @@ def antichain_states(profile: Profile) -> States:
     Raises:
         PlannerError: Nothing is left to plan, or there are more than `MAX_STATES` states.
     """
-    left = planned(profile)
-    graph = build(len(left.layers), left.edges)
+    left = drop_unplanned_layers(profile)
+    graph = build_graph(len(left.layers), left.edges)
     found, children = _reachable(left, graph)
     order = _dag_order([left.layers[chain[0]].description for chain in found], children)
     place = {node: at for at, node in enumerate(order)}
@@ -40,7 +40,7 @@ def antichain_states(profile: Profile) -> States:
             ancestors[place[child]] |= ancestors[at] | 1 << at
     chains = [found[node] for node in order]
     _check_all_reached(left, graph, chains)
-    return with_sums(
+    return build_states(
         left,
         [left.layers[chain[0]].description for chain in chains],
         [_downset(graph, chain) for chain in chains],
@@ -73,7 +73,7 @@ class _Reached(NamedTuple):
 
 
 def _reachable(profile: Profile, graph: LayerGraph) -> _Reached:
-    first = next(at for at, before in enumerate(graph.direct_before) if not before)
+    first = next(at for at, before in enumerate(graph.predecessor_masks) if not before)
     found: list[Antichain] = [(first,)]
     place = {1 << first: 0}
     children: list[list[int]] = []
@@ -99,8 +99,8 @@ def _next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]
     members = [*_augmented(graph, chain), *chain]
     mask = _mask(members)
     for node in members:
-        for following in graph.after[node]:
-            if following not in chain and not graph.beyond[following] & mask:
+        for following in graph.successors[node]:
+            if following not in chain and not graph.descendant_masks[following] & mask:
                 stepped = [following if member == node else member for member in members]
                 yield _last_of(graph, stepped)
 
@@ -108,18 +108,18 @@ def _next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]
 def _last_of(graph: LayerGraph, nodes: list[int]) -> Antichain:
     """Leave out what comes before another one, and what stands twice."""
     mask = _mask(nodes)
-    return tuple(dict.fromkeys(node for node in nodes if not graph.beyond[node] & mask))
+    return tuple(dict.fromkeys(node for node in nodes if not graph.descendant_masks[node] & mask))
 
 
 def _augmented(graph: LayerGraph, chain: Antichain) -> list[int]:
     """Return the layers before a member that another layer reads, not before that member."""
     extra = 0
     for member in chain:
-        inside = graph.before[member] | 1 << member
-        for node in bits(graph.before[member]):
-            if graph.direct_after[node] & ~inside:
+        inside = graph.ancestor_masks[member] | 1 << member
+        for node in iterate_bits(graph.ancestor_masks[member]):
+            if graph.successor_masks[node] & ~inside:
                 extra |= 1 << node
-    return list(bits(extra))
+    return list(iterate_bits(extra))
 
 
 def _mask(nodes: Iterable[int]) -> int:
@@ -132,7 +132,7 @@ def _mask(nodes: Iterable[int]) -> int:
 def _downset(graph: LayerGraph, chain: Antichain) -> int:
     mask = _mask(chain)
     for member in chain:
-        mask |= graph.before[member]
+        mask |= graph.ancestor_masks[member]
     return mask
 
 

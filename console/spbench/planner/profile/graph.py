@@ -22,14 +22,14 @@ class LayerGraph:
         beyond: Masks of all successors.
     """
 
-    after: tuple[tuple[int, ...], ...]
-    direct_before: tuple[int, ...]
-    direct_after: tuple[int, ...]
-    before: tuple[int, ...]
-    beyond: tuple[int, ...]
+    successors: tuple[tuple[int, ...], ...]
+    predecessor_masks: tuple[int, ...]
+    successor_masks: tuple[int, ...]
+    ancestor_masks: tuple[int, ...]
+    descendant_masks: tuple[int, ...]
 
 
-def build(count: int, edges: Sequence[Edge]) -> LayerGraph:
+def build_graph(count: int, edges: Sequence[Edge]) -> LayerGraph:
     """Return the graph of ``count`` nodes; the edges must make no cycle."""
     after: list[list[int]] = [[] for _ in range(count)]
     direct_before = [0] * count
@@ -91,7 +91,7 @@ def find_cycle(count: int, edges: Sequence[Edge]) -> list[int]:
     return path[path.index(origin[path[-1]]) :][::-1]
 
 
-def bits(mask: int) -> Iterator[int]:
+def iterate_bits(mask: int) -> Iterator[int]:
     """Yield the places of the bits that are set, rising."""
     while mask:
         low = mask & -mask

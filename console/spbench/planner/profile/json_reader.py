@@ -20,19 +20,25 @@ from spbench.planner.profile.layers import (
     BatchMeasurement,
     LayerProfile,
     Profile,
-    cycle_text,
-    wrong_number,
+    find_number_error,
+    format_cycle,
 )
 from spbench.planner.profile.origin import Origin
 from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
-from spbench.planner.references import Names, known, misplaced, names_of, once
+from spbench.planner.references import (
+    ValidationContext,
+    check_reference,
+    check_unique,
+    get_context,
+    make_validation_error,
+)
 from spbench.suites.settings import StrictModel
 
 SCHEMA = "spbench.profile/1"
 
 
 def _in_range(value: float, info: ValidationInfo) -> float:
-    if wrong := wrong_number(str(info.field_name), value):
+    if wrong := find_number_error(str(info.field_name), value):
         raise ValueError(f"{info.field_name} {wrong}")
     return value
 
@@ -48,10 +54,10 @@ Time = Annotated[Number, AfterValidator(_in_range), WithJsonSchema(TIMES_MS.json
 Size = Annotated[Number, AfterValidator(_in_range), WithJsonSchema(SIZES.json_schema())]
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 NamedEdge = Annotated[
-    list[Annotated[str, known("layer")]],
+    list[Annotated[str, check_reference("layer")]],
     Field(min_length=2, max_length=2),
     BeforeValidator(_check_edge),
-    once(tuple, "duplicate edge"),
+    check_unique(tuple, "duplicate edge"),
 ]
 
 
@@ -88,7 +94,7 @@ class RepeatedLayerEntry(StrictModel):
 class LayerEntry(RepeatedLayerEntry):
     """A layer, an entry of ``layers``."""
 
-    name: Annotated[str, once(str, "duplicate layer {!r}")] = Field(
+    name: Annotated[str, check_unique(str, "duplicate layer {!r}")] = Field(
         min_length=1, description="what the edges call it; no other layer has it"
     )
     parameter_bytes: Size = Field(description="its parameters")
@@ -107,7 +113,7 @@ class MeasuredEntry(StrictModel):
     def _are_the_same(
         cls, layers: list[RepeatedLayerEntry], info: ValidationInfo
     ) -> list[RepeatedLayerEntry]:
-        order = names_of(info).order
+        order = get_context(info).layer_order
         if order and [layer.name for layer in layers] != order:
             raise ValueError("these must be the profile's layers in its order")
         return layers
@@ -156,11 +162,11 @@ class ProfileFile(StrictModel):
     def _can_run(self) -> ProfileFile:
         edges = self._edges()
         if cycle := find_cycle(len(self.layers), edges):
-            told = cycle_text([self.layers[node].name for node in cycle])
+            told = format_cycle([self.layers[node].name for node in cycle])
             closing = edges.index((cycle[-1], cycle[0]))
-            raise misplaced([(("edges", closing), f"this edge closes a cycle: {told}")])
+            raise make_validation_error([(("edges", closing), f"this edge closes a cycle: {told}")])
         if not any(layer.forward_ms + layer.backward_ms for layer in self.layers):
-            raise misplaced([(("layers",), "the layers take no time")])
+            raise make_validation_error([(("layers",), "the layers take no time")])
         return self
 
     def _edges(self) -> list[Edge]:
@@ -182,7 +188,7 @@ class ProfileFile(StrictModel):
         given = [entry.get("name") for entry in entries if isinstance(entry, dict)]
         names = [name for name in given if isinstance(name, str)]
         return cls.model_validate(
-            data, context=Names({"layer": set(names)} if names else {}, names)
+            data, context=ValidationContext({"layer": set(names)} if names else {}, names)
         )
 
     def profile(self, name: str) -> Profile:

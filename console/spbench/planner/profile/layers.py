@@ -52,7 +52,7 @@ class LayerProfile:
         return self.data_ms, self.weights_ms
 
     @property
-    def kept(self) -> float:
+    def held_bytes(self) -> float:
         """Bytes kept from its forward until its backward pass."""
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
@@ -104,13 +104,13 @@ class Profile:
         """The batch sizes at which the layers were measured, rising."""
         return tuple(sorted({self.batch_size, *(point.batch_size for point in self.also)}))
 
-    def at(self, batch_size: int) -> Profile:
+    def rescale(self, batch_size: int) -> Profile:
         """Return the profile at another batch size; its layers are those of `layers_at`."""
         if batch_size == self.batch_size:
             return self
-        return replace(self, batch_size=batch_size, layers=self.layers_at(batch_size), also=())
+        return replace(self, batch_size=batch_size, layers=self.scale_layers(batch_size), also=())
 
-    def layers_at(self, batch_size: int) -> tuple[LayerProfile, ...]:
+    def scale_layers(self, batch_size: int) -> tuple[LayerProfile, ...]:
         """Return the layers at another batch size.
 
         With one measurement everything but the parameters grows in proportion. With several it
@@ -128,7 +128,7 @@ class Profile:
             for index in range(len(self.layers))
         )
 
-    def without(self, dropped: set[int]) -> Profile:
+    def drop_layers(self, dropped: set[int]) -> Profile:
         """Return the profile without some layers, by index, and without their edges.
 
         Raises:
@@ -149,14 +149,14 @@ class Profile:
         )
 
 
-def wrong_number(name: str, value: float) -> str | None:
+def find_number_error(name: str, value: float) -> str | None:
     """Return what is wrong with one of the `NUMBERS` of a layer; None where nothing is."""
     if not -math.inf < value < math.inf:  # isfinite cannot take whole numbers of 400 digits
         return "is no finite number"
     if value < 0:
         return "is negative"
     allowed = TIMES_MS if name.endswith("_ms") else SIZES
-    return None if allowed.has(value) else f"is out of range: give {allowed}"
+    return None if allowed.contains(value) else f"is out of range: give {allowed}"
 
 
 def _wrong(profile: Profile) -> list[str]:
@@ -193,7 +193,7 @@ def _wrong_layers(layers: Sequence[LayerProfile]) -> list[str]:
         names.add(layer.name)
         for name in NUMBERS:
             value = getattr(layer, name)
-            if value is not None and (wrong := wrong_number(name, value)):
+            if value is not None and (wrong := find_number_error(name, value)):
                 found.append(f"{name} of {layer.name} {wrong}")
     if not found and not any(layer.forward_ms + layer.backward_ms for layer in layers):
         found.append("its layers take no time")
@@ -208,10 +208,10 @@ def _wrong_edges(profile: Profile) -> list[str]:
     if len(set(profile.edges)) != len(profile.edges):
         return ["duplicate edge"]
     cycle = [profile.layers[node].name for node in find_cycle(count, profile.edges)]
-    return [f"its layers make a cycle: {cycle_text(cycle)}"] if cycle else []
+    return [f"its layers make a cycle: {format_cycle(cycle)}"] if cycle else []
 
 
-def cycle_text(names: Sequence[str]) -> str:
+def format_cycle(names: Sequence[str]) -> str:
     """Return a cycle in one line, shortened where it is long: ``a -> b -> a``."""
     shown = [*names[:6], *(["..."] if len(names) > 6 else []), names[0]]
     return " -> ".join(shown)

@@ -6,7 +6,7 @@ made. A beam keeps the best downsets of each size; with a beam as wide as the gr
 Then cuts that others beat are left out.
 
 What crosses a cut here is what a later layer really reads, each output once. It is never more
-than HPGO's count of `antichains.antichain_states`.
+than HPGO's count of `antichains.find_antichain_states`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from spbench.planner.profile.graph import LayerGraph, bits, build
+from spbench.planner.profile.graph import LayerGraph, build_graph, iterate_bits
 from spbench.planner.profile.layers import LayerProfile, Profile
-from spbench.planner.profile.skips import skips_of
-from spbench.planner.profile.states import States, planned, with_sums
+from spbench.planner.profile.skips import find_skips
+from spbench.planner.profile.states import States, build_states, drop_unplanned_layers
 
 MAX_CUTS = 200
 _EFFORT = 100_000
 """Downsets that are looked at in all."""
 
 
-def linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
+def find_linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
     """Return at most ``most`` states of a profile, each of which follows all before it.
 
     Raises:
         PlannerError: Nothing is left to plan.
     """
-    left = planned(profile)
-    graph = build(len(left.layers), left.edges)
+    left = drop_unplanned_layers(profile)
+    graph = build_graph(len(left.layers), left.edges)
     order = _order(left, graph)
     downsets = []
     crossing = []
@@ -42,13 +42,13 @@ def linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
         crossing.append(_crossing(left, graph, mask))
     kept = _thinned(left, order, _undominated(left, order, crossing), crossing, most)
     chosen = [downsets[at] for at in kept]
-    return with_sums(
+    return build_states(
         left,
         [_name(left.layers[order[at]]) for at in kept],
         chosen,
         [(1 << at) - 1 for at in range(len(kept))],
         [crossing[at] for at in kept],
-        skips_of(left, graph, chosen),
+        find_skips(left, graph, chosen),
     )
 
 
@@ -60,8 +60,8 @@ def _crossing(profile: Profile, graph: LayerGraph, mask: int) -> float:
     """Return the bytes that layers outside a downset read of those in it."""
     return math.fsum(
         profile.layers[node].activation_bytes
-        for node in bits(mask)
-        if graph.direct_after[node] & ~mask
+        for node in iterate_bits(mask)
+        if graph.successor_masks[node] & ~mask
     )
 
 
@@ -80,12 +80,12 @@ def _order(profile: Profile, graph: LayerGraph) -> list[int]:
     """Return the layers in the order in which the chain takes them."""
     count = len(profile.layers)
     width = max(16, _EFFORT // count)
-    ready = sum(1 << node for node, before in enumerate(graph.direct_before) if not before)
+    ready = sum(1 << node for node, before in enumerate(graph.predecessor_masks) if not before)
     ways = {0: _Way(0.0, 0.0, 0.0, ready, None, -1)}
     for _ in range(count):
         found: dict[int, _Way] = {}
         for mask, way in ways.items():
-            for layer in bits(way.ready):
+            for layer in iterate_bits(way.ready):
                 _go(profile, graph, found, mask, way, layer)
         ways = _best(found, width)
     (way,) = ways.values()
@@ -127,13 +127,13 @@ def _moved(
     layers = profile.layers
     gone = [
         layers[node].activation_bytes
-        for node in bits(graph.direct_before[layer])
-        if not graph.direct_after[node] & ~reached
+        for node in iterate_bits(graph.predecessor_masks[layer])
+        if not graph.successor_masks[node] & ~reached
     ]
-    added = layers[layer].activation_bytes if graph.direct_after[layer] else 0.0
+    added = layers[layer].activation_bytes if graph.successor_masks[layer] else 0.0
     ready = way.ready & ~(1 << layer)
-    for node in graph.after[layer]:
-        if not graph.direct_before[node] & ~reached:
+    for node in graph.successors[layer]:
+        if not graph.predecessor_masks[node] & ~reached:
             ready |= 1 << node
     return way.crossing + added - math.fsum(gone), ready
 

@@ -24,7 +24,7 @@ SKIPPED = "skipped_layers"
 _NOT_OF_THE_MODEL = ("model", "batch_sizes", "warmup", "iterations", "seed")
 
 
-def profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> str:
+def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> str:
     """Return a suite that measures a model's layers.
 
     Args:
@@ -35,7 +35,7 @@ def profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> 
     params = {"model": model, "batch_sizes": list(batch_sizes)}
     lines = [
         f"schema: {SCHEMA}",
-        f"name: profile-{suite_word(model)}",
+        f"name: profile-{make_suite_word(model)}",
         *key_lines("launch", {"timeout": TIMEOUT}, 0),
         "cases:",
         "  - name: profile",
@@ -46,12 +46,12 @@ def profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> 
     return "\n".join(lines) + "\n"
 
 
-def suite_word(text: str) -> str:
+def make_suite_word(text: str) -> str:
     """Return a text as part of a suite's name."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-") or "model"
 
 
-def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Profile:
+def read_measured_profile(report: Mapping[str, Any], name: str | None = None) -> Profile:
     """Return the profile that a run of ``model.profile`` measured, from its report.
 
     Its own batch size is the largest one, with what does not grow with the batch spread widest.

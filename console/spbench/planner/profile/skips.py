@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from spbench.planner.profile.graph import LayerGraph, bits
+from spbench.planner.profile.graph import LayerGraph, iterate_bits
 from spbench.planner.profile.layers import Profile
 
 
@@ -41,11 +41,11 @@ class Skips:
     connections: tuple[SkipConnection, ...] = ()
     passing_bytes: tuple[tuple[float, ...], ...] = ()
 
-    def past(self, start: int, end: int) -> float:
+    def bytes_past(self, start: int, end: int) -> float:
         """Return the bytes that go past a stage from state ``start`` up to ``end``, left out."""
         return self.passing_bytes[start][end] if self.connections else 0.0
 
-    def ways(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
+    def straight_routes(self, ends: Sequence[int]) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by their stages, source and target.
 
         Args:
@@ -63,16 +63,16 @@ class Skips:
 NO_SKIPS = Skips()
 
 
-def skips_of(profile: Profile, graph: LayerGraph, downsets: Sequence[int]) -> Skips:
+def find_skips(profile: Profile, graph: LayerGraph, downsets: Sequence[int]) -> Skips:
     """Return the skip connections between states, each of which has the layers of its downset."""
     state_of = {
         layer: at
         for at, (before, after) in enumerate(pairwise((0, *downsets)))
-        for layer in bits(after & ~before)
+        for layer in iterate_bits(after & ~before)
     }
     found = []
     for layer, state in state_of.items():
-        readers = {state_of[reader] for reader in bits(graph.direct_after[layer])}
+        readers = {state_of[reader] for reader in iterate_bits(graph.successor_masks[layer])}
         holders = tuple(sorted({state, *readers}))
         size = profile.layers[layer].activation_bytes
         if size and any(after - before > 1 for before, after in pairwise(holders)):

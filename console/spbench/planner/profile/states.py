@@ -2,8 +2,8 @@
 
 State ``i`` stands for the layers up to it, and a stage is the layers from one state to another.
 A chain of layers has one state a layer; a graph has one a downset, which is a set of layers that
-holds the inputs of each of its own. `antichains.antichain_states` makes them all, as PipeDream
-and HPGO do; `linear.linear_states` makes few.
+holds the inputs of each of its own. `antichains.find_antichain_states` makes them all, as PipeDream
+and HPGO do; `linear.find_linear_states` makes few.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench.planner.profile.graph import bits
+from spbench.planner.profile.graph import iterate_bits
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.skips import NO_SKIPS, Skips
 
@@ -57,10 +57,10 @@ class States:
     def layers(self, start: int, end: int) -> list[int]:
         """Return the layers of a stage from state ``start`` up to ``end``, which is left out."""
         before = self.downsets[start - 1] if start else 0
-        return list(bits(self.downsets[end - 1] & ~before))
+        return list(iterate_bits(self.downsets[end - 1] & ~before))
 
     @staticmethod
-    def between(sums: tuple[float, ...], start: int, end: int) -> float:
+    def range_sum(sums: tuple[float, ...], start: int, end: int) -> float:
         """Return what one of the sums grows by from state ``start`` up to ``end``, left out."""
         return sums[end - 1] - (sums[start - 1] if start else 0.0)
 
@@ -70,7 +70,7 @@ class States:
         return max((layers[at].working_bytes for at in self.layers(start, end)), default=0.0)
 
 
-def planned(profile: Profile) -> Profile:
+def drop_unplanned_layers(profile: Profile) -> Profile:
     """Return a profile without what the planner leaves out, as HPGO does.
 
     Sources described as ``Input...`` are data and not work; sinks described as ``__getitem__...``
@@ -85,17 +85,17 @@ def planned(profile: Profile) -> Profile:
         for at, layer in enumerate(profile.layers)
         if at not in targets and layer.description.startswith("Input")
     }
-    left = profile.without(inputs) if inputs else profile
+    left = profile.drop_layers(inputs) if inputs else profile
     sources = {source for source, _ in left.edges}
     unread = {
         at
         for at, layer in enumerate(left.layers)
         if at not in sources and layer.description.startswith("__getitem__")
     }
-    return left.without(unread) if unread else left
+    return left.drop_layers(unread) if unread else left
 
 
-def with_sums(
+def build_states(
     profile: Profile,
     names: Sequence[str],
     downsets: Sequence[int],
@@ -108,7 +108,7 @@ def with_sums(
     def sums(values: list[float]) -> tuple[float, ...]:
         return tuple(math.fsum(values[at] for at in members) for members in inside)
 
-    inside = [list(bits(mask)) for mask in downsets]
+    inside = [list(iterate_bits(mask)) for mask in downsets]
     layers = profile.layers
     return States(
         profile=profile,
@@ -120,7 +120,7 @@ def with_sums(
         data_s=sums([layer.parts_ms[0] / 1000.0 for layer in layers]),
         weights_s=sums([layer.parts_ms[1] / 1000.0 for layer in layers]),
         activation_bytes=sums([layer.activation_bytes for layer in layers]),
-        kept_bytes=sums([layer.kept for layer in layers]),
+        kept_bytes=sums([layer.held_bytes for layer in layers]),
         parameter_bytes=sums([layer.parameter_bytes for layer in layers]),
         crossing_bytes=tuple(crossing),
         skips=skips,

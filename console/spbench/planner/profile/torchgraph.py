@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from spbench.errors import Diagnostic, did_you_mean
 from spbench.planner.errors import ProfileError
 from spbench.planner.profile.graph import Edge, find_cycle
-from spbench.planner.profile.layers import LayerProfile, Profile, cycle_text, wrong_number
+from spbench.planner.profile.layers import LayerProfile, Profile, find_number_error, format_cycle
 
 _FIELDS = {
     "forward_compute_time": "forward_ms",
@@ -108,7 +108,7 @@ class _Draft:
             self.blame(number, f"{key}: {written!r} is no number", column)
             return 0.0
         for value in values:
-            if wrong := wrong_number(_FIELDS[key], value):
+            if wrong := find_number_error(_FIELDS[key], value):
                 self.blame(number, f"{key}: {written} {wrong}", column)
                 return 0.0
         return sum(values)
@@ -146,4 +146,4 @@ class _Draft:
         if cycle:
             line = self.edge_lines[cycle[-1], cycle[0]]
             names = [self.layers[node].name for node in cycle]
-            self.blame(line, f"this edge closes a cycle: {cycle_text(names)}")
+            self.blame(line, f"this edge closes a cycle: {format_cycle(names)}")

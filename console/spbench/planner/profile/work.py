@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spbench.planner.profile.graph import bits
+from spbench.planner.profile.graph import iterate_bits
 from spbench.planner.profile.states import States
 
 Sums = tuple[float, ...]
@@ -45,7 +45,7 @@ class ModelWork:
         return self.forward[-1] + self.backward[-1]
 
 
-def work_at(states: States, samples: int, peak_activation_bytes: float | None) -> ModelWork:
+def compute_work(states: States, samples: int, peak_activation_bytes: float | None) -> ModelWork:
     """Return a model at a number of samples.
 
     Args:
@@ -64,14 +64,15 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
     weights = states.weights_s
     if profile.also and samples:  # its times are not in proportion
         factor = 1.0
-        layers = profile.layers_at(samples)
+        layers = profile.scale_layers(samples)
         forward = _along(states, [layer.forward_ms / 1000.0 for layer in layers])
         backward = _along(states, [layer.backward_ms / 1000.0 for layer in layers])
         data = _along(states, [layer.parts_ms[0] / 1000.0 for layer in layers])
         weights = _along(states, [layer.parts_ms[1] / 1000.0 for layer in layers])
-        kept = _along(states, [layer.kept for layer in layers])
+        kept = _along(states, [layer.held_bytes for layer in layers])
     needed = [
-        max((layers[at].working_bytes for at in bits(new)), default=0.0) for new in _added(states)
+        max((layers[at].working_bytes for at in iterate_bits(new)), default=0.0)
+        for new in _added(states)
     ]
     spared = factor
     if peak_activation_bytes is not None and kept[-1]:
@@ -101,4 +102,4 @@ def _added(states: States) -> list[int]:
 
 def _along(states: States, values: list[float]) -> Sums:
     """Return the sums of the layers' values up to each state."""
-    return tuple(math.fsum(values[at] for at in bits(mask)) for mask in states.downsets)
+    return tuple(math.fsum(values[at] for at in iterate_bits(mask)) for mask in states.downsets)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_P3, DP_PLAIN, GPIPE, STRAIGHT
-from spbench.planner.hpgo.costs import HpgoWork, Wires, wires_of, work_of
-from spbench.planner.hpgo.straight import straight_pipeline, too_few_states
+from spbench.planner.hpgo.costs import HpgoLinks, HpgoWork, build_hpgo_links, build_hpgo_work
+from spbench.planner.hpgo.straight import explain_too_few_states, find_straight_pipeline
 from spbench.planner.plans import Baseline
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.seeds import shape_of
-from spbench.planner.search.stage_times import passes, recomputing_passes
+from spbench.planner.search.seeds import to_shape
+from spbench.planner.search.stage_times import compute_passes, compute_recomputing_passes
 from spbench_core.quantities import format_quantity
 from spbench_core.schedule.orders import StageSchedule
 from spbench_core.schedule.timetable import compute_step_end
@@ -51,7 +51,7 @@ class Alternative:
     reason: str = ""
 
 
-def alternatives(cost_model: CostModel, sizes: Sequence[int]) -> list[Alternative]:
+def list_alternatives(cost_model: CostModel, sizes: Sequence[int]) -> list[Alternative]:
     """Return the other ways to train a model, with or without a shape.
 
     Args:
@@ -61,7 +61,7 @@ def alternatives(cost_model: CostModel, sizes: Sequence[int]) -> list[Alternativ
     return [*_data_parallel(cost_model, sizes), *_pipelines(cost_model, sizes)]
 
 
-def priced(cost_model: CostModel, way: Alternative, single_s: float) -> Baseline:
+def estimate_baseline(cost_model: CostModel, way: Alternative, single_s: float) -> Baseline:
     """Return an alternative with its step at the micro-batch size that is best for it.
 
     Args:
@@ -85,14 +85,14 @@ def _step_s(cost_model: CostModel, way: Alternative, shape: Shape, micro_batch: 
     """Return the seconds of a step; infinite if it does not fit."""
     candidate = Candidate(shape, micro_batch, way.schedule)
     if way.recomputes:
-        times = recomputing_passes(cost_model, candidate)
+        times = compute_recomputing_passes(cost_model, candidate)
     else:
-        times = passes(cost_model, candidate)
+        times = compute_passes(cost_model, candidate)
     if times is None:
         return math.inf
     if not way.overlaps:
         start, end, group = shape.spans[0]
-        reduce = cost_model.stage(group, start, end, micro_batch).all_reduce_s
+        reduce = cost_model.stage_cost(group, start, end, micro_batch).all_reduce_s
         times = [times[0]._replace(all_reduce_s=reduce, overlapped_s=0.0)]
     count = cost_model.training.global_batch_size // micro_batch
     return compute_step_end(times, way.schedule, count)
@@ -120,22 +120,22 @@ def _pipelines(cost_model: CostModel, sizes: Sequence[int]) -> Iterator[Alternat
     states = cost_model.states
     cluster = cost_model.cluster
     try:
-        wires = wires_of(cluster)
+        wires = build_hpgo_links(cluster)
     except PlannerError:
         reason = "its cuts are known only for devices and links of one kind"
         yield from (Alternative(name, None, reason=reason) for name in (STRAIGHT, GPIPE))
         return
-    work = work_of(states, cost_model.training)
-    free = Wires(wires.sizes, math.inf, math.inf, math.inf)
+    work = build_hpgo_work(states, cost_model.training)
+    free = HpgoLinks(wires.sizes, math.inf, math.inf, math.inf)
     yield _pipeline(Alternative(STRAIGHT, None, tuple(sizes)), work, wires)
     yield _pipeline(
         Alternative(GPIPE, None, tuple(sizes), schedule="gpipe", recomputes=True), work, free
     )
 
 
-def _pipeline(way: Alternative, work: HpgoWork, wires: Wires) -> Alternative:
+def _pipeline(way: Alternative, work: HpgoWork, wires: HpgoLinks) -> Alternative:
     """Return a pipeline with the cuts that are best for these links."""
-    draft = straight_pipeline(work, wires)
+    draft = find_straight_pipeline(work, wires)
     if draft is None:
-        return replace(way, reason=too_few_states(work, wires))
-    return replace(way, shape=shape_of(draft))
+        return replace(way, reason=explain_too_few_states(work, wires))
+    return replace(way, shape=to_shape(draft))

@@ -17,19 +17,19 @@ from spbench.planner.cluster.placement_graph import PlacementGraph, build_placem
 from spbench.planner.errors import NoPlanError
 from spbench.planner.plans import Plan
 from spbench.planner.profile.layers import Profile
-from spbench.planner.profile.linear import linear_states
+from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import States
-from spbench.planner.search.alternatives import Alternative, alternatives, priced
+from spbench.planner.search.alternatives import Alternative, estimate_baseline, list_alternatives
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.exhaustive import shape_count, shapes
-from spbench.planner.search.fitting import fitting
-from spbench.planner.search.local_search import improve
-from spbench.planner.search.periods import Search
-from spbench.planner.search.rounds import interleavings
-from spbench.planner.search.scoring import Scores
-from spbench.planner.search.seeds import hpgo_shapes
-from spbench.planner.search.stage_messages import skips
-from spbench.planner.search.stage_times import stages_of
+from spbench.planner.search.exhaustive import count_shapes, enumerate_shapes
+from spbench.planner.search.fitting import find_fitting_shape
+from spbench.planner.search.local_search import improve_candidates
+from spbench.planner.search.periods import PeriodSearch
+from spbench.planner.search.rounds import make_interleavings
+from spbench.planner.search.scoring import CandidateScores
+from spbench.planner.search.seeds import find_hpgo_shapes
+from spbench.planner.search.stage_messages import choose_skip_route
+from spbench.planner.search.stage_times import build_plan_stages
 from spbench.planner.training import Training
 
 FEW_GROUPS = 220
@@ -52,7 +52,7 @@ def plan_best(
     Raises:
         NoPlanError: No plan fits.
     """
-    return search_best(linear_states(profile), cluster, training, choose_micro_batch)
+    return search_best(find_linear_states(profile), cluster, training, choose_micro_batch)
 
 
 def search_best(
@@ -67,11 +67,11 @@ def search_best(
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
         sizes = _divisors(training.global_batch_size)
-    ways = alternatives(cost_model, sizes)
-    scores = find(cost_model, sizes, others=ways)
+    ways = list_alternatives(cost_model, sizes)
+    scores = find_best(cost_model, sizes, others=ways)
     assert scores.best is not None  # else there was an error
     candidate = scores.best
-    pieces_s = cost_model.one_by_one_s(candidate.shape.spans, candidate.micro_batch)
+    pieces_s = cost_model.sequential_s(candidate.shape.spans, candidate.micro_batch)
     single_s = min(cost_model.single_s(sizes), pieces_s)
     return Plan(
         mode="best",
@@ -85,9 +85,9 @@ def search_best(
         pipelines=1,
         step_s=scores.step_s,
         single_s=single_s,
-        stages=stages_of(cost_model, candidate, scores.times),
-        baselines=tuple(priced(cost_model, way, single_s) for way in ways),
-        skips=skips(cost_model, candidate.shape, candidate.micro_batch),
+        stages=build_plan_stages(cost_model, candidate, scores.times),
+        baselines=tuple(estimate_baseline(cost_model, way, single_s) for way in ways),
+        skips=choose_skip_route(cost_model, candidate.shape, candidate.micro_batch),
         measured_batches=states.profile.batch_sizes,
     )
 
@@ -96,12 +96,12 @@ def _divisors(count: int) -> list[int]:
     return [size for size in range(1, count + 1) if not count % size]
 
 
-def find(
+def find_best(
     cost_model: CostModel,
     sizes: list[int],
     small: int = SMALL,
     others: Iterable[Alternative] = (),
-) -> Scores:
+) -> CandidateScores:
     """Return the best candidate.
 
     Args:
@@ -113,22 +113,22 @@ def find(
     Raises:
         NoPlanError: No candidate fits.
     """
-    scores = Scores(cost_model)
+    scores = CandidateScores(cost_model)
     for way in others:
         if way.shape is not None:
             scores.offer_all((way.shape, size) for size in way.sizes)
     placements = Placements(cost_model.cluster.sizes)
     everything = build_placement_graph(placements, ALL_GROUPS, len(cost_model.states))
-    seeds = hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
+    seeds = find_hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
     for size in sizes:
         scores.offer_all((shape, size) for shape in seeds)
     few = build_placement_graph(placements, FEW_GROUPS, len(cost_model.states))
-    Search(scores, everything, few, sizes).run()
+    PeriodSearch(scores, everything, few, sizes).run()
     nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
-    scores.offer_all(interleavings(scores, placements, sizes))
-    improve(scores, placements, sizes)
-    if everything.unit == 1 and shape_count(len(cost_model.states), everything) <= small:
-        whole = list(shapes(len(cost_model.states), everything))
+    scores.offer_all(make_interleavings(scores, placements, sizes))
+    improve_candidates(scores, placements, sizes)
+    if everything.unit == 1 and count_shapes(len(cost_model.states), everything) <= small:
+        whole = list(enumerate_shapes(len(cost_model.states), everything))
         for size in sizes:
             scores.offer_all(((shape, size) for shape in whole), ranked=False)
     if scores.best is None and nothing is not None:
@@ -136,10 +136,12 @@ def find(
     return scores
 
 
-def _offer_fitting(scores: Scores, ways: PlacementGraph, micro_batch: int) -> NoPlanError | None:
+def _offer_fitting(
+    scores: CandidateScores, ways: PlacementGraph, micro_batch: int
+) -> NoPlanError | None:
     """Offer the shape that needs the least memory; return the error if even that does not fit."""
     try:
-        shape = fitting(scores.cost_model, ways, micro_batch)
+        shape = find_fitting_shape(scores.cost_model, ways, micro_batch)
     except NoPlanError as error:
         return error
     scores.offer(shape, micro_batch)

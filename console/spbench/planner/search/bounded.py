@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.shortest_ways import LEEWAY, CostArrays, Roads, ShortestWays
-from spbench.planner.search.stage_messages import messages_of
+from spbench.planner.search.shortest_paths import LEEWAY, CostArrays, SearchGraph, ShortestPathDP
+from spbench.planner.search.stage_messages import compute_messages
 from spbench_core.schedule.orders import stage_in_flight
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-class Bounded:
+class BoundedSearch:
     """The search at one micro-batch size.
 
     Args:
@@ -39,7 +39,7 @@ class Bounded:
     """
 
     def __init__(
-        self, cost_model: CostModel, roads: Roads, micro_batch: int, ends: Sequence[int]
+        self, cost_model: CostModel, roads: SearchGraph, micro_batch: int, ends: Sequence[int]
     ) -> None:
         self._prices = cost_model
         self._micro_batch = micro_batch
@@ -67,7 +67,7 @@ class Bounded:
     def _ways(self, bounds: Floats, deep: bool, any_memory: bool) -> list[tuple[float, Shape]]:
         if not len(bounds):
             return []
-        return ShortestWays(self._costs, bounds, deep, any_memory).shapes()
+        return ShortestPathDP(self._costs, bounds, deep, any_memory).shapes()
 
     def _fits(self, shape: Shape) -> bool:
         """Return whether a shape fits under ``1f1b-deep`` and need not recompute."""
@@ -75,17 +75,17 @@ class Bounded:
             return True
         for at, (start, end, group) in enumerate(shape.spans):
             kept = stage_in_flight("1f1b-deep", at, len(shape.ends), self._costs.count)
-            stage = self._prices.stage(group, start, end, self._micro_batch)
-            if stage.recomputes(kept) is not False:
+            stage = self._prices.stage_cost(group, start, end, self._micro_batch)
+            if stage.must_recompute(kept) is not False:
                 return False
         return True
 
     def _waits(self, shape: Shape, bound: float) -> bool:
         """Return whether rounds of stages under ``1f1b`` take longer than a bound."""
-        sends = messages_of(self._prices, shape, self._micro_batch).send_s
+        sends = compute_messages(self._prices, shape, self._micro_batch).send_s
         over = 0.0
         for (start, end, group), send in zip(reversed(shape.spans), reversed(sends), strict=True):
-            stage = self._prices.stage(group, start, end, self._micro_batch)
+            stage = self._prices.stage_cost(group, start, end, self._micro_batch)
             over = max(over + 2.0 * send, 0.0) + stage.forward_s + stage.backward_s - bound
             if over > LEEWAY * bound:
                 return True

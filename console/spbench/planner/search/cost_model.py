@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind
-from spbench.planner.cluster.messages import Links
+from spbench.planner.cluster.messages import LinkCosts
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.profile.states import States
-from spbench.planner.profile.work import ModelWork, work_at
-from spbench.planner.search.sharing import share
+from spbench.planner.profile.work import ModelWork, compute_work
+from spbench.planner.search.sharing import share_samples
 from spbench.planner.simulation.memory import DeviceMemory
 from spbench.planner.training import Training
 
@@ -40,8 +40,8 @@ class SampleSharing:
 
     work: ModelWork
     speed: float
-    held: tuple[tuple[ModelWork, float], ...]
-    most: ModelWork
+    memories: tuple[tuple[ModelWork, float], ...]
+    largest: ModelWork
 
 
 class StageCost(NamedTuple):
@@ -69,7 +69,7 @@ class StageCost(NamedTuple):
         """Seconds of both passes under the schedule that takes least."""
         return self.forward_s + min(self.backward_s, self.data_s + self.weights_s)
 
-    def recomputes(self, kept: int) -> bool | None:
+    def must_recompute(self, kept: int) -> bool | None:
         """Return whether it must recompute its activations to fit; None where it cannot.
 
         Recomputation takes time and gives none, so a stage that fits without it is without it.
@@ -97,7 +97,7 @@ class CostModel:
         self.states = states
         self.cluster = cluster
         self.training = training
-        self.links = Links(cluster)
+        self.links = LinkCosts(cluster)
         self._fastest = max(kind.speed for kind in cluster.kinds)
         self._overheads = any(link.overhead_s or link.copy_bandwidth for link in cluster.links)
         self._works: dict[int, ModelWork] = {}
@@ -116,7 +116,7 @@ class CostModel:
         batch = self.training.global_batch_size
         return min(self.work(size).total * (batch // size) for size in sizes) / self._fastest
 
-    def one_by_one_s(
+    def sequential_s(
         self, spans: Iterable[tuple[int, int, DeviceGroup]], micro_batch: int
     ) -> float:
         """Return the seconds of the whole batch on the fastest device, in the shares of a plan.
@@ -142,8 +142,8 @@ class CostModel:
 
     def _pieces(self, group: DeviceGroup, micro_batch: int) -> Iterator[tuple[int, int]]:
         """Yield each size of a share of a micro-batch, and the number of devices with it."""
-        kinds = self.kinds(group)
-        shares = share([(kind.speed, count) for kind, count in kinds], micro_batch)
+        kinds = self.device_kinds(group)
+        shares = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
         left = micro_batch
         for (_, count), samples in zip(kinds, shares, strict=True):
             taken = min(left, samples * count)
@@ -158,27 +158,27 @@ class CostModel:
         """Return the model at so many samples."""
         if samples not in self._works:
             peak = self.training.peak_activation_bytes
-            self._works[samples] = work_at(self.states, samples, peak)
+            self._works[samples] = compute_work(self.states, samples, peak)
         return self._works[samples]
 
     def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
         """Return how a group shares a micro-batch of so many samples."""
         key = group, micro_batch
         if key not in self._sharings:
-            kinds = self.kinds(group), micro_batch
+            kinds = self.device_kinds(group), micro_batch
             if kinds not in self._sharings_of_kinds:
                 self._sharings_of_kinds[kinds] = self._shared(*kinds)
             self._sharings[key] = self._sharings_of_kinds[kinds]
         return self._sharings[key]
 
-    def stage(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
+    def stage_cost(self, group: DeviceGroup, start: int, end: int, micro_batch: int) -> StageCost:
         """Return the cost of a stage that holds the states from ``start`` up to ``end``."""
         key = group, start, end, micro_batch
         if key not in self._stages:
             sharing = self.sharing(group, micro_batch)
             work = sharing.work
             speed = sharing.speed
-            rate = self.links.all_reduce(group)
+            rate = self.links.all_reduce_cost(group)
             self._stages[key] = StageCost(
                 forward_s=(work.forward[end] - work.forward[start]) / speed,
                 backward_s=(work.backward[end] - work.backward[start]) / speed,
@@ -187,16 +187,16 @@ class CostModel:
                 all_reduce_s=rate.seconds(work.parameters[end] - work.parameters[start]),
                 memories=tuple(
                     (
-                        self.memory(held, start, end, recompute=False),
-                        self.memory(held, start, end, recompute=True),
+                        self.device_memory(held, start, end, recompute=False),
+                        self.device_memory(held, start, end, recompute=True),
                         memory,
                     )
-                    for held, memory in sharing.held
+                    for held, memory in sharing.memories
                 ),
             )
         return self._stages[key]
 
-    def kinds(self, group: DeviceGroup) -> Kinds:
+    def device_kinds(self, group: DeviceGroup) -> Kinds:
         """Return the kinds of a group's devices."""
         if group not in self._kinds:
             found: Counter[DeviceKind] = Counter()
@@ -208,7 +208,7 @@ class CostModel:
         return self._kinds[group]
 
     def _shared(self, kinds: Kinds, micro_batch: int) -> SampleSharing:
-        samples = share([(kind.speed, count) for kind, count in kinds], micro_batch)
+        samples = share_samples([(kind.speed, count) for kind, count in kinds], micro_batch)
         given = [(kind, self.work(part)) for (kind, _), part in zip(kinds, samples, strict=True)]
         slowest, work = max(given, key=lambda pair: pair[1].total / pair[0].speed)
         held = tuple(
@@ -216,7 +216,7 @@ class CostModel:
         )
         return SampleSharing(work, slowest.speed, held, self.work(max(samples)))
 
-    def memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
+    def device_memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
         """Return what a device needs that holds the states from ``start`` up to ``end``."""
         whole = work.kept[end] - work.kept[start]
         fixed = self.training.optimizer_memory_scaling * float(
@@ -227,37 +227,37 @@ class CostModel:
             return DeviceMemory(fixed, work.crossing[start], once + whole)
         return DeviceMemory(fixed, whole, once)
 
-    def lacking(
+    def missing_bytes(
         self, sharing: SampleSharing, start: int, end: int, kept: int, recompute: bool
     ) -> float:
         """Return how many bytes a stage's devices have too few; below 0 what is left."""
         return max(
             (
-                self.memory(work, start, end, recompute).peak(kept) - memory
-                for work, memory in sharing.held
+                self.device_memory(work, start, end, recompute).peak(kept) - memory
+                for work, memory in sharing.memories
             ),
             default=-math.inf,
         )
 
-    def crossing(self, cut: int, micro_batch: int) -> float:
+    def crossing_bytes(self, cut: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that cross the cut before a state."""
         return self.work(micro_batch).crossing[cut]
 
-    def past(self, start: int, end: int, micro_batch: int) -> float:
+    def passing_bytes(self, start: int, end: int, micro_batch: int) -> float:
         """Return the bytes of a micro-batch that a stage neither makes nor reads, but crosses."""
-        return self._scale(micro_batch) * self.states.skips.past(start, end)
+        return self._scale(micro_batch) * self.states.skips.bytes_past(start, end)
 
-    def ways_past(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
+    def skip_routes(self, ends: tuple[int, ...], micro_batch: int) -> dict[tuple[int, int], float]:
         """Return the bytes that can go straight past stages, by their stages, source and target."""
         if ends not in self._ways_past:
-            self._ways_past[ends] = self.states.skips.ways(ends)
+            self._ways_past[ends] = self.states.skips.straight_routes(ends)
         scale = self._scale(micro_batch)
         return {way: scale * count for way, count in self._ways_past[ends].items()}
 
     def _scale(self, micro_batch: int) -> float:
         return micro_batch / self.states.profile.batch_size
 
-    def overhead(self, source: DeviceGroup, target: DeviceGroup, count: float) -> float:
+    def overhead_s(self, source: DeviceGroup, target: DeviceGroup, count: float) -> float:
         """Return the seconds of both passes of two stages that a message between them takes.
 
         Args:
@@ -267,4 +267,4 @@ class CostModel:
         """
         if not self._overheads or not count:
             return 0.0
-        return self.links.overhead(source, target).seconds(count)
+        return self.links.overhead_cost(source, target).seconds(count)

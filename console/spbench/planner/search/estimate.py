@@ -28,7 +28,7 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.timetable import StageTimes
 
 
-def closed_form(
+def estimate_step(
     stages: Sequence[StageTimes], schedule: Schedule, micro_batches: int, rounds: int = 1
 ) -> float:
     """Return the seconds of a step, or less where no closed form is exact.

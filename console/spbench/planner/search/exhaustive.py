@@ -12,7 +12,7 @@ from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 
 
-def shape_count(states: int, ways: PlacementGraph) -> int:
+def count_shapes(states: int, ways: PlacementGraph) -> int:
     """Return how many shapes there are: cuts of so many states, and groups and rounds for them."""
     to: dict[Counts, Counter[int]] = defaultdict(Counter)
     total = 0
@@ -28,7 +28,7 @@ def shape_count(states: int, ways: PlacementGraph) -> int:
     return total
 
 
-def shapes(states: int, ways: PlacementGraph) -> Iterator[Shape]:
+def enumerate_shapes(states: int, ways: PlacementGraph) -> Iterator[Shape]:
     """Yield every shape."""
     empty = (0,) * len(ways.groups[0].first)
     for groups in _ways(ways, empty, states):
@@ -46,7 +46,7 @@ def _ways(ways: PlacementGraph, used: Counts, most: int) -> Iterator[tuple[Devic
     """Yield the groups of up to so many stages, one after another."""
     if not most:
         return
-    for at in ways.out.get(used, ()):
+    for at in ways.out_edges.get(used, ()):
         group = ways.groups[at]
         yield (group,)
         for following in _ways(ways, group.last, most - 1):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.errors import NoPlanError
-from spbench.planner.plans import devices_text, span_text
+from spbench.planner.plans import format_devices, format_span
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.stage_table import lacking_table
+from spbench.planner.search.stage_table import compute_missing_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_STAGES = 64
 
 
-def fitting(cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
+def find_fitting_shape(cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
     """Return a shape that fits under ``1f1b``.
 
     Args:
@@ -46,7 +46,10 @@ def _lacks(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]
         sharing = cost_model.sharing(group, micro_batch)
         kept = min(len(shape.ends) - at, cost_model.training.global_batch_size // micro_batch)
         found.append(
-            min(cost_model.lacking(sharing, start, end, kept, again) for again in (False, True))
+            min(
+                cost_model.missing_bytes(sharing, start, end, kept, again)
+                for again in (False, True)
+            )
         )
     return found
 
@@ -54,12 +57,12 @@ def _lacks(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]
 def _sentence(cost_model: CostModel, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
     worst = max(range(len(lacks)), key=lacks.__getitem__)
     start, end, group = shape.spans[worst]
-    span = span_text(cost_model.states.names, start, end)
+    span = format_span(cost_model.states.names, start, end)
     return (
         f"no plan of {cost_model.states.profile.name} fits the memory of"
         f" {cost_model.cluster.name}: in the"
         f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
-        f" {len(lacks)} ({span}, {devices_text(group.size)}) lacks {lacks[worst]:.0f} bytes"
+        f" {len(lacks)} ({span}, {format_devices(group.size)}) lacks {lacks[worst]:.0f} bytes"
         " on a device"
     )
 
@@ -93,9 +96,9 @@ class _Fitting:
                 layers[-1].append(worst.min(axis=1))
             after = {
                 used: np.min([layers[-1][at] for at in out], axis=0)
-                for used, out in ways.out.items()
+                for used, out in ways.out_edges.items()
             }
-        first = ways.out[empty]
+        first = ways.out_edges[empty]
         stages, at = min(
             ((stages, at) for stages in range(len(layers)) for at in first),
             key=lambda pair: float(layers[pair[0]][pair[1]][0]),
@@ -117,11 +120,11 @@ class _Fitting:
     def _lack(self, group: DeviceGroup, kept: int) -> Floats:
         """Return what the stages that a group can have lack, by first and last state."""
         cost_model = self._prices
-        key = cost_model.kinds(group), kept
+        key = cost_model.device_kinds(group), kept
         if key not in self._lacks:
             micro_batches = cost_model.training.global_batch_size // self._micro_batch
             sharing = cost_model.sharing(group, self._micro_batch)
-            self._lacks[key] = lacking_table(cost_model, sharing, min(kept, micro_batches))
+            self._lacks[key] = compute_missing_table(cost_model, sharing, min(kept, micro_batches))
         return self._lacks[key]
 
     def _shape(self, layers: list[list[Floats]], stages: int, first: int) -> Shape:
@@ -135,7 +138,7 @@ class _Fitting:
         at = first
         for left in range(stages, -1, -1):
             group = ways.groups[at]
-            out = ways.out.get(group.last, ())
+            out = ways.out_edges.get(group.last, ())
             after = (
                 {group.last: np.min([layers[left - 1][each] for each in out], axis=0)}
                 if left and out

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements, Policy
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.scoring import Scores
+from spbench.planner.search.scoring import CandidateScores
 
 _CUT_STEPS = (1, 2, 4)
 _STARTS = 6
@@ -33,7 +33,9 @@ class _Recipe(NamedTuple):
     policies: tuple[Policy, ...]
 
 
-def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
+def improve_candidates(
+    scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]
+) -> None:
     """Change the best candidates, as long as small changes make them better.
 
     Args:
@@ -45,8 +47,8 @@ def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]
         (_STARTS, _FAR, False),
         (_INTERLEAVED_STARTS, _INTERLEAVED_FAR, True),
     ):
-        for start in scores.starts(most, interleaved):
-            climb = Scores(scores.cost_model)
+        for start in scores.best_shapes(most, interleaved):
+            climb = CandidateScores(scores.cost_model)
             climb.offer(*start)
             if climb.best is None or climb.step_s > far * scores.step_s:
                 continue
@@ -54,7 +56,7 @@ def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]
             scores.offer(climb.best.shape, climb.best.micro_batch)
 
 
-def _climb(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
+def _climb(scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]) -> None:
     looked = 0
     while scores.best is not None and looked < _EFFORT:
         shape, micro_batch, _ = scores.best
@@ -72,7 +74,11 @@ def _recipe(shape: Shape, placements: Placements) -> _Recipe:
     needs = tuple(group.size for group in shape.groups)
     policies = tuple(
         next(
-            (each for each in POLICIES if placements.placed(group.first, need, each) == group.last),
+            (
+                each
+                for each in POLICIES
+                if placements.place_group(group.first, need, each) == group.last
+            ),
             POLICIES[-1],
         )
         for group, need in zip(shape.groups, needs, strict=True)
@@ -85,9 +91,9 @@ def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
     used = placements.empty
     groups = []
     for need, policy in zip(recipe.needs, recipe.policies, strict=True):
-        after = placements.placed(used, need, policy)
+        after = placements.place_group(used, need, policy)
         if after is None:  # as when a stage before it took more
-            after = placements.placed(used, need, "scatter")
+            after = placements.place_group(used, need, "scatter")
         if after is None:
             return None
         groups.append(DeviceGroup(used, after))

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.bounded import Bounded
+from spbench.planner.search.bounded import BoundedSearch
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.scoring import Scores
-from spbench.planner.search.shortest_ways import Roads
+from spbench.planner.search.scoring import CandidateScores
+from spbench.planner.search.shortest_paths import SearchGraph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
     bound_s: float
 
 
-class Search:
+class PeriodSearch:
     """The searches for one plan.
 
     Args:
@@ -50,15 +50,15 @@ class Search:
 
     def __init__(
         self,
-        scores: Scores,
+        scores: CandidateScores,
         all_groups: PlacementGraph,
         few_groups: PlacementGraph,
         sizes: list[int],
     ) -> None:
         self._scores = scores
         self._prices = scores.cost_model
-        self._all = Roads(all_groups)
-        self._few = Roads(few_groups)
+        self._all = SearchGraph(all_groups)
+        self._few = SearchGraph(few_groups)
         self._sizes = _spread(sizes, _MOST_SIZES)
         self._ends = _ends(scores.cost_model, _MOST_ENDS)
 
@@ -68,8 +68,8 @@ class Search:
         empty = (0,) * len(cost_model.cluster.sizes)
         last = len(cost_model.states)
         for size in self._sizes:
-            graphs = self._all.graph, self._few.graph
-            groups = {graph.groups[at] for graph in graphs for at in graph.out[empty]}
+            graphs = self._all.placements, self._few.placements
+            groups = {graph.groups[at] for graph in graphs for at in graph.out_edges[empty]}
             single = sorted(groups, key=lambda group: -group.size)
             self._scores.offer_all((Shape((last,), (group,)), size) for group in single)
         if last == 1:
@@ -100,7 +100,7 @@ class Search:
             high = min(high, self._scores.step_s / (count - 1))
         return low, high
 
-    def _look(self, roads: Roads, place: _Place, ratio: float) -> list[_Place]:
+    def _look(self, roads: SearchGraph, place: _Place, ratio: float) -> list[_Place]:
         """Search with bounds around a place; return the best place found."""
         _, size, middle = place
         low, high = self._periods(size)
@@ -110,9 +110,11 @@ class Search:
         bounds = _between(low, high * 1.001)
         if self._scores.micro_batches(size) == 1:
             bounds = bounds[-1:]
-        found = Bounded(self._prices, roads, size, self._ends).search(bounds)
+        found = BoundedSearch(self._prices, roads, size, self._ends).search(bounds)
         self._scores.offer_all((shape, size) for _, shape in found)
-        places = [_Place(self._scores.least(shape, size), size, bound) for bound, shape in found]
+        places = [
+            _Place(self._scores.least_bound(shape, size), size, bound) for bound, shape in found
+        ]
         return [min(places)] if places else []
 
 

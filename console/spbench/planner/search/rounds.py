@@ -9,7 +9,7 @@ from itertools import accumulate
 from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.scoring import Scores
+from spbench.planner.search.scoring import CandidateScores
 from spbench_core.schedule.orders import can_interleave
 
 _MOST_ROUNDS = 4
@@ -19,8 +19,8 @@ _MOST_MICRO_BATCHES = 512
 _STARTS = 6
 
 
-def interleavings(
-    scores: Scores, placements: Placements, micro_batches: Sequence[int]
+def make_interleavings(
+    scores: CandidateScores, placements: Placements, micro_batches: Sequence[int]
 ) -> list[tuple[Shape, int]]:
     """Return shapes of two rounds and more, and the micro-batch sizes to try them with.
 
@@ -32,7 +32,7 @@ def interleavings(
         placements: Of its cluster.
         micro_batches: The sizes that are allowed, rising.
     """
-    starts = [shape.groups for shape, _ in scores.starts(_STARTS)]
+    starts = [shape.groups for shape, _ in scores.best_shapes(_STARTS)]
     every = dict.fromkeys([*starts, *_even(placements)])
     found = []
     for groups in every:
@@ -55,9 +55,9 @@ def _even(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
             groups = []
             used = placements.empty
             for _ in range(count):
-                after = placements.placed(used, devices // count, policy)
+                after = placements.place_group(used, devices // count, policy)
                 if after is None:  # as of a policy that takes machines in use alone
-                    after = placements.placed(used, devices // count, "scatter")
+                    after = placements.place_group(used, devices // count, "scatter")
                 assert after is not None, "there are as many devices"
                 groups.append(DeviceGroup(used, after))
                 used = after

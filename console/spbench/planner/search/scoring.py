@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.estimate import closed_form
-from spbench.planner.search.stage_times import Pass, passes_by_schedule
+from spbench.planner.search.estimate import estimate_step
+from spbench.planner.search.stage_times import PassTimes, compute_passes_by_schedule
 from spbench_core.schedule.orders import INTERLEAVED, Schedule
 from spbench_core.schedule.timetable import compute_step_end
 
@@ -24,10 +24,10 @@ class _Priced(NamedTuple):
 
     bound_s: float
     candidate: Candidate
-    times: Sequence[Pass]
+    times: Sequence[PassTimes]
 
 
-class Scores:
+class CandidateScores:
     """Drafts as they are found, and the one with the shortest step.
 
     The closed form is never above the step time, so a candidate is simulated only where its closed
@@ -38,7 +38,7 @@ class Scores:
         self.cost_model = cost_model
         self.best: Candidate | None = None
         self.step_s = math.inf
-        self.times: Sequence[Pass] = ()
+        self.times: Sequence[PassTimes] = ()
         self._least: dict[tuple[Shape, int], float] = {}
         self._steps: dict[tuple[Shape, int], dict[Schedule, float]] = {}
         """By schedule: simulated, or in closed form where that was enough."""
@@ -66,11 +66,11 @@ class Scores:
             better |= self._take(each)
         return better
 
-    def least(self, shape: Shape, micro_batch: int) -> float:
+    def least_bound(self, shape: Shape, micro_batch: int) -> float:
         """Return the least closed form of a shape that was offered; infinite if none fits."""
         return self._least.get((shape, micro_batch), math.inf)
 
-    def starts(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
+    def best_shapes(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
         """Return the best shapes so far that differ, also in stages or micro-batch size.
 
         Args:
@@ -97,11 +97,11 @@ class Scores:
         schedules = shape.schedules(count)
         found = [
             _Priced(
-                closed_form(times, schedule, count, shape.rounds),
+                estimate_step(times, schedule, count, shape.rounds),
                 Candidate(shape, micro_batch, schedule),
                 times,
             )
-            for schedule, times in passes_by_schedule(
+            for schedule, times in compute_passes_by_schedule(
                 self.cost_model, shape, micro_batch, schedules
             )
         ]
@@ -113,7 +113,7 @@ class Scores:
         """Return how long the busiest group runs passes."""
         busy = [0.0] * len(shape.groups)
         for at, (start, end, group) in enumerate(shape.spans):
-            cost = self.cost_model.stage(group, start, end, micro_batch)
+            cost = self.cost_model.stage_cost(group, start, end, micro_batch)
             busy[at % len(busy)] += cost.least_s
         return max(busy) * self.micro_batches(micro_batch)
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo.candidates import candidates
-from spbench.planner.hpgo.costs import HpgoCandidate, step_seconds, wires_of, work_of
-from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.hpgo.candidates import generate_candidates
+from spbench.planner.hpgo.costs import (
+    HpgoCandidate,
+    build_hpgo_links,
+    build_hpgo_work,
+    estimate_hpgo_step,
+)
+from spbench.planner.hpgo.straight import find_straight_pipeline
 from spbench.planner.profile.states import States
 from spbench.planner.search.candidates import Shape
 from spbench.planner.training import Training
@@ -17,7 +22,7 @@ _MOST = 600
 """Shapes that are tried: of more those that HPGO takes to be the fastest."""
 
 
-def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
+def find_hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
     """Return HPGO's shapes, the best by its own estimate first.
 
     None for large clusters, and for links that HPGO does not know.
@@ -25,16 +30,16 @@ def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Sh
     if cluster.device_count > _MOST_DEVICES:
         return []
     try:
-        wires = wires_of(cluster)
+        wires = build_hpgo_links(cluster)
     except PlannerError:
         return []  # several kinds of devices or links
-    work = work_of(states, training)
-    found = list(candidates(work, wires, straight_pipeline(work, wires)))
+    work = build_hpgo_work(states, training)
+    found = list(generate_candidates(work, wires, find_straight_pipeline(work, wires)))
     found.reverse()  # of equals HPGO takes the last one
-    found.sort(key=lambda candidate: step_seconds(work, wires, candidate))
-    return list(dict.fromkeys(map(shape_of, found[:_MOST])))
+    found.sort(key=lambda candidate: estimate_hpgo_step(work, wires, candidate))
+    return list(dict.fromkeys(map(to_shape, found[:_MOST])))
 
 
-def shape_of(candidate: HpgoCandidate) -> Shape:
+def to_shape(candidate: HpgoCandidate) -> Shape:
     """Return the shape of a candidate. Its cuts are the last states of its stages."""
     return Shape(tuple(cut + 1 for cut in candidate.cuts), candidate.groups)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 _SLACK = 1e-9
 
 
-def share(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
+def share_samples(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
     """Return the largest share of each kind of device, so that the slowest is as fast as can be.
 
     Shares are whole samples. In the least time in which all can be done, a device does at most

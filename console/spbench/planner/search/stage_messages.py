@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from spbench.planner.cluster.placement import DeviceGroup
-from spbench.planner.plans import ALONG, STRAIGHT, SkipWay
+from spbench.planner.plans import ALONG, STRAIGHT, SkipRoute
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 
@@ -28,19 +28,19 @@ class StageMessages(NamedTuple):
     overhead_s: list[float]
 
 
-def messages_of(cost_model: CostModel, shape: Shape, micro_batch: int) -> StageMessages:
+def compute_messages(cost_model: CostModel, shape: Shape, micro_batch: int) -> StageMessages:
     """Return the messages of a shape's stages."""
     spans = shape.spans
     groups = [group for *_, group in spans]
     made = StageMessages([0.0] * len(spans), [0.0] * len(spans))
     ways: dict[tuple[int, int], float] = {}
-    if skips(cost_model, shape, micro_batch) == STRAIGHT:
-        ways = cost_model.ways_past(shape.ends, micro_batch)
+    if choose_skip_route(cost_model, shape, micro_batch) == STRAIGHT:
+        ways = cost_model.skip_routes(shape.ends, micro_batch)
     for at, ((*_, source), (start, end, target)) in enumerate(pairwise(spans)):
-        count = cost_model.crossing(start, micro_batch)
+        count = cost_model.crossing_bytes(start, micro_batch)
         if ways:
-            count = max(0.0, count - cost_model.past(start, end, micro_batch))
-        made.send_s[at] = cost_model.links.transfer(source, target).seconds(count)
+            count = max(0.0, count - cost_model.passing_bytes(start, end, micro_batch))
+        made.send_s[at] = cost_model.links.transfer_cost(source, target).seconds(count)
         further = sum(size for (_, to), size in ways.items() if to == at + 1)
         _add_overhead(cost_model, groups, made, (at, at + 1), max(0.0, count - further))
     for way, count in ways.items():
@@ -55,12 +55,12 @@ def _add_overhead(
     way: tuple[int, int],
     count: float,
 ) -> None:
-    seconds = cost_model.overhead(groups[way[0]], groups[way[1]], count)
+    seconds = cost_model.overhead_s(groups[way[0]], groups[way[1]], count)
     for at in way:
         made.overhead_s[at] += seconds
 
 
-def skips(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipWay | None:
+def choose_skip_route(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipRoute | None:
     """Return the way that skip connections take past stages; None where there are none.
 
     They go straight where that spares the stages between more time in messages than the messages
@@ -72,14 +72,17 @@ def skips(cost_model: CostModel, shape: Shape, micro_batch: int) -> SkipWay | No
     links = cost_model.links
     spared = found = 0.0
     for (*_, source), (start, end, target) in pairwise(spans):
-        past = cost_model.past(start, end, micro_batch)
+        past = cost_model.passing_bytes(start, end, micro_batch)
         found += past
-        rates = links.transfer(source, target), links.overhead(source, target)
+        rates = links.transfer_cost(source, target), links.overhead_cost(source, target)
         spared += past * sum(rate.per_byte for rate in rates)
     if not found:
         return None
     taken = 0.0
-    for way in cost_model.ways_past(shape.ends, micro_batch):
+    for way in cost_model.skip_routes(shape.ends, micro_batch):
         source, target = (spans[at][2] for at in way)
-        taken += links.transfer(source, target).latency + links.overhead(source, target).latency
+        taken += (
+            links.transfer_cost(source, target).latency
+            + links.overhead_cost(source, target).latency
+        )
     return STRAIGHT if taken <= spared else ALONG

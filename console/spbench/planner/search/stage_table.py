@@ -73,8 +73,8 @@ def stage_tables(
     tables: list[_StageTable] = []
     kinds = []
     for group in groups:
-        rate = cost_model.links.all_reduce(group)
-        key = cost_model.kinds(group), rate
+        rate = cost_model.links.all_reduce_cost(group)
+        key = cost_model.device_kinds(group), rate
         if key not in found:
             found[key] = len(tables)
             sharing = cost_model.sharing(group, micro_batch)
@@ -107,7 +107,7 @@ def _stage_table(
     reduce = _spans(work.parameters)[picked]
     plain = np.full_like(forward, np.inf)
     recomputing = plain.copy()
-    for held, memory in sharing.held:
+    for held, memory in sharing.memories:
         left, kept, arriving = _room(cost_model, held, memory)
         plain = np.minimum(plain, _how_many(left[picked], kept[picked]))
         fits = _how_many((left - kept)[picked], arriving[starts])
@@ -122,7 +122,7 @@ def _stage_table(
     )
 
 
-def lacking_table(cost_model: CostModel, sharing: SampleSharing, kept: int) -> Floats:
+def compute_missing_table(cost_model: CostModel, sharing: SampleSharing, kept: int) -> Floats:
     """Return how many bytes each stage's devices have too few, with so much in flight.
 
     With recomputation where that is less; infinite where there is no such stage.
@@ -132,7 +132,7 @@ def lacking_table(cost_model: CostModel, sharing: SampleSharing, kept: int) -> F
     states = len(cost_model.states)
     plain = np.full((states, states), -np.inf)
     again = plain.copy()
-    for held, memory in sharing.held:
+    for held, memory in sharing.memories:
         left, whole, arriving = _room(cost_model, held, memory)
         plain = np.maximum(plain, kept * whole - left)
         again = np.maximum(again, whole + kept * arriving - left)

@@ -10,8 +10,8 @@ from spbench.planner.plans import PlanStage
 from spbench.planner.profile.work import ModelWork
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel, SampleSharing
-from spbench.planner.search.stage_messages import messages_of
-from spbench.planner.simulation.memory import DeviceMemory, most_kept
+from spbench.planner.search.stage_messages import compute_messages
+from spbench.planner.simulation.memory import DeviceMemory, peak_held_bytes
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     ZERO_BUBBLE,
@@ -22,7 +22,7 @@ from spbench_core.schedule.orders import (
 from spbench_core.schedule.timetable import DATA_SHARE
 
 
-class Pass(NamedTuple):
+class PassTimes(NamedTuple):
     """The times of a stage, as in `plans.PlanStage`."""
 
     forward_s: float
@@ -35,13 +35,17 @@ class Pass(NamedTuple):
     overhead_s: float = 0.0
 
 
-def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
+def compute_passes(cost_model: CostModel, candidate: Candidate) -> list[PassTimes] | None:
     """Return the times of a candidate's stages; None where one does not fit its devices' memory."""
     shape, micro_batch, schedule = candidate
-    return dict(passes_by_schedule(cost_model, shape, micro_batch, (schedule,))).get(schedule)
+    return dict(compute_passes_by_schedule(cost_model, shape, micro_batch, (schedule,))).get(
+        schedule
+    )
 
 
-def recomputing_passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
+def compute_recomputing_passes(
+    cost_model: CostModel, candidate: Candidate
+) -> list[PassTimes] | None:
     """Return the times of stages that all recompute; None if one does not fit its devices' memory.
 
     The schedule must have one stage per device.
@@ -50,17 +54,17 @@ def recomputing_passes(cost_model: CostModel, candidate: Candidate) -> list[Pass
     micro_batches = cost_model.training.global_batch_size // micro_batch
     for at, (start, end, group) in enumerate(shape.spans):
         kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
-        memories = cost_model.stage(group, start, end, micro_batch).memories
+        memories = cost_model.stage_cost(group, start, end, micro_batch).memories
         if any(again.peak(kept) > memory for _, again, memory in memories):
             return None
     return _passes(cost_model, shape, micro_batch, False, [True] * len(shape.ends))
 
 
-def passes_by_schedule(
+def compute_passes_by_schedule(
     cost_model: CostModel, shape: Shape, micro_batch: int, schedules: Sequence[Schedule]
-) -> Iterator[tuple[Schedule, list[Pass]]]:
+) -> Iterator[tuple[Schedule, list[PassTimes]]]:
     """Yield the schedules under which a shape fits, and the times of its stages under each."""
-    found: dict[tuple[bool, tuple[bool, ...]], list[Pass]] = {}
+    found: dict[tuple[bool, tuple[bool, ...]], list[PassTimes]] = {}
     for schedule in schedules:
         recomputing = _recomputing(cost_model, Candidate(shape, micro_batch, schedule))
         if recomputing is None:
@@ -73,7 +77,7 @@ def passes_by_schedule(
 
 def _passes(
     cost_model: CostModel, shape: Shape, micro_batch: int, apart: bool, again: Sequence[bool]
-) -> list[Pass]:
+) -> list[PassTimes]:
     """Return the times of the stages.
 
     Args:
@@ -84,10 +88,10 @@ def _passes(
         again: Which stages recompute their activations.
     """
     spans = shape.spans
-    messages = messages_of(cost_model, shape, micro_batch)
+    messages = compute_messages(cost_model, shape, micro_batch)
     found = []
     for at, (start, end, group) in enumerate(spans):
-        cost = cost_model.stage(group, start, end, micro_batch)
+        cost = cost_model.stage_cost(group, start, end, micro_batch)
         forward = cost.forward_s
         backward = cost.backward_s
         reduce = cost.all_reduce_s
@@ -104,7 +108,7 @@ def _passes(
         overhead = messages.overhead_s[at]
         data_share = (data + overhead) / (backward + overhead) if apart and backward else DATA_SHARE
         found.append(
-            Pass(
+            PassTimes(
                 forward + overhead,
                 backward + overhead,
                 messages.send_s[at],
@@ -127,7 +131,7 @@ def _recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | No
     for at, (start, end, group) in enumerate(spans):
         if schedule != INTERLEAVED:
             kept = stage_in_flight(schedule, at, len(spans), micro_batches)
-            again = cost_model.stage(group, start, end, micro_batch).recomputes(kept)
+            again = cost_model.stage_cost(group, start, end, micro_batch).must_recompute(kept)
         elif at < len(shape.groups):
             sharing = cost_model.sharing(group, micro_batch)
             again = _group_recomputes(cost_model, shape, at, sharing, micro_batches)
@@ -146,7 +150,7 @@ def _group_recomputes(
     for again in (False, True):
         peaks = (
             _peak(_memories(cost_model, shape, at, work, again), shape, at, micro_batches) - memory
-            for work, memory in sharing.held
+            for work, memory in sharing.memories
         )
         if max(peaks, default=0.0) <= 0:
             return again
@@ -158,7 +162,7 @@ def _memories(
 ) -> list[DeviceMemory]:
     """Return the memory of each stage of a group."""
     return [
-        cost_model.memory(work, start, end, recompute)
+        cost_model.device_memory(work, start, end, recompute)
         for start, end, _ in shape.spans[at :: len(shape.groups)]
     ]
 
@@ -167,7 +171,7 @@ def _peak(memories: Sequence[DeviceMemory], shape: Shape, at: int, micro_batches
     """Return the most that is in use on a device of a group in an interleaved step."""
     counts = interleaved_in_flight(at, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
-    kept = most_kept([memory.held for memory in memories], counts)
+    kept = peak_held_bytes([memory.held for memory in memories], counts)
     return fixed + kept + max(memory.once for memory in memories)
 
 
@@ -181,7 +185,7 @@ def _beside_backward(
     takes longer than one sum after all, it is one sum after all.
     """
     work = sharing.work
-    rate = cost_model.links.all_reduce(group)
+    rate = cost_model.links.all_reduce_cost(group)
     done = total = 0.0
     for at in range(len(work.working) - 1, -1, -1):
         ready = (work.backward[-1] - work.backward[at]) / sharing.speed
@@ -193,15 +197,15 @@ def _beside_backward(
     return (total, total - tail) if tail < reduce else (reduce, 0.0)
 
 
-def stages_of(
-    cost_model: CostModel, candidate: Candidate, times: Sequence[Pass]
+def build_plan_stages(
+    cost_model: CostModel, candidate: Candidate, times: Sequence[PassTimes]
 ) -> tuple[PlanStage, ...]:
     """Return a candidate's stages with their figures."""
     shape = candidate.shape
     found = []
     for at, ((start, end, group), each) in enumerate(zip(shape.spans, times, strict=True)):
-        work = cost_model.sharing(group, candidate.micro_batch).most
-        memory = cost_model.memory(work, start, end, each.recompute)
+        work = cost_model.sharing(group, candidate.micro_batch).largest
+        memory = cost_model.device_memory(work, start, end, each.recompute)
         found.append(
             PlanStage(
                 start=start,
@@ -230,4 +234,4 @@ def _memory_of(
         )
     start, end, _ = shape.spans[at]
     kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
-    return cost_model.memory(work, start, end, recompute).peak(kept)
+    return cost_model.device_memory(work, start, end, recompute).peak(kept)

@@ -21,7 +21,7 @@ class DeviceMemory(NamedTuple):
         return self.fixed + kept * self.held + self.once
 
 
-def most_kept(held: Sequence[float], flights: Sequence[Sequence[int]]) -> float:
+def peak_held_bytes(held: Sequence[float], flights: Sequence[Sequence[int]]) -> float:
     """Return the bytes that the micro-batches in flight of a device's stages take at most.
 
     Args:
@@ -32,7 +32,7 @@ def most_kept(held: Sequence[float], flights: Sequence[Sequence[int]]) -> float:
     return kept
 
 
-def stage_memory(
+def compute_stage_memory(
     states: States,
     start: int,
     end: int,
@@ -55,10 +55,10 @@ def stage_memory(
         recompute: Whether activations are computed again for the backward pass.
     """
     share = samples / states.profile.batch_size
-    whole = states.between(states.kept_bytes, start, end)
+    whole = states.range_sum(states.kept_bytes, start, end)
     arriving = states.crossing_bytes[start - 1] if start else 0.0
     working = states.working_bytes(start, end)
-    parameters = states.between(states.parameter_bytes, start, end)
+    parameters = states.range_sum(states.parameter_bytes, start, end)
     return DeviceMemory(
         fixed=optimizer_memory_scaling * parameters,
         held=share * (arriving if recompute else whole),

@@ -9,7 +9,7 @@ from spbench.planner.cluster.machines import Cluster
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.step import Simulation
 
-SEEN = 0.1
+LEAST_VISIBLE = 0.1
 """The least part of a device's memory that is seen well in a bar of all of it."""
 
 
@@ -35,10 +35,12 @@ class StageMemory:
         return self.fixed + self.kept + self.working
 
 
-def stage_memories(plan: Plan, step: Simulation, cluster: Cluster) -> tuple[StageMemory, ...]:
+def compute_stage_memories(
+    plan: Plan, step: Simulation, cluster: Cluster
+) -> tuple[StageMemory, ...]:
     """Return the memory of each stage of a plan in one step of it."""
     found: dict[int, StageMemory] = {}
-    for together in plan.together:
+    for together in plan.stage_groups:
         stages = [plan.stages[at] for at in together]
         fixed = sum(stage.fixed_bytes for stage in stages)
         once = max(stage.once_bytes for stage in stages)
@@ -48,7 +50,7 @@ def stage_memories(plan: Plan, step: Simulation, cluster: Cluster) -> tuple[Stag
     return tuple(found[at] for at in range(len(plan.stages)))
 
 
-def wholes(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:
+def find_bar_limits(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:
     """Return what the memory of each stage is drawn against, and whether that is the devices'.
 
     It is where that is known of all, and the fullest device is filled to a part that can be seen;
@@ -57,7 +59,7 @@ def wholes(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:
     known = [memory.capacity for memory in memories if memory.capacity is not None]
     most = max((memory.peak for memory in memories), default=0.0) or 1.0
     full = max((memory.peak / (memory.capacity or most) for memory in memories), default=0.0)
-    if len(known) == len(memories) and full >= SEEN:
+    if len(known) == len(memories) and full >= LEAST_VISIBLE:
         return known, True
     return [most] * len(memories), False
 

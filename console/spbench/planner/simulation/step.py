@@ -13,7 +13,7 @@ from typing import Literal
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
-from spbench.planner.simulation.memory import most_kept
+from spbench.planner.simulation.memory import peak_held_bytes
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
 from spbench_core.schedule.timetable import Timetable, timetable
 
@@ -76,7 +76,7 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
     """
     used = plan.schedule if schedule is None else schedule
     table = _timetable(plan, used)
-    kept = {at: _kept(plan, table, together) for together in plan.together for at in together}
+    kept = {at: _kept(plan, table, together) for together in plan.stage_groups for at in together}
     stages = range(len(plan.stages))
     return Simulation(
         schedule=used,
@@ -97,7 +97,7 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
                 f" not {schedule}"
             )
         return timetable(plan.stages, schedule, plan.micro_batches)
-    groups = len(plan.together)
+    groups = len(plan.stage_groups)
     if plan.rounds == 1:
         raise PlannerError("the plan has one stage a device: there is nothing to interleave")
     if not can_interleave(plan.micro_batches, groups):
@@ -110,7 +110,9 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
 
 def _kept(plan: Plan, table: Timetable, together: Sequence[int]) -> float:
     """Return what the micro-batches in flight take at most on a device that has these stages."""
-    return most_kept([plan.stages[at].held_bytes for at in together], _flights(table, together))
+    return peak_held_bytes(
+        [plan.stages[at].held_bytes for at in together], _flights(table, together)
+    )
 
 
 def _peak(plan: Plan, kept: Mapping[int, float], at: int) -> float:
@@ -136,7 +138,7 @@ def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
 
 def _bubble(plan: Plan, table: Timetable) -> float:
     ends = max(ends[-1] for ends in table.released)
-    devices = sum(plan.stages[at].replicas for at, *_ in plan.together)
+    devices = sum(plan.stages[at].replicas for at, *_ in plan.stage_groups)
     busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
 

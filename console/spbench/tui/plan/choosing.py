@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
-from spbench.planner.near_files import near_files
+from spbench.planner.nearby_files import find_nearby_files
 from spbench.report.links import last_link_matrix
 from spbench.tui.chooser import Choice
 from spbench_core.quantities import format_quantity
@@ -14,7 +14,7 @@ from spbench_core.quantities import format_quantity
 
 def profiles(folder: Path) -> list[Choice]:
     """Return the profiles near a folder."""
-    near = near_files(folder)
+    near = find_nearby_files(folder)
     return [
         *(Choice(name, "a profile of spbench") for name in near.profiles),
         *(Choice(name, "torchgraph text; say its batch size") for name in near.torchgraphs),
@@ -23,7 +23,7 @@ def profiles(folder: Path) -> list[Choice]:
 
 def clusters(folder: Path, home: Path) -> list[Choice]:
     """Return the cluster files near a folder, the last run that measured links, and the presets."""
-    choices = [Choice(name, "a cluster file") for name in near_files(folder).clusters]
+    choices = [Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters]
     try:
         measured = last_link_matrix(home)
     except SpbenchError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual.suggester import Suggester
 
-from spbench.planner.near_files import completed
+from spbench.planner.nearby_files import complete_path
 
 
 class NameOrPath(Suggester):
@@ -31,4 +31,4 @@ class NameOrPath(Suggester):
         for name in self.known:
             if name.startswith(value):
                 return name
-        return await asyncio.to_thread(completed, self._folder, value)
+        return await asyncio.to_thread(complete_path, self._folder, value)

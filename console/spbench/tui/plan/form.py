@@ -10,9 +10,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Label
 
 from spbench.planner.cluster.machines import PRESETS
-from spbench.planner.near_files import NearFiles
+from spbench.planner.nearby_files import NearbyFiles
 from spbench.planner.plans import Mode
-from spbench.planner.request import PlanRequest, request_of
+from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.tui.plan.completion import NameOrPath
 from spbench.tui.plan.mode_switch import ModeSwitch
 
@@ -81,7 +81,7 @@ from, enter plans, escape leaves the fields."""
             yield ModeSwitch()
             yield Button("Plan", id="plan", variant="primary", compact=True)
 
-    def offer(self, near: NearFiles) -> None:
+    def offer(self, near: NearbyFiles) -> None:
         """Complete these names, and begin with the newest ones where nothing is typed."""
         self._profiles.known = (*near.profiles, *near.torchgraphs)
         self._clusters.known = (*near.clusters, *PRESETS)
@@ -102,7 +102,7 @@ from, enter plans, escape leaves the fields."""
         Raises:
             PlannerError: A field is empty, or no number.
         """
-        return request_of(
+        return parse_plan_request(
             profile=self._text(PROFILE),
             cluster=self._text(CLUSTER),
             global_batch_size=self._text("batch"),

@@ -12,11 +12,11 @@ from textual.binding import BindingType
 from textual.widgets import Button, Input
 
 from spbench.errors import SpbenchError
-from spbench.planner.near_files import near_files
-from spbench.planner.output.emission import emitted
-from spbench.planner.output.verification import verified
-from spbench.planner.request import Planned, PlanRequest
-from spbench.planner.worker_process import planned_apart
+from spbench.planner.nearby_files import find_nearby_files
+from spbench.planner.output.emission import emit_suite
+from spbench.planner.output.verification import compare_with_run
+from spbench.planner.request import PlanDetails, PlanRequest
+from spbench.planner.worker_process import plan_in_process
 from spbench.record.runs.folder import write_whole
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
@@ -101,7 +101,7 @@ stands beside what was predicted."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
-        self.planned: Planned | None = None
+        self.planned: PlanDetails | None = None
         self.suite: Path | None = None
         self._since: float | None = None
         self._told = ""
@@ -139,7 +139,7 @@ stands beside what was predicted."""
         self._look_at_run()
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(near_files, self.context.opening.folder)
+        found = await asyncio.to_thread(find_nearby_files, self.context.opening.folder)
         if self.app.is_running:
             self.form.offer(found)
 
@@ -178,7 +178,7 @@ stands beside what was predicted."""
             )
             return
         try:
-            self.sheet.show_measured(plan, verified(plan, cases[0]))
+            self.sheet.show_measured(plan, compare_with_run(plan, cases[0]))
         except SpbenchError as error:
             self.sheet.await_run(f"✗ {error}")
 
@@ -207,7 +207,7 @@ stands beside what was predicted."""
 
     async def _plan(self, request: PlanRequest) -> None:
         try:
-            planned = await planned_apart(request)
+            planned = await plan_in_process(request)
         except SpbenchError as error:
             self._since = None
             self._tell(f"✗ {error}", wrong=True)
@@ -291,7 +291,7 @@ stands beside what was predicted."""
         made = (planned.plan, planned.profile, planned.cluster)
         folder = self.context.opening.folder
         try:
-            suite = await asyncio.to_thread(emitted, *made, folder / "plan.yaml")
+            suite = await asyncio.to_thread(emit_suite, *made, folder / "plan.yaml")
             start = "suites/" if (folder / "suites").is_dir() else ""
             question = (
                 f"File of the suite that runs the plan on {format_quantity(suite.ranks, 'rank')}:"

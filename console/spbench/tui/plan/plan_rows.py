@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.planner.output.plan_words import (
+from spbench.planner.output.plan_description import (
     THIS_PLAN,
-    memory_text,
-    stage_cells,
-    verified_cells,
-    ways_cells,
+    format_baseline_cells,
+    format_memory,
+    format_stage_cells,
+    format_verification_cells,
 )
-from spbench.planner.output.verification import Verified
+from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
-from spbench.planner.request import Planned
-from spbench.planner.simulation.stage_memory import StageMemory, wholes
+from spbench.planner.request import PlanDetails
+from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -50,11 +50,11 @@ _CLOSE = 0.9
 Row = Sequence[TableCell | str]
 
 
-def stage_rows(planned: Planned) -> list[Row]:
+def stage_rows(planned: PlanDetails) -> list[Row]:
     """Return a row for each stage."""
     rows: list[Row] = []
     for at, memory in enumerate(planned.memory):
-        stage, layers, _, devices, *times, _ = stage_cells(planned.plan, at)
+        stage, layers, _, devices, *times, _ = format_stage_cells(planned.plan, at)
         replicas = str(planned.plan.stages[at].replicas)
         rows.append((stage, layers, devices, replicas, *times, _memory_cell(memory)))
     return rows
@@ -69,18 +69,18 @@ def way_rows(plan: Plan) -> list[Row]:
             speedup,
             TableCell(reason, "muted"),
         )
-        for name, step, speedup, reason in ways_cells(plan)
+        for name, step, speedup, reason in format_baseline_cells(plan)
     ]
 
 
-def measured_rows(plan: Plan, verified: Verified) -> list[Row]:
+def measured_rows(plan: Plan, verified: Verification) -> list[Row]:
     """Return a row for each stage, and one of the step."""
-    return [tuple(cells) for cells in verified_cells(plan, verified)]
+    return [tuple(cells) for cells in format_verification_cells(plan, verified)]
 
 
-def memory_bars(planned: Planned) -> tuple[list[Bar], bool]:
+def memory_bars(planned: PlanDetails) -> tuple[list[Bar], bool]:
     """Return the memory of each stage in its parts, and whether the devices' is the whole."""
-    against, of_devices = wholes(planned.memory)
+    against, of_devices = find_bar_limits(planned.memory)
     bars = [
         Bar(
             f"stage {at} {_memory_cell(memory).text}",
@@ -100,4 +100,4 @@ def _memory_cell(memory: StageMemory) -> TableCell:
 
 
 def _size(count: float) -> str:
-    return memory_text(count)
+    return format_memory(count)

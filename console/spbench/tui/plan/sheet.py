@@ -9,15 +9,15 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.planner.output.plan_words import (
+from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
-    elsewhere_words,
-    headlines,
-    stage_notes,
+    describe_plan,
+    describe_step_parts,
+    list_stage_notes,
 )
-from spbench.planner.output.verification import Verified
+from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
-from spbench.planner.request import Planned
+from spbench.planner.request import PlanDetails
 from spbench.tui.plan.plan_rows import (
     MEASURED,
     PARTS,
@@ -88,16 +88,16 @@ running pass take of each stage's devices. Below: one step."""
         said.remove_class("away")
         self._show_parts(False)
 
-    def show(self, planned: Planned) -> None:
+    def show(self, planned: PlanDetails) -> None:
         """Show a plan."""
         self.query_one("#said").add_class("away")
         self.query_one("#measured").add_class("away")
         self._show_parts(True)
-        what, *how = headlines(planned.plan)
+        what, *how = describe_plan(planned.plan)
         title = Content.styled(what, "bold")
         self.query_one("#headline", Static).update(Content("\n").join([title, *map(Content, how)]))
         fill(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
-        notes = stage_notes(planned.plan)
+        notes = list_stage_notes(planned.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "away")
         fill(self.query_one("#ways", LineTable), WAYS, way_rows(planned.plan))
@@ -113,13 +113,13 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#verified").add_class("away")
         self.query_one("#elsewhere", Static).update(words)
 
-    def show_measured(self, plan: Plan, verified: Verified) -> None:
+    def show_measured(self, plan: Plan, verified: Verification) -> None:
         """Show what was measured beside what was predicted."""
         self.query_one("#measured").remove_class("away")
         table = self.query_one("#verified", LineTable)
         table.remove_class("away")
         fill(table, MEASURED, measured_rows(plan, verified))
-        self.query_one("#elsewhere", Static).update(elsewhere_words(plan, verified))
+        self.query_one("#elsewhere", Static).update(describe_step_parts(plan, verified))
         # Below the plan itself, where a small screen does not show it.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 

@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.planner.output.plan_words import step_words
-from spbench.planner.output.timeline_text import timeline_text
+from spbench.planner.output.plan_description import describe_step
+from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.simulation.step import Simulation
 
 LONGEST = 64
@@ -54,7 +54,7 @@ it longer, - shorter; ← and → go along it."""
         self._step = step
         self._zoom = 1
         self._drawn = (0, 0)
-        self.query_one("#step-words", Static).update("\n".join(step_words(step)))
+        self.query_one("#step-words", Static).update("\n".join(describe_step(step)))
         self._draw()
 
     def zoom(self, factor: int) -> None:
@@ -81,7 +81,7 @@ it longer, - shorter; ← and → go along it."""
 
 
 def _lines(step: Simulation, columns: int) -> Content:
-    *stages, axis = timeline_text(step, columns)
+    *stages, axis = render_timeline_text(step, columns)
     axis_line = Content.styled(axis, "$foreground-muted")
     return Content("\n").join([*map(_coloured, stages), axis_line])
 

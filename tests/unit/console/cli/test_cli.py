@@ -14,7 +14,7 @@ from places import HOSTFILES, ROOT, SUITES
 from spbench import __version__
 from spbench.cli.app import app
 from spbench.cli.benchmarks import default_texts
-from spbench.cli.run import seconds
+from spbench.cli.runs.run import parse_time
 from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
@@ -472,13 +472,13 @@ def test_why_a_run_was_refused_is_said_even_if_its_report_cannot_be_written(spbe
     ("text", "number"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400), (" 2m ", 120)]
 )
 def test_a_budget_has_units(text, number):
-    assert seconds(text) == number
+    assert parse_time(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "5d", "m", "1e3", "nan", "five", "1 m"])
 def test_a_budget_that_is_no_time_is_refused(text):
     with pytest.raises(UsageError, match="write a time such as"):
-        seconds(text)
+        parse_time(text)
 
 
 # Recorded runs

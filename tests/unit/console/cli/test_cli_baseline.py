@@ -5,7 +5,7 @@ import json
 import pytest
 
 from places import SUITES
-from spbench.cli import run
+from spbench.cli.runs import run
 from spbench.engine.run import EndedRun
 from spbench.errors import ExitCode
 from spbench.record.runs.notes import RunNote, read_note, write_note

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from spbench.cli.lines import Lines
+from spbench.cli.runs.lines import LineView
 from spbench.cli.tables import PIPE_WIDTH
 from spbench.engine.run_metadata import describe
 from spbench.record.state import RunState
@@ -73,7 +73,7 @@ def metric_event(rank, name, value):
 def printed(name, columns, verbosity=0):
     state = RunState()
     lines = []
-    view = Lines(state, lines.append, verbosity, columns)
+    view = LineView(state, lines.append, verbosity, columns)
     for event in suite_events(SUITES[name]):
         state.apply(event)
         view(event)

@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from spbench.cli.case_table import _EXPLANATIONS, CaseTable
-from spbench.cli.lines import Lines
-from spbench.cli.live import LiveView
 from spbench.cli.records.replay import replay_lines
+from spbench.cli.runs.case_table import _EXPLANATIONS, CaseTable
+from spbench.cli.runs.lines import LineView
+from spbench.cli.runs.live import LiveView
 from spbench.record.findings import findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
@@ -68,7 +68,7 @@ def test_the_table_leaves_out_columns_only_where_they_do_not_fit(width, wide):
 def phases_printed(verbosity, columns=None):
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity, columns)
+    lines = LineView(state, printed.append, verbosity, columns)
     for event in in_phases():
         state.apply(event)
         lines({"job": 1, **event})
@@ -108,7 +108,7 @@ def test_places_stand_in_columns_of_their_own(width, replica):
 def test_lines_on_a_pipe_tell_all():
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity=0)
+    lines = LineView(state, printed.append, verbosity=0)
     for event in of_job_1():
         state.apply(event)
         lines(event)
@@ -128,7 +128,7 @@ def test_a_quiet_run_gives_the_reasons_of_what_failed(failed, printed_cases):
         judged("good"),
     ]
     printed = []
-    Lines(state_of(events), printed.append, verbosity=-1).finish("report: x")
+    LineView(state_of(events), printed.append, verbosity=-1).finish("report: x")
     reasons = [line for line in printed if ": failed, why " in line]
     assert reasons[0] == "case0: failed, why case0"
     assert len(reasons) == printed_cases
@@ -163,7 +163,7 @@ def test_the_legend_explains_the_iterations_of_few_benchmarks():
 def test_a_quiet_run_says_only_its_verdict():
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity=-1)
+    lines = LineView(state, printed.append, verbosity=-1)
     for event in of_job_1():
         state.apply(event)
         lines(event)
@@ -173,7 +173,7 @@ def test_a_quiet_run_says_only_its_verdict():
 def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity=0)
+    lines = LineView(state, printed.append, verbosity=0)
     steps = [
         rank_event("progress", 0, case="a", phase="check", done=done, total=100, time=1001.0 + done)
         for done in range(30)
@@ -208,7 +208,7 @@ def printed_of(events, verbosity=0):
     """The printed notes on stragglers, unwrapped."""
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity)
+    lines = LineView(state, printed.append, verbosity)
     for event in events:
         state.apply(event)
         lines({"job": 1, **event})
@@ -295,7 +295,7 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
     folder = recorded(tmp_path, whole_run())
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity)
+    lines = LineView(state, printed.append, verbosity)
     for event in RecordedEvents(folder.events):
         state.apply(event)
         lines(event)
@@ -378,7 +378,7 @@ def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
 def test_the_last_line_counts_expectations_that_the_run_left_open():
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, -1)
+    lines = LineView(state, printed.append, -1)
     left_open = {"metric": "time_ms", "op": "max", "limit": None, "value": None}
     left_open |= {"expression": "case(b).time_ms", "status": "skipped", "reason": "b is left out"}
     events = of_job_1()
@@ -397,7 +397,7 @@ def test_the_last_line_counts_expectations_that_the_run_left_open():
 def printed_lines(events, verbosity=0, **options):
     state = RunState()
     printed = []
-    lines = Lines(state, printed.append, verbosity, **options)
+    lines = LineView(state, printed.append, verbosity, **options)
     for event in events:
         state.apply(event)
         lines({"job": 1, **event})

@@ -39,7 +39,7 @@ class Brute:
         free = sum(placements.sizes) - sum(used)
         if left:
             for need in range(1, free + 1):
-                for after in placements.following(used, need):
+                for after in placements.place_by_each_policy(used, need):
                     group = (used, after)
                     yield (group,)
                     for more in self.placings(placements, after, left - 1):
@@ -167,7 +167,7 @@ class Brute:
         if devices == 1 or not count:
             return 0.0
         machines = [at for at, each in enumerate(held) if each]
-        links = [self.cluster.link_of_machines(at, at) for at in machines if held[at] > 1]
+        links = [self.cluster.find_machine_link(at, at) for at in machines if held[at] > 1]
         if len(machines) > 1:
             links.append(self.cluster.between)
         rate = min(link.all_reduce_bandwidth for link in links)
@@ -227,7 +227,7 @@ class Brute:
             part = min(a[2], b[2]) - max(a[1], b[1])
             if part < 1e-9:
                 continue
-            link = self.cluster.link_of_machines(a[0], b[0])
+            link = self.cluster.find_machine_link(a[0], b[0])
             latency = max(latency, link.latency_s)
             if a[0] == b[0]:
                 inner = max(

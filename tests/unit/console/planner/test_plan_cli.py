@@ -14,15 +14,15 @@ import pytest
 
 from places import DOCS
 from spbench.cli.app import run_command_line
-from spbench.cli.plan_tables import _cut_stages, plan_lines, verified_lines
+from spbench.cli.planning.tables import _cut_stages, render_plan, render_verification
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.cluster.yaml_file import load_cluster
-from spbench.planner.output.plan_json import plan_schema
+from spbench.planner.output.plan_description import describe_memory, describe_step_parts
+from spbench.planner.output.plan_json import plan_json_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
-from spbench.planner.output.plan_words import describe_memory, elsewhere_words
-from spbench.planner.output.verification import Compared, Verified
+from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.planning import plan as plan_of
-from spbench.planner.process_pool import usual_jobs
+from spbench.planner.process_pool import default_jobs
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
 from unit.console.planner.made_up import chain, shared
@@ -141,7 +141,7 @@ def test_a_long_list_of_devices_fits_too(width):
     made = plan_of(profile, cluster_from_ends([2]), 16)
     [stage] = made.stages
     scattered = replace(made, stages=(replace(stage, devices=tuple(range(0, 400, 2))),))
-    assert max(map(len, plan_lines(scattered, cluster_from_ends([400]), width))) <= width
+    assert max(map(len, render_plan(scattered, cluster_from_ends([400]), width))) <= width
 
 
 def test_an_all_reduce_is_called_overlapped_only_if_it_is(in_terminal):
@@ -156,11 +156,11 @@ def test_a_plan_with_more_devices_than_samples_says_that_it_cannot_be_run():
     profile = load_profile(DOCS / "examples" / "unet.json")
     cluster = cluster_from_ends([8, 16, 24, 32])
     made = plan_of(profile, cluster, 32, micro_batch_size=1)
-    [note] = [line for line in plan_lines(made, cluster, 120) if "cannot be run" in line]
+    [note] = [line for line in render_plan(made, cluster, 120) if "cannot be run" in line]
     assert re.fullmatch(r"cannot be run: the \d+ devices of stage \d+ share .* or more", note)
     fits = plan_of(profile, cluster_from_ends([2]), 32)
     assert not [
-        line for line in plan_lines(fits, cluster_from_ends([2]), 120) if "cannot be run" in line
+        line for line in render_plan(fits, cluster_from_ends([2]), 120) if "cannot be run" in line
     ]
 
 
@@ -168,7 +168,7 @@ def test_links_that_are_faster_in_all_reduces_say_so():
     cluster = cluster_from_ends([8, 16])
     profile = load_profile(DOCS / "examples" / "resnet-50.json")
     plan_of_64 = plan_of(profile, cluster, 64)
-    [links] = [line for line in plan_lines(plan_of_64, cluster, 120) if " links: " in line]
+    [links] = [line for line in render_plan(plan_of_64, cluster, 120) if " links: " in line]
     assert links == (
         "assumed links: 25.0 GB/s within machines, 1.00 GB/s (3.00 GB/s in all-reduces) between "
         "machines"
@@ -179,7 +179,7 @@ def test_stages_that_recompute_are_named_once_below_the_table():
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
     made = plan_of(profile, cluster_from_ends([2]), 8, micro_batch_size=1)
     stages = tuple(replace(stage, recompute=True) for stage in made.stages)
-    lines = list(plan_lines(replace(made, stages=stages), cluster_from_ends([2]), 80))
+    lines = list(render_plan(replace(made, stages=stages), cluster_from_ends([2]), 80))
     [note] = [line for line in lines if "recomputed" in line]
     last = len(stages) - 1
     assert note == f"stages 0-{last}: activations are recomputed in the backward pass"
@@ -190,9 +190,9 @@ def test_measured_times_fit_the_terminal(width):
     profile = load_profile(DOCS / "examples" / "resnet-20.json")
     cluster = load_cluster(DOCS / "examples" / "two-cores.yaml")
     made = plan_of(profile, cluster, 8, micro_batch_size=1)
-    compared = tuple(Compared(300.0, 320.0) for _ in made.together)
+    compared = tuple(TimeComparison(300.0, 320.0) for _ in made.stage_groups)
     spent = dict.fromkeys(("passes and messages", "optimizer", "bubble", "other"), 12.0)
-    lines = list(verified_lines(made, Verified(compared[0], compared, 1, spent), width))
+    lines = list(render_verification(made, Verification(compared[0], compared, 1, spent), width))
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
     assert " ".join(" ".join(lines).split()).endswith("; predicted: no optimizer")
@@ -202,8 +202,10 @@ def test_a_verified_plan_says_how_much_of_the_allreduce_it_expected_after_the_pa
     made = plan_of(load_profile(DOCS / "examples" / "resnet-20.json"), cluster_from_ends([2]), 8)
     [stage] = made.stages
     made = replace(made, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
-    compared = Compared(10.0, 12.0)
-    words = elsewhere_words(made, Verified(compared, (compared,), 0, {"passes and messages": 9.0}))
+    compared = TimeComparison(10.0, 12.0)
+    words = describe_step_parts(
+        made, Verification(compared, (compared,), 0, {"passes and messages": 9.0})
+    )
     assert words.endswith(
         "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, and no optimizer"
     )
@@ -231,7 +233,7 @@ def test_json_is_as_its_schema_says(plan, mode):
     status, out, _ = plan("--micro-batch-size", "2", "--mode", mode, "--format", "json")
     told = json.loads(out)
     assert status == 0
-    jsonschema.validate(told, plan_schema())
+    jsonschema.validate(told, plan_json_schema())
     assert told["schema"] == "spbench.plan/1"
     assert told["speedup"] == pytest.approx(told["single_ms"] / told["step_ms"])
     assert told["memory"]["stages"] == [stage["memory_bytes"] for stage in told["stages"]]
@@ -242,7 +244,7 @@ def test_json_is_as_its_schema_says(plan, mode):
 
 def test_the_schema_is_shipped(capsys):
     assert run_command_line(["schema", "plan"]) == 0
-    assert json.loads(capsys.readouterr().out) == plan_schema()
+    assert json.loads(capsys.readouterr().out) == plan_json_schema()
 
 
 def test_csv_has_the_reference_s_columns_for_many_batches(plan):
@@ -261,7 +263,7 @@ def test_csv_has_the_reference_s_columns_for_many_batches(plan):
 )
 def test_many_batches_take_all_cores_or_as_many_processes_as_hpgo_would(monkeypatch, threads, jobs):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {4, 7})
-    assert usual_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
+    assert default_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
 
 
 def test_the_command_counts_its_processes_likewise(plan, monkeypatch):
@@ -271,7 +273,7 @@ def test_the_command_counts_its_processes_likewise(plan, monkeypatch):
         seen.append(jobs)
         return [make(*call, **options) for call in calls]
 
-    monkeypatch.setattr("spbench.planner.planning.in_processes", in_this_process)
+    monkeypatch.setattr("spbench.planner.planning.call_in_processes", in_this_process)
     monkeypatch.setenv("RAYON_NUM_THREADS", "5")
     assert plan(batch="8,16")[0] == 0
     assert plan("--jobs", "2", batch="8,16")[0] == 0

@@ -10,8 +10,8 @@ import pytest
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import PlannerError
-from spbench.planner.output.emission import emitted
-from spbench.planner.output.plan_words import stage_notes
+from spbench.planner.output.emission import emit_suite
+from spbench.planner.output.plan_description import list_stage_notes
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.origin import Origin
@@ -46,7 +46,7 @@ def planned(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=
 
 
 def params_of(plan, cluster=None, profile=FIVE):
-    made = emitted(plan, profile, cluster or cluster_from_ends([8]), PATH)
+    made = emit_suite(plan, profile, cluster or cluster_from_ends([8]), PATH)
     [case] = made.suite.cases
     assert case.benchmark == "model.resnet"
     assert case.ranks.exact == made.ranks
@@ -151,7 +151,7 @@ def test_profiles_that_no_benchmark_runs():
 
 def test_a_network_of_ones_own_is_run_as_it_was_profiled():
     own = Origin("nets:Net", (("image_size", 64), ("network_args", {"width": 8})), 2, 1)
-    made = emitted(
+    made = emit_suite(
         planned((2, [0]), (5, [1])), replace(FIVE, origin=own), cluster_from_ends([8]), PATH
     )
     [case] = made.suite.cases
@@ -193,7 +193,7 @@ def test_an_origin_is_read_back():
 )
 def test_the_notes_say_which_batch_sizes_were_not_measured(measured, note):
     plan = replace(planned((2, [0, 1]), (5, [2])), measured_batches=measured)
-    notes = [text for text in stage_notes(plan) if text.startswith("the profile was")]
+    notes = [text for text in list_stage_notes(plan) if text.startswith("the profile was")]
     assert notes == ([f"the profile was {note}"] if note else [])
 
 
@@ -203,7 +203,7 @@ def test_the_notes_say_what_messages_take_of_the_passes():
         replace(stage, overhead_s=seconds)
         for stage, seconds in zip(plan.stages, (1e-3, 2e-3), strict=True)
     )
-    assert stage_notes(replace(plan, stages=(first, second)))[0] == (
+    assert list_stage_notes(replace(plan, stages=(first, second)))[0] == (
         "forward and backward include the handling of messages: 1.00 ms, 2.00 ms each, stage by "
         "stage"
     )
@@ -212,8 +212,8 @@ def test_the_notes_say_what_messages_take_of_the_passes():
 def test_the_notes_say_why_times_of_stages_do_not_add_up():
     plan = planned((2, [0]), (5, [1]))
     overlap = "stages work at the same time, so that their times do not add up to the step"
-    assert stage_notes(plan)[-1] == overlap
+    assert list_stage_notes(plan)[-1] == overlap
     waiting = "by zb-h1, gradients of weights wait until a stage has nothing else"
     zero_bubble = replace(plan, schedule="zb-h1")
-    assert stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}"
-    assert not any("add up" in note for note in stage_notes(planned((5, [0, 1]))))
+    assert list_stage_notes(zero_bubble)[-1] == f"{overlap}; {waiting}"
+    assert not any("add up" in note for note in list_stage_notes(planned((5, [0, 1]))))

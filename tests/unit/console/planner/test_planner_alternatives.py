@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from places import ROOT
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import NoPlanError
-from spbench.planner.output.plan_words import ways_cells
+from spbench.planner.output.plan_description import format_baseline_cells
 from spbench.planner.planning import plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
@@ -92,7 +92,7 @@ def test_no_alternative_is_faster_than_the_plan(
 def test_the_examples_list_no_faster_alternative(
     profile: str, cluster: str, batch: int, micro_batch: int | None
 ) -> None:
-    from spbench.planner.cluster.words import named_cluster
+    from spbench.planner.cluster.lookup import named_cluster
 
     best = plan(
         load_profile(EXAMPLES / profile),
@@ -130,7 +130,7 @@ def test_data_parallelism_says_why_it_is_not_there() -> None:
     assert reasons["DP no overlap"] == "a micro-batch of 1 cannot be shared by 2 devices"
     assert reasons["DP + normal overlap"] == reasons["DP no overlap"]
     assert "next step" in reasons["DP + P3"]
-    assert len(ways_cells(best)) == 6
+    assert len(format_baseline_cells(best)) == 6
 
 
 def test_data_parallelism_by_hand() -> None:
@@ -168,4 +168,7 @@ def test_mode_hpgo_says_that_it_does_not_plan_what_it_estimates_to_be_faster() -
     profile = load_profile(EXAMPLES / "vgg-19.json")
     made = plan(profile, cluster_from_ends([2]), 16, mode="hpgo")
     assert any(way.step_s is not None and way.step_s < made.step_s for way in made.baselines)
-    assert ways_cells(made)[-1][-1] == "mode hpgo estimates faster ways but does not plan them"
+    assert (
+        format_baseline_cells(made)[-1][-1]
+        == "mode hpgo estimates faster ways but does not plan them"
+    )

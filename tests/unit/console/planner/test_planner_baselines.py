@@ -1,25 +1,34 @@
 import pytest
 
 from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
-from spbench.planner.hpgo.baselines import baselines, exposed_all_reduce, iteration_share
-from spbench.planner.hpgo.costs import work_of
-from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.hpgo.baselines import (
+    estimate_training_baselines,
+    exposed_all_reduce,
+    iteration_share,
+)
+from spbench.planner.hpgo.costs import build_hpgo_work
+from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
-from spbench.planner.simulation.memory import stage_memory
+from spbench.planner.simulation.memory import compute_stage_memory
 from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
 from unit.console.planner.made_up import chain, layer, shared
 
 
 def found(profile, ends, training):
-    states = antichain_states(profile)
-    return {each.name: each for each in baselines(states, cluster_from_ends(ends), training)}
+    states = find_antichain_states(profile)
+    return {
+        each.name: each
+        for each in estimate_training_baselines(states, cluster_from_ends(ends), training)
+    }
 
 
 def test_there_are_five_and_all_have_their_figures():
     profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
-    given = baselines(antichain_states(profile), PRESETS["dapple-a"], Training(64))
+    given = estimate_training_baselines(
+        find_antichain_states(profile), PRESETS["dapple-a"], Training(64)
+    )
     assert [each.name for each in given] == [
         "DP no overlap",
         "DP + normal overlap",
@@ -46,7 +55,7 @@ def test_data_parallelism_by_hand():
 
 def test_what_one_layer_leaves_over_hides_another_ones():
     # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
-    work = work_of(antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
+    work = build_hpgo_work(find_antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
     work.parameters[:] = [0.0, 5.0, 9.0]
     # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
     assert exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
@@ -54,7 +63,7 @@ def test_what_one_layer_leaves_over_hides_another_ones():
 
 def test_an_iteration_takes_what_fits():
     profile = chain([1.0], [2e9], [4e9])
-    states = antichain_states(profile)
+    states = find_antichain_states(profile)
     cluster = cluster_from_ends([2])
     # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
     assert iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
@@ -111,9 +120,9 @@ def test_memory_by_hand():
         layer("b", activation=20.0, parameters=200.0, kept_bytes=50.0, working_bytes=7.0),
         layer("c", activation=40.0, parameters=400.0),
     )
-    states = antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
+    states = find_antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
     # Layers b and c, 4 samples where 2 were measured, 3 micro-batches kept.
-    kept = stage_memory(states, 1, 3, 4.0, 2.0).peak(3)
+    kept = compute_stage_memory(states, 1, 3, 4.0, 2.0).peak(3)
     assert kept == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
-    again = stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak(3)
+    again = compute_stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak(3)
     assert again == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

@@ -12,17 +12,17 @@ from spbench.planner.cluster.placement import DeviceGroup, Placements
 from spbench.planner.cluster.placement_graph import build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.planning import plan, plan_many
-from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
-from spbench.planner.profile.linear import linear_states
-from spbench.planner.search.best import find, search_best
-from spbench.planner.search.bounded import Bounded
+from spbench.planner.profile.linear import find_linear_states
+from spbench.planner.search.best import find_best, search_best
+from spbench.planner.search.bounded import BoundedSearch
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.scoring import Scores
-from spbench.planner.search.shortest_ways import CostArrays, Roads, ShortestWays
-from spbench.planner.search.stage_times import passes
+from spbench.planner.search.scoring import CandidateScores
+from spbench.planner.search.shortest_paths import CostArrays, SearchGraph, ShortestPathDP
+from spbench.planner.search.stage_times import compute_passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from spbench_core.schedule.timetable import timetable
@@ -72,7 +72,7 @@ def problems(draw):
         draw(st.sampled_from([0.0, 0.002])),
         draw(st.sampled_from([None, 3e3])),
     )
-    return linear_states(profile), place, draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
+    return find_linear_states(profile), place, draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
 
 
 def found(states, place, training, choose=True):
@@ -121,8 +121,8 @@ def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
     least = found(states, place, training)
     if least is not None:
-        assert least.step_s * (1 - 1e-9) <= find(cost_model, sizes, small=0).step_s
-        assert find(cost_model, sizes, small=0).step_s <= least.step_s * 1.5
+        assert least.step_s * (1 - 1e-9) <= find_best(cost_model, sizes, small=0).step_s
+        assert find_best(cost_model, sizes, small=0).step_s <= least.step_s * 1.5
 
 
 @pytest.mark.slow
@@ -132,22 +132,24 @@ def test_the_search_by_bounds_finds_a_way_as_short_under_any_schedule_and_memory
     """Also where it first looks as if there were memory for anything."""
     states, place, batch = problem
     cost_model = CostModel(states, place, Training(batch, 1, 2.0))
-    roads = Roads(build_placement_graph(Placements(place.sizes), 900, len(states)))
+    roads = SearchGraph(build_placement_graph(Placements(place.sizes), 900, len(states)))
     ends = list(range(1, len(states) + 1))
     bounds = numpy.geomspace(0.001, 0.5, 8)
-    search = Bounded(cost_model, roads, 1, ends)
+    search = BoundedSearch(cost_model, roads, 1, ends)
     ways = defaultdict(lambda: inf)
     for bound, shape in search.search(bounds):
         ways[bound] = min(ways[bound], way(cost_model, shape))
     for deep in (False, True):
-        known = ShortestWays(CostArrays(cost_model, roads, 1, ends), bounds, deep, any_memory=False)
+        known = ShortestPathDP(
+            CostArrays(cost_model, roads, 1, ends), bounds, deep, any_memory=False
+        )
         for bound, shape in known.shapes():
             assert ways[bound] <= way(cost_model, shape) * (1 + 1e-9)
 
 
 def way(cost_model, shape):
     """Seconds of one micro-batch through all stages and back, and of all-reduces that follow."""
-    known = passes(cost_model, Candidate(shape, 1, "1f1b"))
+    known = compute_passes(cost_model, Candidate(shape, 1, "1f1b"))
     return timetable(known, "1f1b", 1).end_s if known else inf
 
 
@@ -158,9 +160,9 @@ def step_of(plan, states, place, training):
     for stage in plan.stages:
         first = tuple(used)
         for device in stage.devices:
-            used[place.machine_of(device)] += 1
+            used[place.find_machine(device)] += 1
         groups.append(DeviceGroup(first, tuple(used)))
-    scores = Scores(CostModel(states, place, training))
+    scores = CandidateScores(CostModel(states, place, training))
     shape = Shape(tuple(stage.end for stage in plan.stages), tuple(groups))
     batch = training.global_batch_size
     scores.offer_all((shape, size) for size in range(1, batch + 1) if batch % size == 0)
@@ -181,7 +183,7 @@ def test_it_is_never_worse_than_hpgo(name, measured_at, batch):
     profile = load_profile(shared(f"profiles/{name}.txt"), measured_at)
     place = cluster_from_ends([2, 4])
     hpgo = plan(profile, place, batch, mode="hpgo")
-    known = step_of(hpgo, antichain_states(profile), place, Training(batch, 1, 2.0))
+    known = step_of(hpgo, find_antichain_states(profile), place, Training(batch, 1, 2.0))
     assert plan(profile, place, batch).step_s <= known * (1 + 1e-9)
 
 
@@ -189,10 +191,10 @@ def test_what_messages_take_of_the_devices_is_part_of_the_passes():
     """Of three stages in a row the middle one has two messages a pass, the others one."""
     link = Link("slow to start", 1e9, overhead_s=0.001)
     place = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, link),))
-    states = linear_states(chain([2.0] * 3, [8.0] * 3))
+    states = find_linear_states(chain([2.0] * 3, [8.0] * 3))
     groups = [DeviceGroup((at,), (at + 1,)) for at in range(3)]
     candidate = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
-    found = passes(CostModel(states, place, Training(4, 1, 2.0)), candidate)
+    found = compute_passes(CostModel(states, place, Training(4, 1, 2.0)), candidate)
     assert [each.forward_s for each in found] == pytest.approx([0.003, 0.004, 0.003])
     assert [each.backward_s for each in found] == pytest.approx([0.005, 0.006, 0.005])
     free = replace(link, overhead_s=0.0)
@@ -207,7 +209,7 @@ def test_where_only_interleaved_stages_fit_they_are_found():
     place = cluster((2,), DeviceKind("device", 1250.0), 1e9)
     best = plan(profile, place, 2)
     assert (best.schedule, best.rounds) == ("interleaved", 2)
-    assert best.step_s == pytest.approx(Brute(linear_states(profile), place, 2, 2.0).best())
+    assert best.step_s == pytest.approx(Brute(find_linear_states(profile), place, 2, 2.0).best())
 
 
 def test_other_ways_are_beside_the_same_single_device():

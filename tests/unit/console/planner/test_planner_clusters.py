@@ -19,7 +19,7 @@ from spbench.planner.cluster.machines import (
     Machine,
     cluster_from_ends,
 )
-from spbench.planner.cluster.measured import cluster_from_run, fitted_link
+from spbench.planner.cluster.measured import cluster_from_run, fit_link
 from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, quantity
 from spbench.planner.cluster.reader import ClusterFile
 from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
@@ -61,10 +61,10 @@ def test_a_cluster_of_mixed_kinds_is_read():
     assert (cluster.name, cluster.sizes, cluster.ends) == ("mixed", (2, 2, 3, 1), (2, 4, 7, 8))
     assert [kind.name for kind in cluster.kinds] == ["v100"] * 5 + ["a100"] * 3
     assert cluster.kinds[7] == DeviceKind("a100", 40 * 2.0**30, 2.5)
-    assert cluster.link(0, 1) == Link("nvlink", 25e9, 5e-6)
-    assert cluster.link(0, 2) == Link("ethernet", 1e9, 1e-4, 3e9)
-    assert cluster.link(6, 1) == cluster.link(1, 6) == Link("fast", 10e9)
-    assert [cluster.machine_of(device) for device in range(8)] == [0, 0, 1, 1, 2, 2, 2, 3]
+    assert cluster.find_link(0, 1) == Link("nvlink", 25e9, 5e-6)
+    assert cluster.find_link(0, 2) == Link("ethernet", 1e9, 1e-4, 3e9)
+    assert cluster.find_link(6, 1) == cluster.find_link(1, 6) == Link("fast", 10e9)
+    assert [cluster.find_machine(device) for device in range(8)] == [0, 0, 1, 1, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_other_texts_are_no_quantities(text):
 def test_ends_are_exclusive():
     cluster = cluster_from_ends([8, 16])
     assert (cluster.sizes, cluster.device_count, cluster.ends) == ((8, 8), 16, (8, 16))
-    assert (cluster.link(0, 7), cluster.link(7, 8)) == (NVLINK, ETHERNET_25)
+    assert (cluster.find_link(0, 7), cluster.find_link(7, 8)) == (NVLINK, ETHERNET_25)
     assert cluster_from_ends([1]).sizes == (1,)
 
 
@@ -362,7 +362,7 @@ def test_a_cluster_is_taken_from_a_run(tmp_path):
     assert (cluster.name, cluster.sizes) == ("run1", (2, 2))
     assert cluster.kinds[0].memory_bytes == 64e9
     for pair, alpha, beta in (((0, 1), 5e-6, 10e9), ((1, 2), 20e-6, 1e9)):
-        link = cluster.link(*pair)
+        link = cluster.find_link(*pair)
         assert link.latency_s == pytest.approx(alpha, rel=1e-3)
         assert link.bandwidth == pytest.approx(beta, rel=1e-6)
 
@@ -371,7 +371,7 @@ def test_hosts_of_one_rank_need_no_link_of_their_own(tmp_path):
     cluster = cluster_from_run(run_of(tmp_path, ("b", "a", "c"), line))
     assert [machine.name for machine in cluster.machines] == ["b", "a", "c"]
     assert cluster.machines[0].link is None
-    assert cluster.link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
+    assert cluster.find_link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
 
 
 def test_a_run_without_links_is_told(tmp_path):
@@ -391,4 +391,4 @@ def test_a_pair_that_was_not_measured_is_told(tmp_path):
 
 def test_times_that_do_not_grow_make_no_link():
     with pytest.raises(PlannerError, match="measure larger messages"):
-        fitted_link("l", {8: 2e-6, 64: 2e-6})
+        fit_link("l", {8: 2e-6, 64: 2e-6})

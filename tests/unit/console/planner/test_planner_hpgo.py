@@ -15,12 +15,17 @@ from spbench.planner.cluster.machines import (
 )
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo.costs import HpgoCandidate, step_seconds, wires_of, work_of
+from spbench.planner.hpgo.costs import (
+    HpgoCandidate,
+    build_hpgo_links,
+    build_hpgo_work,
+    estimate_hpgo_step,
+)
 from spbench.planner.hpgo.mode import plan_hpgo, search_hpgo
-from spbench.planner.hpgo.straight import straight_pipeline
-from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.hpgo.straight import find_straight_pipeline
+from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
-from spbench.planner.profile.linear import linear_states
+from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.training import Training
 from unit.console.planner.hpgo_by_hand import Reference
 from unit.console.planner.made_up import chain, goldens, shared
@@ -48,7 +53,7 @@ def costs_at(states, end):
 @pytest.mark.parametrize("row", goldens(), ids=ident)
 def test_plans_are_hpgos_or_better(row):
     profile = load_profile(shared(row["profile"]), row["profile_batch_size"])
-    states = antichain_states(profile)
+    states = find_antichain_states(profile)
     cluster = cluster_from_ends(row["machines"])
     plan = search_hpgo(states, cluster, Training(row["global_batch_size"]))
     better = BETTER.get((profile.name, cluster.device_count))
@@ -93,7 +98,7 @@ def test_the_chain_of_cuts_has_as_good_a_plan(name, ends):
     training = Training(1024)
     few, all_of_them = (
         search_hpgo(make(profile), cluster, training).speedup
-        for make in (linear_states, antichain_states)
+        for make in (find_linear_states, find_antichain_states)
     )
     assert few >= all_of_them * (1 - 1e-9)
 
@@ -161,13 +166,15 @@ def test_no_plan_is_worse_than_the_one_of_the_search_by_hand(problem):
 @given(problems(most_devices=4))
 def test_a_straight_pipeline_has_the_least_block_of_all(problem):
     times, activations, parameters, ends, batch = problem
-    work = work_of(antichain_states(chain(times, activations, parameters)), Training(batch))
-    wires = wires_of(cluster_from_ends(ends))
-    candidate = straight_pipeline(work, wires)
+    work = build_hpgo_work(
+        find_antichain_states(chain(times, activations, parameters)), Training(batch)
+    )
+    wires = build_hpgo_links(cluster_from_ends(ends))
+    candidate = find_straight_pipeline(work, wires)
     assert (candidate is None) == (len(times) < ends[-1])
     if candidate is not None:
         assert candidate.block == pytest.approx(least_block(work, wires, ends[-1]))
-        assert [sum(group.held) for group in candidate.groups] == [1] * ends[-1]
+        assert [sum(group.devices_per_machine) for group in candidate.groups] == [1] * ends[-1]
 
 
 def least_block(work, wires, devices):
@@ -202,21 +209,21 @@ def least_block(work, wires, devices):
 def test_the_estimate_by_hand():
     # 2 layers of 3 ms a sample, 8 samples: 48 ms; each half on one device of its own machine.
     profile = chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
-    work = work_of(antichain_states(profile), Training(8))
-    wires = wires_of(cluster_from_ends([1, 2]))
+    work = build_hpgo_work(find_antichain_states(profile), Training(8))
+    wires = build_hpgo_links(cluster_from_ends([1, 2]))
     groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
     candidate = HpgoCandidate((0, 1), groups, 1, block=0.024)
     # Blocks of 3 ms: 7 of them, one sample through (6 ms), and 1 MB at 1 GB/s.
-    assert step_seconds(work, wires, candidate) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
+    assert estimate_hpgo_step(work, wires, candidate) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
     everything = HpgoCandidate((1,), (DeviceGroup((0, 0), (1, 1)),), 2, block=0.024)
     # 2 pipelines of 4 micro-batches: 3 blocks of 6 ms, 6 ms, and 8 MB * 2 / 2 at 3 GB/s.
-    assert step_seconds(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
+    assert estimate_hpgo_step(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
 
 
 def test_a_batch_smaller_than_its_pipelines_has_no_step():
-    work = work_of(antichain_states(chain([1.0, 1.0])), Training(1))
+    work = build_hpgo_work(find_antichain_states(chain([1.0, 1.0])), Training(1))
     candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
-    assert step_seconds(work, wires_of(cluster_from_ends([2])), candidate) == np.inf
+    assert estimate_hpgo_step(work, build_hpgo_links(cluster_from_ends([2])), candidate) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -230,7 +237,7 @@ def test_a_batch_smaller_than_its_pipelines_has_no_step():
     ],
 )
 def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, expected):
-    wires = wires_of(cluster_from_ends([4, 8]))
+    wires = build_hpgo_links(cluster_from_ends([4, 8]))
     assert wires.all_reduce(DeviceGroup(first, last)) == pytest.approx(expected)
 
 
@@ -244,7 +251,7 @@ def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, 
     ],
 )
 def test_messages_go_by_where_their_ends_are(source, target, expected):
-    wires = wires_of(cluster_from_ends([4, 8]))
+    wires = build_hpgo_links(cluster_from_ends([4, 8]))
     assert wires.transfer(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(expected)
 
 

@@ -6,7 +6,7 @@ from spbench.planner.cluster.placement import DeviceGroup, Placements
 
 
 def outcomes(sizes, used, need, times=1):
-    return list(Placements(sizes).following_times(used, need, times))
+    return list(Placements(sizes).place_groups(used, need, times))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_several_groups_come_one_after_another():
 def test_a_group_knows_its_devices():
     group = DeviceGroup((1, 0), (3, 2))
     assert group.devices((4, 4)) == (1, 2, 4, 5)
-    assert group.held == (2, 2)
+    assert group.devices_per_machine == (2, 2)
 
 
 def dealt(used, need, sizes):

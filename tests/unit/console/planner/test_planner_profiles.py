@@ -13,9 +13,9 @@ from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
-from spbench.planner.profile.linear import linear_states
+from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.torchgraph import read_torchgraph
-from spbench.planner.profile.work import work_at
+from spbench.planner.profile.work import compute_work
 from spbench.suites.settings import json_schema
 from unit.console.planner.made_up import chain, diamond, layer, write_torchgraph
 
@@ -423,7 +423,7 @@ def test_wrong_profiles_cannot_be_made(change, error):
 
 
 def test_one_measurement_is_scaled_in_proportion():
-    profile = chain([1.0], [8.0], [5.0], batch_size=2).at(6)
+    profile = chain([1.0], [8.0], [5.0], batch_size=2).rescale(6)
     assert (profile.layers[0].forward_ms, profile.layers[0].activation_bytes) == (3.0, 24.0)
     assert profile.layers[0].parameter_bytes == 5.0
 
@@ -434,19 +434,19 @@ def test_one_measurement_is_scaled_in_proportion():
 def test_between_measurements_the_line_is_followed(batch, ms):
     at_8 = BatchMeasurement(8, (layer("a", 10.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
-    assert profile.at(batch).layers[0].forward_ms == pytest.approx(ms)
+    assert profile.rescale(batch).layers[0].forward_ms == pytest.approx(ms)
 
 
 def test_a_noisy_pair_never_gives_negative_times():
     at_8 = BatchMeasurement(8, (layer("a", 4.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
-    assert profile.at(64).layers[0].forward_ms == 4.0
-    assert 1.5 <= profile.at(1).layers[0].forward_ms <= 6.0
+    assert profile.rescale(64).layers[0].forward_ms == 4.0
+    assert 1.5 <= profile.rescale(1).layers[0].forward_ms <= 6.0
 
 
 def test_layers_at_other_batch_sizes_may_leave_the_range_of_files():
     profile = Profile("p", 4, (layer("a", 1e-9),), ())
-    assert profile.layers_at(1)[0].forward_ms == pytest.approx(2.5e-10)
+    assert profile.scale_layers(1)[0].forward_ms == pytest.approx(2.5e-10)
 
 
 def test_what_grows_with_the_batch_is_all_but_the_parameters():
@@ -465,13 +465,13 @@ def test_gradients_of_data_and_of_weights_take_half_each_where_they_were_not_mea
     known = layer("a", backward=4.0, data_ms=3.0, weights_ms=2.0)
     assert layer("a", backward=4.0).parts_ms == (2.0, 2.0)
     assert known.parts_ms == (3.0, 2.0)
-    states = linear_states(Profile("p", 1, (known, layer("b", backward=4.0)), ((0, 1),)))
+    states = find_linear_states(Profile("p", 1, (known, layer("b", backward=4.0)), ((0, 1),)))
     assert states.data_s == pytest.approx((0.003, 0.005))
-    assert work_at(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
+    assert compute_work(states, 2, None).weights == pytest.approx((0.0, 0.004, 0.008))
 
 
 def test_layers_can_be_left_out():
-    left = diamond().without({0})
+    left = diamond().drop_layers({0})
     assert [each.name for each in left.layers] == ["b", "c", "d"]
     assert left.edges == ((0, 2), (1, 2))
 

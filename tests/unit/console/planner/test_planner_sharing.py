@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.search.sharing import share
+from spbench.planner.search.sharing import share_samples
 
 kinds = st.lists(
     st.tuples(st.sampled_from([0.5, 1.0, 1.3, 2.0, 3.7]), st.integers(1, 4)),
@@ -24,7 +24,7 @@ def slowest(speeds, shares):
 @settings(max_examples=100)
 @given(kinds, st.integers(1, 40))
 def test_no_time_below_that_of_the_shares_is_enough(speeds, samples):
-    shares = share(speeds, samples)
+    shares = share_samples(speeds, samples)
     assert sum(held * count for (_, count), held in zip(speeds, shares, strict=True)) >= samples
     least = slowest(speeds, shares)
     times = {held / speed for speed, _ in speeds for held in range(1, samples + 1)}
@@ -34,10 +34,10 @@ def test_no_time_below_that_of_the_shares_is_enough(speeds, samples):
 
 def test_a_large_micro_batch_is_shared_at_once():
     start = time.perf_counter()
-    assert share([(1.0, 2), (3.0, 2)], 1 << 18) == [32768, 98304]
+    assert share_samples([(1.0, 2), (3.0, 2)], 1 << 18) == [32768, 98304]
     assert time.perf_counter() - start < 1.0
 
 
 @pytest.mark.parametrize(("samples", "held"), [(1, 1), (7, 4), (8, 4)])
 def test_equal_devices_share_evenly(samples, held):
-    assert share([(1.0, 2)], samples) == [held]
+    assert share_samples([(1.0, 2)], samples) == [held]

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.output.plan_words import verified_cells
-from spbench.planner.output.timeline_svg import timeline_svg
-from spbench.planner.output.timeline_text import timeline_text
-from spbench.planner.output.trace import trace
-from spbench.planner.output.verification import Compared, Verified, verified
+from spbench.planner.output.plan_description import format_verification_cells
+from spbench.planner.output.timeline_svg import render_timeline_svg
+from spbench.planner.output.timeline_text import render_timeline_text
+from spbench.planner.output.trace import build_trace
+from spbench.planner.output.verification import TimeComparison, Verification, compare_with_run
 from spbench.planner.plans import Plan, PlanStage
-from spbench.planner.search.estimate import closed_form
+from spbench.planner.search.estimate import estimate_step
 from spbench.planner.simulation.step import simulate
 from spbench_core.schedule.orders import (
     STAGE_SCHEDULES,
@@ -118,7 +118,7 @@ def test_gradients_of_weights_fill_the_bubble_by_hand():
     assert second == "F0@1 B0@2 F1@3 B1@4 W0@5 F2@6 B2@7 W1@8 W2@9"
     assert (found.step_s, found.in_flight) == (10, (2, 2))
     assert found.bubble == pytest.approx(1 - 18 / 20)
-    assert timeline_text(found, 28)[:2] == [
+    assert render_timeline_text(found, 28)[:2] == [
         "stage 0 0011..aaAA22bbBBccCC",
         "stage 1 ..00aa11bbAA22ccBBCC",
     ]
@@ -222,8 +222,10 @@ def test_memory_of_an_interleaved_step_is_that_of_all_stages_of_a_device():
 
 def test_stages_of_the_same_devices_are_measured_in_one_row():
     plan = plan_of(in_rounds(4), 4, "interleaved")
-    figures = Verified(Compared(9.0, 10.0), (Compared(4.0, 5.0), Compared(3.0, 2.0)), 0, {})
-    rows = verified_cells(plan, figures)
+    figures = Verification(
+        TimeComparison(9.0, 10.0), (TimeComparison(4.0, 5.0), TimeComparison(3.0, 2.0)), 0, {}
+    )
+    rows = format_verification_cells(plan, figures)
     assert [row[0] for row in rows] == ["0,2,4,6", "1,3,5,7", "step"]
     assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4.00 ms", "5.00 ms", "-20.0 %")
 
@@ -269,7 +271,7 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
     times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
     found = timetable(stages, "interleaved", count, rounds)
     assert found.end_s == run_rounds(times, [each.send_s for each in stages], groups, count)
-    assert closed_form(stages, "interleaved", count, rounds) <= found.end_s
+    assert estimate_step(stages, "interleaved", count, rounds) <= found.end_s
     for group in range(groups):
         order = interleaved_order(group, groups, rounds, range(count))
         told = [(task.kind[0].upper(), task.stage, task.micro_batch) for task in order]
@@ -337,12 +339,12 @@ def test_simulated_is_what_fixed_points_give(stages, count, schedule):
 
 @given(pipelines(), counts)
 def test_the_closed_form_of_gpipe_is_exact(stages, count):
-    assert closed_form(stages, "gpipe", count) == timetable(stages, "gpipe", count).end_s
+    assert estimate_step(stages, "gpipe", count) == timetable(stages, "gpipe", count).end_s
 
 
 @given(pipelines(), counts, st.sampled_from(STAGE_SCHEDULES))
 def test_the_closed_form_is_never_above_the_step_time(stages, count, schedule):
-    assert closed_form(stages, schedule, count) <= timetable(stages, schedule, count).end_s
+    assert estimate_step(stages, schedule, count) <= timetable(stages, schedule, count).end_s
 
 
 @given(
@@ -357,7 +359,7 @@ def test_the_closed_form_of_even_stages_without_messages_is_exact(
     stages, forward, backward, reduces, count, schedule
 ):
     row = [stage(at, float(forward), float(backward), 0.0, reduces[at]) for at in range(stages)]
-    assert closed_form(row, schedule, count) == timetable(row, schedule, count).end_s
+    assert estimate_step(row, schedule, count) == timetable(row, schedule, count).end_s
 
 
 @given(pipelines(2), counts, st.sampled_from(STAGE_SCHEDULES))
@@ -388,19 +390,19 @@ def test_spans_of_a_device_or_link_do_not_overlap_and_follow_one_another(stages,
 
 def test_the_timeline_as_text():
     plan = plan_of(even(2, reduce=2.0), 3)
-    assert timeline_text(simulate(plan), 36) == [
+    assert render_timeline_text(simulate(plan), 36) == [
         "stage 0 0011....aaaa22bbbb..cccc====",
         "stage 1 ..00aaaa11bbbb22cccc====....",
         "        0                     14.0 s",
     ]
-    assert all(len(line) == 80 for line in timeline_text(simulate(plan), 80))
-    assert all(len(line) == 20 for line in timeline_text(simulate(plan), 1))
+    assert all(len(line) == 80 for line in render_timeline_text(simulate(plan), 80))
+    assert all(len(line) == 20 for line in render_timeline_text(simulate(plan), 1))
 
 
 def test_the_timeline_as_svg():
     plan = plan_of([stage(0, 1.0, 2.0, 0.5, 1.0), stage(1, 1.0, 2.0)], 3)
     found = simulate(plan)
-    root = ElementTree.fromstring(timeline_svg(plan, found, 800))
+    root = ElementTree.fromstring(render_timeline_svg(plan, found, 800))
     space = "{http://www.w3.org/2000/svg}"
     bars = [rect for rect in root.iter(f"{space}rect") if rect.find(f"{space}title") is not None]
     assert len(bars) == len(found.spans)
@@ -411,7 +413,7 @@ def test_the_timeline_as_svg():
 def test_the_timeline_as_a_trace():
     plan = plan_of([stage(0, 1.0, 2.0, 0.5, 1.0), stage(1, 1.0, 2.0)], 3)
     found = simulate(plan)
-    told = json.loads(json.dumps(trace(plan, found)))
+    told = json.loads(json.dumps(build_trace(plan, found)))
     events = [event for event in told["traceEvents"] if event["ph"] == "X"]
     assert len(events) == len(found.spans)
     assert max(event["ts"] + event["dur"] for event in events) == found.step_s * 1e6
@@ -436,7 +438,7 @@ def test_the_times_of_the_busiest_rank_add_up_to_the_step():
     for rank, part in case.measured.ranks.items():
         part.place = {"stage": rank}
     plan = plan_of(even(2), 2)
-    figures = verified(plan, case)
+    figures = compare_with_run(plan, case)
     assert figures.rank == 1
     assert figures.spent == pytest.approx(
         {

@@ -9,13 +9,13 @@ import pytest
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.planning import plan
-from spbench.planner.profile.graph import build
-from spbench.planner.profile.linear import linear_states
-from spbench.planner.profile.skips import skips_of
+from spbench.planner.profile.graph import build_graph
+from spbench.planner.profile.linear import find_linear_states
+from spbench.planner.profile.skips import find_skips
 from spbench.planner.search.candidates import Candidate, Shape
 from spbench.planner.search.cost_model import CostModel
-from spbench.planner.search.stage_messages import skips
-from spbench.planner.search.stage_times import passes
+from spbench.planner.search.stage_messages import choose_skip_route
+from spbench.planner.search.stage_times import compute_passes
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 from unit.console.planner.made_up import chain
@@ -32,13 +32,17 @@ def place(latency=0.0, overhead=0.0, devices=3, rate=1e6, copies=None):
 
 
 def costs(cluster, profile=SIX):
-    return CostModel(linear_states(profile), cluster, Training(4, 1, 2.0))
+    return CostModel(find_linear_states(profile), cluster, Training(4, 1, 2.0))
 
 
 def sends(cluster, profile=SIX):
     model = costs(cluster, profile)
-    times = passes(model, Candidate(THREE, 1, "1f1b"))
-    return skips(model, THREE, 1), [each.send_s for each in times], [e.forward_s for e in times]
+    times = compute_passes(model, Candidate(THREE, 1, "1f1b"))
+    return (
+        choose_skip_route(model, THREE, 1),
+        [each.send_s for each in times],
+        [e.forward_s for e in times],
+    )
 
 
 def test_straight_a_stage_gets_what_it_reads():
@@ -89,8 +93,8 @@ def test_what_goes_past_a_stage_is_what_crosses_both_its_cuts_unread(seed):
     layers = [float(1 << at) for at in range(count)]
     past = [(a, b) for a in range(count) for b in range(a + 2, count) if random.random() < 0.3]
     profile = replace(chain([1.0] * count, layers), edges=(*pairwise(range(count)), *past))
-    graph = build(count, profile.edges)
-    found = skips_of(profile, graph, [(1 << at + 1) - 1 for at in range(count)])
+    graph = build_graph(count, profile.edges)
+    found = find_skips(profile, graph, [(1 << at + 1) - 1 for at in range(count)])
     for start in range(count):
         for end in range(start + 1, count + 1):
             wanted = {
@@ -100,4 +104,4 @@ def test_what_goes_past_a_stage_is_what_crosses_both_its_cuts_unread(seed):
                 and b >= end
                 and not any((a, c) in profile.edges for c in range(start, end))
             }
-            assert found.past(start, end) == sum(layers[a] for a in wanted)
+            assert found.bytes_past(start, end) == sum(layers[a] for a in wanted)

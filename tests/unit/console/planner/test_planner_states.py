@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from places import SHARED
 from spbench.planner.errors import PlannerError
-from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.antichains import find_antichain_states
 from spbench.planner.profile.files import load_profile
-from spbench.planner.profile.graph import bits, build, find_cycle, topological_order
+from spbench.planner.profile.graph import build_graph, find_cycle, iterate_bits, topological_order
 from spbench.planner.profile.layers import Profile
-from spbench.planner.profile.linear import linear_states
-from spbench.planner.profile.states import planned
+from spbench.planner.profile.linear import find_linear_states
+from spbench.planner.profile.states import drop_unplanned_layers
 from unit.console.planner.made_up import chain, diamond, layer, shared
 
 BRANCHES = Profile(
@@ -30,7 +30,7 @@ def counted():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), counted())
 def test_there_are_as_many_states_as_hpgo_makes(name, count):
-    assert len(antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
+    assert len(find_antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
 
 
 def is_chain(states):
@@ -39,7 +39,7 @@ def is_chain(states):
 
 
 def test_a_chain_has_a_state_a_layer():
-    states = antichain_states(chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
+    states = find_antichain_states(chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
     assert is_chain(states)
     assert states.names == ("n0", "n1", "n2")
     assert states.forward_s == pytest.approx((0.001, 0.003, 0.006))
@@ -48,17 +48,17 @@ def test_a_chain_has_a_state_a_layer():
     assert states.activation_bytes == (4.0, 9.0, 15.0)
     assert states.parameter_bytes == (7.0, 15.0, 24.0)
     assert states.layers(1, 3) == [1, 2]
-    assert states.between(states.parameter_bytes, 1, 2) == 8.0
+    assert states.range_sum(states.parameter_bytes, 1, 2) == 8.0
 
 
 def test_a_skipped_layer_counts_in_what_crosses():
     skip = Profile("skip", 1, chain([1.0] * 3, [1.0, 2.0, 4.0]).layers, ((0, 1), (1, 2), (0, 2)))
-    for states in (antichain_states(skip), linear_states(skip)):
+    for states in (find_antichain_states(skip), find_linear_states(skip)):
         assert states.crossing_bytes[:2] == (1.0, 3.0)
 
 
 def test_a_diamond_has_its_downsets():
-    states = antichain_states(diamond())
+    states = find_antichain_states(diamond())
     assert sorted(states.downsets) == [0b0001, 0b0011, 0b0101, 0b0111, 0b1111]
     crossing = dict(zip(states.downsets, states.crossing_bytes, strict=True))
     # Of the two branches together HPGO counts the layer before them too; a cut sends only them.
@@ -68,9 +68,9 @@ def test_a_diamond_has_its_downsets():
 
 
 def test_ancestors_are_the_smaller_downsets():
-    states = antichain_states(diamond())
+    states = find_antichain_states(diamond())
     for at, mask in enumerate(states.ancestors):
-        for before in bits(mask):
+        for before in iterate_bits(mask):
             assert states.downsets[before] & states.downsets[at] == states.downsets[before]
             assert before < at
 
@@ -81,26 +81,28 @@ def test_inputs_and_unread_items_are_left_out():
         layer("a"),
         layer("b", description="__getitem__(1)"),
     )
-    left = planned(Profile("p", 1, layers, ((0, 1), (1, 2))))
+    left = drop_unplanned_layers(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert [each.name for each in left.layers] == ["a"]
 
 
 def test_a_profile_of_inputs_alone_cannot_be_planned():
     with pytest.raises(PlannerError, match="no layers"):
-        planned(Profile("p", 1, (layer("in", description="Input"),), ()))
+        drop_unplanned_layers(Profile("p", 1, (layer("in", description="Input"),), ()))
 
 
 @pytest.mark.slow
 def test_too_many_states_are_told():
     with pytest.raises(PlannerError, match=r"more than 4096 states.*use mode best"):
-        antichain_states(BRANCHES)
-    assert len(linear_states(BRANCHES)) <= 16
+        find_antichain_states(BRANCHES)
+    assert len(find_linear_states(BRANCHES)) <= 16
 
 
 @pytest.mark.slow
 def test_states_are_the_same_each_time():
     path = shared("profiles/dapple/gnmt-16-pbs-64.txt")
-    assert antichain_states(load_profile(path, 64)) == antichain_states(load_profile(path, 64))
+    assert find_antichain_states(load_profile(path, 64)) == find_antichain_states(
+        load_profile(path, 64)
+    )
 
 
 # The chain of cuts
@@ -110,26 +112,26 @@ def test_the_chain_goes_where_it_sends_least():
     # Through the small branch first, 4 bytes wait for the end; through the wide one first, 400.
     layers = (layer("a", activation=1.0), layer("wide", activation=400.0), layer("thin"))
     profile = Profile("p", 1, (*layers, layer("d")), ((0, 1), (0, 2), (1, 3), (2, 3)))
-    states = linear_states(profile)
+    states = find_linear_states(profile)
     assert states.names == ("a", "thin", "wide", "d")
     assert states.crossing_bytes == (1.0, 1.0, 400.0, 0.0)
 
 
 def test_cuts_that_cost_nothing_to_move_are_left_out():
     layers = (layer("a", activation=9.0), layer("drop", 0.0, 0.0, 3.0), layer("b"))
-    states = linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
+    states = find_linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
     assert states.names == ("drop", "b")
     assert states.layers(0, 1) == [0, 1]
 
 
 def test_gnmt_has_few_states():
     profile = load_profile(shared("profiles/dapple/gnmt-16-pbs-64.txt"), 64)
-    assert len(linear_states(profile)) <= 200
+    assert len(find_linear_states(profile)) <= 200
 
 
 @pytest.mark.parametrize("most", [2, 5, 11])
 def test_no_more_cuts_are_kept_than_asked_for(most):
-    states = linear_states(chain([1.0] * 40, [float(at % 7) for at in range(40)]), most)
+    states = find_linear_states(chain([1.0] * 40, [float(at % 7) for at in range(40)]), most)
     assert len(states) <= most
     assert states.downsets[-1] == (1 << 40) - 1
 
@@ -147,30 +149,30 @@ def graphs(draw):
 @settings(max_examples=80)
 @given(graphs())
 def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
-    states = linear_states(profile)
-    graph = build(len(profile.layers), profile.edges)
+    states = find_linear_states(profile)
+    graph = build_graph(len(profile.layers), profile.edges)
     assert is_chain(states)
     assert states.downsets[-1] == (1 << len(profile.layers)) - 1
     for mask in states.downsets:
-        assert all(not graph.before[node] & ~mask for node in bits(mask))
+        assert all(not graph.ancestor_masks[node] & ~mask for node in iterate_bits(mask))
 
 
 @settings(max_examples=80)
 @given(graphs())
 def test_states_are_downsets_in_an_order(profile):
-    graph = build(len(profile.layers), profile.edges)
+    graph = build_graph(len(profile.layers), profile.edges)
     joined = {0}
     for _ in profile.layers:
         joined |= {b for a, b in profile.edges if a in joined}
         joined |= {a for a, b in profile.edges if b in joined}
     if len(joined) < len(profile.layers):
         with pytest.raises(PlannerError, match="not joined to its first one, 0"):
-            antichain_states(profile)
+            find_antichain_states(profile)
         return
-    states = antichain_states(profile)
+    states = find_antichain_states(profile)
     assert len(set(states.downsets)) == len(states)
     for mask in states.downsets:
-        assert all(not graph.before[node] & ~mask for node in bits(mask))
+        assert all(not graph.ancestor_masks[node] & ~mask for node in iterate_bits(mask))
 
 
 @settings(max_examples=80)

@@ -34,25 +34,25 @@ def render_plans(
         cluster: The cluster of the plans.
         width: The most columns of a line of text.
     """
-    from spbench.cli.plan_tables import batch_lines, plan_lines
+    from spbench.cli.planning.tables import render_batches, render_plan
     from spbench.planner.errors import PlannerError
-    from spbench.planner.output.plan_json import plan_object
-    from spbench.planner.output.plan_text import csv_text, dot_text, hpgo_text
+    from spbench.planner.output.plan_json import build_plan_json
+    from spbench.planner.output.plan_text import render_csv, render_dot, render_hpgo
 
     by_batch = [None if isinstance(result, PlannerError) else result for result in results]
     plans = [plan for plan in by_batch if plan is not None]
     single = len(batches) == 1
     if format_ == "json":
-        objects = [plan_object(plan) for plan in plans]
+        objects = [build_plan_json(plan) for plan in plans]
         return json.dumps(objects[0] if single else objects, indent=1, allow_nan=False) + "\n"
     if format_ == "csv":
-        return csv_text(zip(batches, by_batch, strict=True))
+        return render_csv(zip(batches, by_batch, strict=True))
     if format_ == "dot":
-        return dot_text(plans[0])
+        return render_dot(plans[0])
     if format_ == "hpgo":
-        return "".join(f"{hpgo_text(plan)}\n" for plan in plans)
+        return "".join(f"{render_hpgo(plan)}\n" for plan in plans)
     pairs = list(zip(batches, by_batch, strict=True))
-    lines = plan_lines(plans[0], cluster, width) if single else batch_lines(pairs, width)
+    lines = render_plan(plans[0], cluster, width) if single else render_batches(pairs, width)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -62,18 +62,18 @@ def render_step(plan: Plan, timeline: str) -> str:
 
     step = simulate(plan)
     if timeline == "svg":
-        from spbench.planner.output.timeline_svg import timeline_svg
+        from spbench.planner.output.timeline_svg import render_timeline_svg
 
-        return timeline_svg(plan, step)
+        return render_timeline_svg(plan, step)
     if timeline == "trace":
-        from spbench.planner.output.trace import trace
+        from spbench.planner.output.trace import build_trace
 
-        return json.dumps(trace(plan, step)) + "\n"
-    from spbench.cli.plan_tables import step_lines
-    from spbench.planner.output.timeline_text import timeline_text
+        return json.dumps(build_trace(plan, step)) + "\n"
+    from spbench.cli.planning.tables import render_step_legend
+    from spbench.planner.output.timeline_text import render_timeline_text
 
     width = shutil.get_terminal_size((100, 24)).columns
-    lines = (*timeline_text(step, width), *step_lines(step, width))
+    lines = (*render_timeline_text(step, width), *render_step_legend(step, width))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -18,7 +18,7 @@ _CLUSTER = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.cluster/", re.MULTILINE
 
 
 @dataclass(frozen=True, slots=True)
-class NearFiles:
+class NearbyFiles:
     """Profiles and clusters in a folder and its usual places, those that changed last first.
 
     Names are relative to the folder.
@@ -34,17 +34,17 @@ class NearFiles:
     clusters: tuple[str, ...] = ()
 
 
-def near_files(folder: Path) -> NearFiles:
+def find_nearby_files(folder: Path) -> NearbyFiles:
     """Return the profiles and clusters of a folder and of its usual places."""
     found: dict[str, list[str]] = {"profile": [], "torchgraph": [], "cluster": []}
     for path in sorted(_files(folder), key=_changed, reverse=True):
         kind = _kind(path)
         if kind is not None and len(found[kind]) < MOST_FILES:
             found[kind].append(str(path.relative_to(folder)))
-    return NearFiles(*(tuple(names) for names in found.values()))
+    return NearbyFiles(*(tuple(names) for names in found.values()))
 
 
-def completed(folder: Path, text: str) -> str | None:
+def complete_path(folder: Path, text: str) -> str | None:
     """Return a path as far as it is typed with the rest of the first name that begins so.
 
     Args:

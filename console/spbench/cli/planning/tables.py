@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spbench.cli.tables import aligned
-from spbench.planner.output.plan_words import (
+from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_links,
     describe_memory,
-    elsewhere_words,
-    headlines,
-    memory_text,
-    stage_cells,
-    stage_notes,
-    step_words,
-    time_text,
-    verified_cells,
-    ways_cells,
+    describe_plan,
+    describe_step,
+    describe_step_parts,
+    format_baseline_cells,
+    format_memory,
+    format_seconds,
+    format_stage_cells,
+    format_verification_cells,
+    list_stage_notes,
 )
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import format_factor
@@ -34,7 +34,7 @@ from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.machines import Cluster
-    from spbench.planner.output.verification import Verified
+    from spbench.planner.output.verification import Verification
     from spbench.planner.plans import Plan, PlanStage
     from spbench.planner.simulation.step import Simulation
 
@@ -69,7 +69,7 @@ _BATCHES = ("batch", "step", "speed-up", "micro-batch", "layers@devices")
 _BATCH_LEGEND = "0-17@0-31: a stage of layers 0 to 17 on devices 0 to 31, counted from 0"
 
 
-def plan_lines(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:
+def render_plan(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:
     """Yield a plan: its figures, the cluster, its stages, and other ways to train the same.
 
     Args:
@@ -78,25 +78,25 @@ def plan_lines(plan: Plan, cluster: Cluster, width: int) -> Iterator[str]:
         width: The most columns of a line.
     """
     links = describe_links(cluster)
-    yield from _wrapped((*headlines(plan), *([links] if links else ())), width)
+    yield from _wrapped((*describe_plan(plan), *([links] if links else ())), width)
     yield from _wrapped((describe_memory(cluster),), width)
     yield ""
     table = _stage_table(plan, width)
     yield from table
-    yield from _wrapped((STAGE_LEGEND, *stage_notes(plan)), width)
+    yield from _wrapped((STAGE_LEGEND, *list_stage_notes(plan)), width)
     if _STATES in table[0].split():
         yield from _wrapped((_STATES_LEGEND,), width)
     yield ""
-    ways = [("way to train", "step", "speed-up", ""), *ways_cells(plan)]
+    ways = [("way to train", "step", "speed-up", ""), *format_baseline_cells(plan)]
     yield from align_and_wrap(ways, width, (1, 2))
 
 
-def batch_lines(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iterator[str]:
+def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iterator[str]:
     """Yield one line for each of several global batch sizes, and what their stages mean."""
     rows = [
         (
             str(batch),
-            time_text(plan.step_s) if plan else "",
+            format_seconds(plan.step_s) if plan else "",
             format_factor(plan.speedup) if plan else "",
             str(plan.micro_batch_size) if plan else "",
         )
@@ -118,22 +118,22 @@ def batch_lines(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iterato
     yield from _wrapped((_BATCH_LEGEND,), width)
 
 
-def step_lines(step: Simulation, width: int) -> Iterator[str]:
+def render_step_legend(step: Simulation, width: int) -> Iterator[str]:
     """Yield what a step's timeline means, and its memory."""
-    yield from _wrapped(step_words(step), width)
+    yield from _wrapped(describe_step(step), width)
     for at, (kept, peak) in enumerate(zip(step.in_flight, step.peak_bytes, strict=True)):
         flight = format_quantity(kept, "micro-batch", "micro-batches")
-        yield f"stage {at}: {flight} in flight at most, {memory_text(peak)}"
+        yield f"stage {at}: {flight} in flight at most, {format_memory(peak)}"
 
 
-def verified_lines(plan: Plan, verified: Verified, width: int) -> Iterator[str]:
+def render_verification(plan: Plan, verified: Verification, width: int) -> Iterator[str]:
     """Yield predicted beside measured: of each stage, and of the step."""
-    yield from render_table(_VERIFIED, verified_cells(plan, verified), width)
-    yield from _wrapped((_VERIFIED_LEGEND, elsewhere_words(plan, verified)), width)
+    yield from render_table(_VERIFIED, format_verification_cells(plan, verified), width)
+    yield from _wrapped((_VERIFIED_LEGEND, describe_step_parts(plan, verified)), width)
 
 
 def _stage_table(plan: Plan, width: int) -> list[str]:
-    rows = [list(stage_cells(plan, at)) for at in range(len(plan.stages))]
+    rows = [list(format_stage_cells(plan, at)) for at in range(len(plan.stages))]
     longest = max(len(row[_DEVICES]) for row in rows)
     most = min(longest, max(width // 4, _LEAST_DEVICES))
     table = _with_short_devices(rows, most, width)

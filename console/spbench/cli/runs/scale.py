@@ -19,11 +19,11 @@ from spbench.cli.request import (
     SuiteArgument,
     SystemOption,
     VerboseOption,
+    build_request,
     case_options,
     launch_options,
     print_warning,
-    refuse_folder,
-    request_from,
+    reject_folder,
 )
 from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -89,15 +89,15 @@ def scale(
 
     Prints speed-up and efficiency, and the number from which more ranks are not worthwhile.
     """
-    refuse_folder("--json", json_target)
-    request = request_from(
+    reject_folder("--json", json_target)
+    request = build_request(
         suite, chosen=chosen, selected=selected, home=home, system=system, argv=sys.argv[1:]
     )
     asked = _asked(np, strong, by)
     if asked is not None:
         request = _over_ranks(request, asked)
-    from spbench.cli.run import execute
-    from spbench.cli.run_views import line_writer
+    from spbench.cli.runs.run import execute
+    from spbench.cli.runs.views import line_writer
     from spbench.engine.plan import plan
     from spbench.report.recorded import load_run
     from spbench.report.scaling import scalings

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
-WAY, DONE, OVER, STAGES, GROUP, END = range(6)
+PATH, FINISH, EXCESS, STAGES, GROUP, END = range(6)
 LEEWAY = 1e-6
 """The share by which a stage may exceed a bound: more than rounding in single precision."""
 _AT_ONCE = 1 << 15
@@ -61,7 +61,7 @@ class MessageRates:
 
 
 @dataclass(slots=True)
-class Roads:
+class SearchGraph:
     """The placement graph of several searches for one plan, with what they all need of it.
 
     Attributes:
@@ -71,14 +71,14 @@ class Roads:
         tables: The costs of stages, by micro-batch size.
     """
 
-    graph: PlacementGraph
-    ending: dict[Counts, list[int]] = field(default_factory=dict)
+    placements: PlacementGraph
+    groups_by_end: dict[Counts, list[int]] = field(default_factory=dict)
     rates: dict[Counts, MessageRates] = field(default_factory=dict)
     tables: dict[int, StageTables] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for at, group in enumerate(self.graph.groups):
-            self.ending.setdefault(group.last, []).append(at)
+        for at, group in enumerate(self.placements.groups):
+            self.groups_by_end.setdefault(group.last, []).append(at)
 
 
 class CostArrays:
@@ -100,7 +100,7 @@ class CostArrays:
     """
 
     def __init__(
-        self, cost_model: CostModel, roads: Roads, micro_batch: int, ends: Sequence[int]
+        self, cost_model: CostModel, roads: SearchGraph, micro_batch: int, ends: Sequence[int]
     ) -> None:
         import numpy as np
 
@@ -116,7 +116,7 @@ class CostArrays:
             spared = past[np.ix_(list(ends[:-1]), list(ends))].astype(np.float32)
             self.arriving = np.maximum(self.crossing[:, None] - spared, 0.0)
         if micro_batch not in roads.tables:
-            groups = roads.graph.groups
+            groups = roads.placements.groups
             roads.tables[micro_batch] = stage_tables(cost_model, groups, micro_batch, ends)
         self.tables = roads.tables[micro_batch]
         self._links = cost_model.links
@@ -126,11 +126,13 @@ class CostArrays:
         import numpy as np
 
         if used not in self.roads.rates:
-            graph = self.roads.graph
+            graph = self.roads.placements
             rows: dict[tuple[MessageCost, ...], int] = {}
             row = [
-                rows.setdefault(self._to_all(graph.groups[source], graph.out[used]), len(rows))
-                for source in self.roads.ending[used]
+                rows.setdefault(
+                    self._to_all(graph.groups[source], graph.out_edges[used]), len(rows)
+                )
+                for source in self.roads.groups_by_end[used]
             ]
             rates = np.array(list(rows), dtype=np.float32)
             self.roads.rates[used] = MessageRates(
@@ -139,11 +141,11 @@ class CostArrays:
         return self.roads.rates[used]
 
     def _to_all(self, source: DeviceGroup, targets: Sequence[int]) -> tuple[MessageCost, ...]:
-        groups = self.roads.graph.groups
-        return tuple(self._links.transfer(source, groups[target]) for target in targets)
+        groups = self.roads.placements.groups
+        return tuple(self._links.transfer_cost(source, groups[target]) for target in targets)
 
 
-class ShortestWays:
+class ShortestPathDP:
     """The dynamic program for several bounds on the period, under one schedule.
 
     Args:
@@ -159,7 +161,7 @@ class ShortestWays:
         self._np = np
         self._costs = costs
         self._tables = costs.tables
-        self._graph = costs.roads.graph
+        self._graph = costs.roads.placements
         self._seconds = bounds.tolist()
         self._deep = deep
         self._bounds: Floats = bounds.astype(np.float32)
@@ -181,16 +183,16 @@ class ShortestWays:
     def shapes(self) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the one with the shortest way."""
         tails = self._nothing(len(self._graph.groups))
-        for used, groups in self._costs.roads.ending.items():
+        for used, groups in self._costs.roads.groups_by_end.items():
             rest = self._rest(tails, used, len(groups))
             for part in self._parts(len(groups)):
                 some = groups[part]
                 tails[:, some] = self._stages(some, rest[:, part])
-        first = self._graph.out[(0,) * len(self._graph.groups[0].last)]
+        first = self._graph.out_edges[(0,) * len(self._graph.groups[0].last)]
         found = []
         for lane, bound in enumerate(self._seconds):
-            best = min(first, key=lambda at: float(tails[DONE, at, lane, 0]))
-            if float(tails[DONE, best, lane, 0]) < float("inf"):
+            best = min(first, key=lambda at: float(tails[FINISH, at, lane, 0]))
+            if float(tails[FINISH, best, lane, 0]) < float("inf"):
                 found.append((bound, self._shape(tails, lane, best)))
         return found
 
@@ -206,7 +208,7 @@ class ShortestWays:
         tails: Floats = np.zeros(
             (6, groups, len(self._bounds), len(self._places)), dtype=np.float32
         )
-        tails[DONE, ..., :-1] = np.inf
+        tails[FINISH, ..., :-1] = np.inf
         tails[GROUP] = -1.0
         return tails
 
@@ -214,7 +216,7 @@ class ShortestWays:
         """Return the best tails after each group, by the last state that the group has."""
         np = self._np
         rest = self._nothing(groups)
-        out = self._graph.out.get(used)
+        out = self._graph.out_edges.get(used)
         if out is None:
             return rest
         following = tails[:, out, :, 1:]
@@ -223,7 +225,7 @@ class ShortestWays:
             count = self._costs.arriving[self._places[:-1], following[END].astype(int)]
         rates = self._costs.rates(used)
         sends = count * rates.per_byte + rates.latency * (count > 0)
-        done = following[DONE] + sends
+        done = following[FINISH] + sends
         if self._deep:
             np.copyto(done, np.inf, where=sends > self._limits)
         best = done.argmin(axis=1)
@@ -232,12 +234,12 @@ class ShortestWays:
         row = np.arange(len(best))[:, None, None]
         sent = sends[row, best, lanes if sends.shape[2] > 1 else 0, places]
         found = following[:, best, lanes, places]
-        found[DONE] = done[row, best, lanes, places]
-        found[WAY] += 2.0 * sent
-        found[OVER] += 2.0 * sent
+        found[FINISH] = done[row, best, lanes, places]
+        found[PATH] += 2.0 * sent
+        found[EXCESS] += 2.0 * sent
         if self._deep:
-            found[OVER] -= self._bounds[:, None]
-        np.maximum(found[OVER], 0.0, out=found[OVER])
+            found[EXCESS] -= self._bounds[:, None]
+        np.maximum(found[EXCESS], 0.0, out=found[EXCESS])
         found[GROUP] = np.array(out)[best]
         rest[..., :-1] = found[:, rates.row]
         return rest
@@ -250,7 +252,7 @@ class ShortestWays:
         shape = len(groups), len(self._places), len(self._bounds), len(self._places)
         forward = self._forward[kinds]
         both = self._both[kinds]
-        done = forward + rest[DONE].reshape(len(groups), 1, -1)
+        done = forward + rest[FINISH].reshape(len(groups), 1, -1)
         summed = self._summed[kinds]
         if not self._any_memory:
             here = rest[STAGES].reshape(len(groups), 1, -1) + 1.0
@@ -260,18 +262,18 @@ class ShortestWays:
             both += more
             summed += more
             np.copyto(done, np.inf, where=again & (kept > self._recomputing[kinds]))
-        summed += rest[WAY].reshape(len(groups), 1, -1)
+        summed += rest[PATH].reshape(len(groups), 1, -1)
         np.maximum(done, summed, out=done)
-        left = (self._limits - rest[OVER]).reshape(len(groups), 1, -1)
+        left = (self._limits - rest[EXCESS]).reshape(len(groups), 1, -1)
         done = np.where(both > left, np.float32(np.inf), done)
         end = done.reshape(shape).argmin(axis=3).transpose(0, 2, 1)
         at = np.arange(len(groups))[:, None, None]
         lanes = self._lanes
         taken = both.reshape(shape)[at, self._places, lanes, end]
         tails: Floats = rest[:, at, lanes, end]
-        tails[DONE] = done.reshape(shape)[at, self._places, lanes, end]
-        tails[WAY] += taken
-        tails[OVER] += taken - self._bounds[:, None]
+        tails[FINISH] = done.reshape(shape)[at, self._places, lanes, end]
+        tails[PATH] += taken
+        tails[EXCESS] += taken - self._bounds[:, None]
         tails[STAGES] += 1.0
         tails[END] = end
         return tails

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from spbench.cli.ending import complain
-from spbench.cli.plan_output import FORMATS, TIMELINES, render_plans, render_step, write_output
-from spbench.cli.plan_request import asked_cluster, batch_sizes, one_of
+from spbench.cli.error_reporting import print_to_stderr
+from spbench.cli.planning.arguments import (
+    check_choice,
+    find_requested_cluster,
+    parse_batch_sizes,
+)
+from spbench.cli.planning.output import FORMATS, TIMELINES, render_plans, render_step, write_output
 from spbench.cli.request import (
     HomeOption,
     OutputOption,
     QuietOption,
     VerboseOption,
+    build_request,
     launch_options,
-    refuse_folder,
-    request_from,
+    reject_folder,
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -29,7 +33,7 @@ from spbench_core.quantities import format_quantity
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
     from spbench.planner.cluster.machines import Cluster
-    from spbench.planner.output.emission import Emitted
+    from spbench.planner.output.emission import EmittedSuite
     from spbench.planner.plans import Mode, Plan
     from spbench.planner.profile.layers import Profile
 
@@ -159,17 +163,17 @@ def plan(
     from spbench.cli.tables import PIPE_WIDTH, output_width
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import plan_many
-    from spbench.planner.process_pool import usual_jobs
+    from spbench.planner.process_pool import default_jobs
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import home_of
 
     if format_ == "table":
-        complain("warning: --format table is now --format text")
+        print_to_stderr("warning: --format table is now --format text")
         format_ = "text"
-    one_of("--format", format_ or "text", FORMATS)
-    one_of("--mode", mode, MODES)
+    check_choice("--format", format_ or "text", FORMATS)
+    check_choice("--mode", mode, MODES)
     if timeline is not None:
-        one_of("--timeline", timeline, TIMELINES)
+        check_choice("--timeline", timeline, TIMELINES)
     if timeline is not None and format_ is not None:
         raise UsageError("--format is for the plan and --timeline prints a step; give one of them")
     running = {
@@ -181,22 +185,22 @@ def plan(
         "--oversubscribe": chosen.oversubscribe,
     }
     _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
-    refuse_folder("--output", output)
-    refuse_folder("--emit", emit)
-    batches = batch_sizes(global_batch_size)
+    reject_folder("--output", output)
+    reject_folder("--emit", emit)
+    batches = parse_batch_sizes(global_batch_size)
     if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
         raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
     if len(batches) == 1 and jobs is not None and jobs > 1:
         raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
     loaded = load_profile(profile, profile_batch_size)
-    on = asked_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    on = find_requested_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
     if sys.stderr.isatty():  # large clusters take most of a minute
         sys.stderr.write(f"planning {loaded.name} on {on.name}, devices: {on.device_count}\n")
     found = plan_many(
         loaded,
         on,
         batches,
-        jobs=usual_jobs(os.environ) if jobs is None else jobs,
+        jobs=default_jobs(os.environ) if jobs is None else jobs,
         micro_batch_size=micro_batch_size,
         mode=cast("Mode", mode),
         optimizer_memory_scaling=optimizer_memory_scaling,
@@ -218,7 +222,7 @@ def plan(
     if (emit is not None or verify) and not isinstance(first, PlannerError):
         suite = _emit(first, loaded, on, emit)
         if verify:
-            request = request_from(
+            request = build_request(
                 suite.suite.path,
                 chosen=chosen,
                 home=home,
@@ -233,12 +237,12 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
         raise UsageError(f"{given[0]} is for running the plan; give --verify as well")
 
 
-def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
+def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> EmittedSuite:
     """Return the suite of a plan; write it where ``path`` says so."""
-    from spbench.planner.output.emission import emitted
+    from spbench.planner.output.emission import emit_suite
     from spbench.record.runs.folder import write_whole
 
-    suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
+    suite = emit_suite(made, profile, cluster, path or Path("plan.yaml"))
     if path is not None:
         write_whole(path, suite.text)
         ranks = format_quantity(suite.ranks, "rank")
@@ -246,13 +250,13 @@ def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> 
     return suite
 
 
-def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: bool) -> None:
+def _verify(made: Plan, suite: EmittedSuite, request: Request, quiet: bool, verbose: bool) -> None:
     """Run a plan, and print predicted beside measured."""
-    from spbench.cli.plan_tables import verified_lines
-    from spbench.cli.run import execute
+    from spbench.cli.planning.tables import render_verification
+    from spbench.cli.runs.run import execute
     from spbench.cli.tables import output_width
     from spbench.engine.plan import plan_suite, settings_of
-    from spbench.planner.output.verification import verified
+    from spbench.planner.output.verification import compare_with_run
     from spbench.suites.loader import load_text
 
     try:
@@ -263,5 +267,5 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     if done.exit_code:
         raise typer.Exit(done.exit_code)
     [case] = done.state.cases.values()
-    for line in verified_lines(made, verified(made, case), output_width()):
+    for line in render_verification(made, compare_with_run(made, case), output_width()):
         print(line)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spbench.planner.cluster.machines import Cluster, Link
-from spbench.planner.output.verification import Verified
-from spbench.planner.plans import Plan, devices_text, span_text
+from spbench.planner.output.verification import Verification
+from spbench.planner.plans import Plan, format_devices, format_span
 from spbench.planner.simulation.step import Simulation
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import (
@@ -27,10 +27,10 @@ MOST_OVERHEADS = 6
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 
-def headlines(plan: Plan) -> tuple[str, str, str]:
+def describe_plan(plan: Plan) -> tuple[str, str, str]:
     """Return a plan in three lines: what it is, how the batch goes through it, its step."""
     # A single stage passes nothing on, so that its schedule means nothing.
-    stages = f"1 stage {devices_text(len(plan.stages[0].devices))}"
+    stages = f"1 stage {format_devices(len(plan.stages[0].devices))}"
     if len(plan.stages) > 1:
         rounds = f", {plan.rounds} on each device" if plan.rounds > 1 else ""
         stages = f"{len(plan.stages)} stages{rounds}, {plan.schedule}"
@@ -41,8 +41,8 @@ def headlines(plan: Plan) -> tuple[str, str, str]:
         + (f", skips {plan.skips}" if plan.skips else ""),
         f"a batch of {plan.global_batch_size}: {batches} of {plan.micro_batch_size} "
         f"through {pipelines}",
-        f"step {time_text(plan.step_s)}, {format_factor(plan.speedup)} as fast as one device "
-        f"({time_text(plan.single_s)})",
+        f"step {format_seconds(plan.step_s)}, {format_factor(plan.speedup)} as fast as one device "
+        f"({format_seconds(plan.single_s)})",
     )
 
 
@@ -77,7 +77,7 @@ def _join_rates(rates: Iterable[float]) -> str:
 def describe_memory(cluster: Cluster) -> str:
     """Return the memory of the cluster's devices: ``device memory: 8.00 GB``."""
     sizes = {kind.memory_bytes for kind in cluster.kinds}
-    known = [memory_text(size) for size in sorted(size for size in sizes if size is not None)]
+    known = [format_memory(size) for size in sorted(size for size in sizes if size is not None)]
     sizes_text = " or ".join([*known, "unknown"] if None in sizes else known)
     return f"{_assumed('device memory', cluster)}: {sizes_text}"
 
@@ -87,7 +87,7 @@ def _assumed(what: str, cluster: Cluster) -> str:
     return f"assumed {what}" if cluster.is_assumed else what
 
 
-def stage_notes(plan: Plan) -> list[str]:
+def list_stage_notes(plan: Plan) -> list[str]:
     """Return what the table of stages does not show.
 
     That is which times were not measured at their batch size, the parts of all-reduces that take no
@@ -96,12 +96,12 @@ def stage_notes(plan: Plan) -> list[str]:
     notes = _batch_notes(plan)
     for index, stage in enumerate(plan.stages):
         if stage.overlapped_s > 0.0:
-            hidden = time_text(min(stage.overlapped_s, stage.all_reduce_s))
+            hidden = format_seconds(min(stage.overlapped_s, stage.all_reduce_s))
             notes.append(
-                f"stage {index}: {hidden} of {time_text(stage.all_reduce_s)} of all-reduce overlap "
-                "the last backward pass"
+                f"stage {index}: {hidden} of {format_seconds(stage.all_reduce_s)} of all-reduce "
+                "overlap the last backward pass"
             )
-    overheads = [time_text(stage.overhead_s) for stage in plan.stages]
+    overheads = [format_seconds(stage.overhead_s) for stage in plan.stages]
     if any(stage.overhead_s > 0.0 for stage in plan.stages):
         each = ", ".join(overheads[:MOST_OVERHEADS]) + ", ..." * (len(overheads) > MOST_OVERHEADS)
         notes.append(
@@ -158,28 +158,28 @@ def _series(sizes: Sequence[float]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
+def format_stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
     """Return a stage: index, layers, states, devices, four times, and memory."""
     stage = plan.stages[at]
     return (
         str(at),
-        span_text(plan.state_names, stage.start, stage.end),
+        format_span(plan.state_names, stage.start, stage.end),
         f"{stage.start}-{stage.end - 1}",
         fold_numbers(stage.devices),
         *(
-            time_text(seconds)
+            format_seconds(seconds)
             for seconds in (stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s)
         ),
-        memory_text(stage.memory_bytes),
+        format_memory(stage.memory_bytes),
     )
 
 
-def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
+def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
     """Return the other ways to train the same, and the plan: name, step, speed-up, reason."""
     rows = [
         (
             each.name,
-            "" if each.step_s is None else time_text(each.step_s),
+            "" if each.step_s is None else format_seconds(each.step_s),
             "" if each.speedup is None else format_factor(each.speedup),
             each.reason,
         )
@@ -187,10 +187,10 @@ def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
     ]
     faster = any(each.step_s is not None and each.step_s < plan.step_s for each in plan.baselines)
     note = FASTER_WAYS if faster and plan.mode == "hpgo" else ""
-    return [*rows, (THIS_PLAN, time_text(plan.step_s), format_factor(plan.speedup), note)]
+    return [*rows, (THIS_PLAN, format_seconds(plan.step_s), format_factor(plan.speedup), note)]
 
 
-def step_words(step: Simulation) -> tuple[str, str]:
+def describe_step(step: Simulation) -> tuple[str, str]:
     """Return what the marks of a step's timeline mean, and its time and bubble."""
     first = "0 forward and a backward"
     second = "1 and b"
@@ -199,12 +199,14 @@ def step_words(step: Simulation) -> tuple[str, str]:
         second = "1, b and B"
     return (
         f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
-        f"{step.schedule}: step {time_text(step.step_s)}, bubble {format_percent(step.bubble)} "
-        "(devices' time without work)",
+        f"{step.schedule}: step {format_seconds(step.step_s)}, "
+        f"bubble {format_percent(step.bubble)} (devices' time without work)",
     )
 
 
-def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, str, str]]:
+def format_verification_cells(
+    plan: Plan, verified: Verification
+) -> list[tuple[str, str, str, str, str]]:
     """Return stages and step: name, last layer, predicted and measured time, and the error.
 
     Stages on the same devices are one row.
@@ -215,7 +217,7 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
             ", ".join(plan.state_names[plan.stages[at].end - 1] for at in together),
             row,
         )
-        for together, row in zip(plan.together, verified.stages, strict=True)
+        for together, row in zip(plan.stage_groups, verified.stages, strict=True)
     ]
     return [
         (
@@ -229,12 +231,13 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
     ]
 
 
-def elsewhere_words(plan: Plan, verified: Verified) -> str:
+def describe_step_parts(plan: Plan, verified: Verification) -> str:
     """Return where a step's time went on the rank with the most work, and what no row predicts."""
     work, *others = (f"{name} {format_time(ms)}" for name, ms in verified.spent.items())
     sums = max(stage.all_reduce_s for stage in plan.stages)
     late = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
-    after = f"allreduce {time_text(sums)}, {time_text(max(0.0, late))} of it after the passes, and "
+    sums_text = f"allreduce {format_seconds(sums)}"
+    after = f"{sums_text}, {format_seconds(max(0.0, late))} of it after the passes, and "
     return (
         f"the step of {format_time(verified.step.measured_ms)} on rank {verified.rank}, which has "
         f"the most work: {work}, {', '.join(others)}; predicted: {after if sums > 0 else ''}"
@@ -242,11 +245,11 @@ def elsewhere_words(plan: Plan, verified: Verified) -> str:
     )
 
 
-def time_text(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return a time given in seconds, as ``96.4 ms``."""
     return format_time(1000.0 * seconds)
 
 
-def memory_text(count: float) -> str:
+def format_memory(count: float) -> str:
     """Return bytes of memory, as ``342 MB``."""
     return format_value(count / 1e6, "MB")

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from spbench.cli.case_details import CASE_INDENT, case_details, detail_legend
-from spbench.cli.case_table import CaseTable
+from spbench.cli.runs.case_details import CASE_INDENT, case_details, detail_legend
+from spbench.cli.runs.case_table import CaseTable
 from spbench.cli.tables import PIPE_WIDTH, indent_text
 from spbench.record.case_state import CaseState
 from spbench.record.judge import not_judged
@@ -43,7 +43,7 @@ MOST_FAILURES = 12
 """Cases that did not pass and that a quiet run gives the reason of."""
 
 
-class Lines:
+class LineView:
     """Prints a line when something has happened: the start, each job, each case, the end.
 
     Attributes:
@@ -237,7 +237,7 @@ class Lines:
         assert self._table is not None
         for line in self._table.lines(case, len(self._done)):
             self._write(line)
-        for remark in case_remarks(case, event["reason"]):
+        for remark in list_remarks(case, event["reason"]):
             self._write_wrapped(remark, CASE_INDENT)
         for remark in not_judged(case):
             if remark not in self._remarks:  # all cases of a sweep have the same
@@ -257,7 +257,7 @@ class Lines:
             self._write(f"        rank {event['rank']}: {event['message']}")
 
 
-def case_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
+def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
     """Yield what is to be said of a judged case below its row."""
     if reason:
         yield reason

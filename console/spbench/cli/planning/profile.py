@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spbench.cli.plan_request import whole_numbers
+from spbench.cli.planning.arguments import parse_counts
 from spbench.cli.request import (
     CaseSelection,
     HomeOption,
@@ -60,27 +60,27 @@ def profile(
     verbose: VerboseOption = False,
 ) -> None:
     """Measure the layers of a model for `spbench plan`."""
-    from spbench.cli.request import refuse_folder, request_from
-    from spbench.cli.run import execute
+    from spbench.cli.request import build_request, reject_folder
+    from spbench.cli.runs.run import execute
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.profile.json_file import write_profile_json
-    from spbench.planner.profile.measurement import measured_profile, profile_suite
+    from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
     from spbench.record.runs.folder import write_whole
     from spbench.suites.loader import load_text
 
-    refuse_folder("--output", output)
+    reject_folder("--output", output)
     if ranks is not None and not busy:
         raise UsageError("--np is the number of busy ranks; add --busy")
-    sizes = whole_numbers("--batch-sizes", batch_sizes)
+    sizes = parse_counts("--batch-sizes", batch_sizes)
     path = Path(f"profile of {model}")
-    request = request_from(
+    request = build_request(
         path,
         chosen=chosen,
         selected=CaseSelection(overrides=overrides),
         home=home,
         argv=sys.argv[1:],
     )
-    text = profile_suite(model, sizes, ranks if busy else 1)
+    text = render_profile_suite(model, sizes, ranks if busy else 1)
     try:
         suite = load_text(text, path, settings_of(request))
     except SuiteError as error:  # its places are those of a text that nobody has seen
@@ -90,7 +90,7 @@ def profile(
     done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=output == "-")
     if done.exit_code:
         raise typer.Exit(done.exit_code)
-    made = measured_profile(done.report.to_json())
+    made = read_measured_profile(done.report.to_json())
     if output == "-":
         print(write_profile_json(made), end="")
         return

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spbench.cli.lines import Lines
+from spbench.cli.runs.lines import LineView
 from spbench.record.case_figures import is_open
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import (
@@ -62,7 +62,7 @@ class LiveView:
         self._drawn = 0.0
         self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
-        self._lines = Lines(state, self._print, verbosity, console.width, next_step, estimate)
+        self._lines = LineView(state, self._print, verbosity, console.width, next_step, estimate)
         self._live.start()
 
     def __call__(self, event: Event) -> None:
@@ -85,7 +85,7 @@ class LiveView:
         self._live.stop()
 
     def _print(self, line: str) -> None:
-        self._live.console.print(styled(line), soft_wrap=True)
+        self._live.console.print(colour_status(line), soft_wrap=True)
 
     def frame(self) -> RenderableType:
         """Return the progress and the table of the ranks, as they are now."""
@@ -161,7 +161,7 @@ def _time(value: float | None) -> Text:
     return Text("" if value is None else format_time(value))
 
 
-def styled(line: str) -> Text:
+def colour_status(line: str) -> Text:
     """Return a line with its verdict coloured."""
     text = Text(line)
     text.highlight_regex(r"✓ passed|^passed:", "green")

@@ -16,7 +16,7 @@ from spbench.cli.records.gate_options import (
     BaselineOption,
     FailOnOption,
     MaxUnjudgedOption,
-    gate_of,
+    load_gate,
 )
 from spbench.cli.records.report import HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
@@ -29,14 +29,14 @@ from spbench.cli.request import (
     QuietOption,
     SystemOption,
     VerboseOption,
+    build_request,
     case_options,
     launch_options,
     print_progress,
     print_warning,
-    request_from,
 )
-from spbench.cli.run_reports import REPORT_OPTIONS, refuse, write_report
-from spbench.cli.run_views import line_writer, make_view
+from spbench.cli.runs.reports import REPORT_OPTIONS, report_refusal, write_report
+from spbench.cli.runs.views import line_writer, make_view
 from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -152,7 +152,7 @@ def run(
     try:
         files.check()
         request = replace(
-            request_from(
+            build_request(
                 suite or Path(),
                 chosen=chosen,
                 selected=selected,
@@ -161,7 +161,7 @@ def run(
                 argv=sys.argv[1:],
             ),
             inject=tuple(inject or ()),
-            budget=None if budget is None else seconds(budget),
+            budget=None if budget is None else parse_time(budget),
             preflight=preflight,
             skip_bad_hosts=skip_bad_hosts,
             shared=shared,
@@ -178,7 +178,7 @@ def run(
                 f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
                 "here: use it with --dry-run or spbench command"
             )
-        gate = gate_of(home, baseline, fail_on, max_unjudged)
+        gate = load_gate(home, baseline, fail_on, max_unjudged)
         planned = _planned(request, resume, failed)
         if dry_run:
             _dry_run(planned)
@@ -186,7 +186,7 @@ def run(
         on_stderr = json_target == "-"
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
     except SpbenchError as error:
-        refuse(error, json_target, files)
+        report_refusal(error, json_target, files)
         raise
     gate_result, wrong = _judge(gate, outcome, on_stderr, verbosity)
     exit_code = gate_result.exit_code(outcome.exit_code) if gate_result else outcome.exit_code
@@ -285,7 +285,7 @@ def _write(
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
         unwritten.append(str(error))
-    if any(files.wanted()):
+    if any(files.targets()):
         from spbench.report.recorded import load_run
 
         run = gate_result.run if gate_result else load_run(outcome.folder)
@@ -294,7 +294,7 @@ def _write(
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedRun:
     """A run that was made for another command.
 
     Attributes:
@@ -309,7 +309,7 @@ class Done:
 
 def execute(
     planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool, headless: bool = False
-) -> Done:
+) -> CompletedRun:
     """Run what another command needs; it is shown as ``spbench run`` shows it.
 
     Raises:
@@ -319,7 +319,7 @@ def execute(
 
     state = RunState()
     outcome = _execute(planned, headless, to_stderr, -1 if quiet else int(verbose), state)
-    return Done(outcome.folder, state, outcome.report, outcome.exit_code)
+    return CompletedRun(outcome.folder, state, outcome.report, outcome.exit_code)
 
 
 def _execute(
@@ -345,7 +345,7 @@ def _nobody(_: str) -> None:
     """Say nothing: ``--quiet`` wants the verdict alone."""
 
 
-def seconds(text: str) -> float:
+def parse_time(text: str) -> float:
     """Read a time: ``90``, ``90s``, ``5m``, ``1.5h``.
 
     Raises:

@@ -15,7 +15,7 @@ MOST_BATCHES = 10_000
 MOST_DIGITS = 100
 
 
-def one_of(option: str, word: str, known: Sequence[str]) -> None:
+def check_choice(option: str, word: str, known: Sequence[str]) -> None:
     """Refuse a word that an option does not know.
 
     Raises:
@@ -26,7 +26,7 @@ def one_of(option: str, word: str, known: Sequence[str]) -> None:
         raise UsageError(f"{option} {word}: there is no such {option.lstrip('-')}{near}")
 
 
-def whole_numbers(option: str, text: str) -> list[int]:
+def parse_counts(option: str, text: str) -> list[int]:
     """Return the numbers of ``1,2,4``.
 
     Raises:
@@ -44,7 +44,7 @@ def _numbers(option: str, text: str, words: Sequence[str]) -> list[int]:
     return [int(word) for word in words]
 
 
-def batch_sizes(text: str) -> list[int]:
+def parse_batch_sizes(text: str) -> list[int]:
     """Return the numbers of ``32,64:4096:64``: 32, and from 64 to 4096 in steps of 64.
 
     Raises:
@@ -63,7 +63,7 @@ def batch_sizes(text: str) -> list[int]:
     return list(found)
 
 
-def asked_cluster(
+def find_requested_cluster(
     machines: str | None, cluster: str | None, cluster_from: str | None, home: Path
 ) -> Cluster:
     """Return the cluster that exactly one of three options names.
@@ -71,8 +71,8 @@ def asked_cluster(
     Raises:
         UsageError: Not one of them is given, or it cannot be read.
     """
+    from spbench.planner.cluster.lookup import machines_cluster, named_cluster
     from spbench.planner.cluster.measured import cluster_from_run
-    from spbench.planner.cluster.words import machines_cluster, named_cluster
     from spbench.record.runs.folder import find_run
 
     if [machines, cluster, cluster_from].count(None) != 2:

@@ -42,14 +42,16 @@ def make_view(
     if not plain and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from rich.console import Console
 
-        from spbench.cli.live import LiveView
+        from spbench.cli.runs.live import LiveView
 
         return LiveView(state, Console(), verbosity, next_step, estimate)
-    from spbench.cli.lines import Lines
+    from spbench.cli.runs.lines import LineView
     from spbench.cli.tables import output_width
 
     stream = sys.stderr if on_stderr else sys.stdout
-    return Lines(state, line_writer(stream), verbosity, output_width(stream), next_step, estimate)
+    return LineView(
+        state, line_writer(stream), verbosity, output_width(stream), next_step, estimate
+    )
 
 
 def _next_step(home: Path) -> str:

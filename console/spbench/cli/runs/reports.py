@@ -22,10 +22,12 @@ def report_usage(sentence: str, words: list[str]) -> None:
     named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in REPORT_OPTIONS}
     if words[:1] == ["run"] and named:
         json_target, junit, html = (named.get(option) for option in REPORT_OPTIONS)
-        refuse(UsageError(sentence), json_target, ReportFiles(junit, html))
+        report_refusal(UsageError(sentence), json_target, ReportFiles(junit, html))
 
 
-def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:
+def report_refusal(
+    error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES
+) -> None:
     """Write the reports of a run that never began, if options ask for them."""
     from spbench.report.build import refused_report
     from spbench.report.document import ReportDocument

@@ -10,7 +10,7 @@ from spbench.planner.cluster.machines import (
     PRESETS,
     Cluster,
     cluster_from_ends,
-    cluster_of,
+    make_hpgo_cluster,
 )
 from spbench.planner.cluster.measured import cluster_from_run
 from spbench.planner.cluster.yaml_file import load_cluster
@@ -43,7 +43,7 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         raise PlannerError(f"{owner} a number of over {_MOST_DIGITS} digits; give a smaller one")
     if "x" not in text:
         return cluster_from_ends([int(word) for word in words])
-    return cluster_of(text.replace(" ", ""), _sizes_of(products, f"{option}{text}"))
+    return make_hpgo_cluster(text.replace(" ", ""), _sizes_of(products, f"{option}{text}"))
 
 
 def _sizes_of(products: Sequence[Sequence[str]], text: str) -> list[int]:
@@ -81,7 +81,7 @@ def named_cluster(text: str, folder: Path, option: str = "") -> Cluster:
     raise PlannerError(f"{option}{text}: there is no such file{near}")
 
 
-def cluster_of_words(text: str, home: Path, folder: Path) -> Cluster:
+def find_cluster(text: str, home: Path, folder: Path) -> Cluster:
     """Return the cluster that a text names in any of the four ways.
 
     Args:

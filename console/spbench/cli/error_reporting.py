@@ -20,32 +20,32 @@ ENV_COMPLETE = "_SPBENCH_COMPLETE"
 """Set by a shell's completion script: it wants words, not a command's work."""
 
 
-def ended(command: Callable[[], int]) -> int:
+def run_reporting_errors(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
             stream.reconfigure(errors="replace")
     if ENV_COMPLETE not in os.environ:
-        plugins.set_warning_listener(lambda text: complain(f"spbench: warning: {text}"))
+        plugins.set_warning_listener(lambda text: print_to_stderr(f"spbench: warning: {text}"))
     try:
         return command()
     except SpbenchError as error:
         # All errors of a file begin with its name.
-        complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
+        print_to_stderr(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
         return error.exit_code
     except plugins.PluginError as error:
-        complain(f"spbench: error: {error}")
+        print_to_stderr(f"spbench: error: {error}")
         return ExitCode.ERROR
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        complain(f"spbench: error: cannot write the output: {error.strerror}")
+        print_to_stderr(f"spbench: error: cannot write the output: {error.strerror}")
         return ExitCode.ERROR
 
 
-def complain(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Write a line on stderr, if anyone reads it."""
     from spbench.record.number_formatting import printable
 

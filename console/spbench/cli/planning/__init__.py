@@ -1,0 +1,1 @@
+"""Commands that profile models and plan their training."""

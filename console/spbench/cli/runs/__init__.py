@@ -1,0 +1,1 @@
+"""Commands that run suites, their live views and their tables of cases."""
