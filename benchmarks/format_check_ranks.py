@@ -31,10 +31,10 @@ from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.fault_injection import (
-    SLIGHTLY,
-    drop_tile_of,
-    scale_gradient_of_input,
-    scale_gradient_of_weight,
+    SLIGHT_FACTOR,
+    drop_tile,
+    scale_input_gradient,
+    scale_weight_gradient,
 )
 
 CLASSES = 10
@@ -45,11 +45,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "amoebanet": {"image_size": (64, 64), "num_layers": 3, "num_filters": 64},
 }
 CONTROLS: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
-    "zero weight": (scale_gradient_of_weight, (0.0,)),
-    "zero input": (scale_gradient_of_input, (0.0,)),
-    "1.01 weight": (scale_gradient_of_weight, (SLIGHTLY,)),
-    "1.01 input": (scale_gradient_of_input, (SLIGHTLY,)),
-    "lost tile": (drop_tile_of, ()),
+    "zero weight": (scale_weight_gradient, (0.0,)),
+    "zero input": (scale_input_gradient, (0.0,)),
+    "1.01 weight": (scale_weight_gradient, (SLIGHT_FACTOR,)),
+    "1.01 input": (scale_input_gradient, (SLIGHT_FACTOR,)),
+    "lost tile": (drop_tile, ()),
 }
 NAMES = ("operators",)
 

@@ -28,7 +28,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.spatial.comm_stats import COMM_STATS
-from spbench_workers.benchmarks.model.case import case_of
+from spbench_workers.benchmarks.model.case import build_case
 from spbench_workers.comm import open_world
 from spbench_workers.context import Context
 
@@ -125,7 +125,7 @@ def main(words: Sequence[str]) -> None:
     entry = BENCHMARKS["model.resnet"]
     params = entry.complete(given)
     context = Context(world, SilentChannel(), case="", benchmark=entry.name, params=params)
-    case = case_of(context)
+    case = build_case(context)
     plan = case.plan
     images = SyntheticImages(
         plan.model.image, params["num_classes"], seed=1, dtype=plan.dtype, device=plan.device

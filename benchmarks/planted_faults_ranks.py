@@ -73,7 +73,7 @@ class _Planting:
             self.refusal = str(error)
 
 
-_PLANT = fault_injection.plant
+_PLANT = fault_injection.inject_fault
 
 
 def outcome(world: World, combination: Combination) -> Row:

@@ -17,8 +17,8 @@ from mpi.programs.each_case import answer_each
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.allreduce.entry import OPS
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
-from spbench_workers.benchmarks.allreduce.model.formulas import expected_work
-from spbench_workers.benchmarks.allreduce.rotation import Rotation
+from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
+from spbench_workers.benchmarks.allreduce.rotation import RotatingReduction
 from spbench_workers.collectives import plan
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.native import registered_operation
@@ -103,7 +103,7 @@ def traffic_is_the_formulas(algorithm, **more):
     """Counts of ranks where they make their messages are those of the formulas."""
     for count in COUNTS:
         traffic = trial(algorithm, count=count, **more)
-        work = expected_work(algorithm, ranks, count, **more)
+        work = compute_costs(algorithm, ranks, count, **more)
         bytes_ = comm.allreduce(traffic.bytes, op=MPI.MAX)
         messages = comm.allreduce(traffic.messages, op=MPI.MAX)
         if (bytes_, messages) != (4 * work.elements, work.messages):
@@ -123,7 +123,7 @@ def orders():
 def rotated(algorithm, order):
     source, result = vectors(given(rank, 11), 11, torch.float32)
     wanted = sum(given(giver, 11) for giver in range(ranks)).float()
-    rotation = Rotation(
+    rotation = RotatingReduction(
         order,
         lambda turned: open_reduction(comm, algorithm, source, result, order=turned),
     )

@@ -10,7 +10,10 @@ from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.benchmarks.allreduce.verification.data import fill
-from spbench_workers.benchmarks.allreduce.verification.expected import expect, pieces
+from spbench_workers.benchmarks.allreduce.verification.expected import (
+    compute_expected,
+    list_result_parts,
+)
 from unit.typed_params import TypedParams
 
 COUNT = 10
@@ -62,9 +65,13 @@ class Collective:
             name = "exact" if self.runs % 4 < 2 else "bound"
         self.runs += 1
         numbers = self.checks._numbers[name]
-        [piece] = pieces(self.job.params["collective"], 2, 1, self.buffers.result.numel())
-        values = expect(numbers, (0, 1), lambda rank: self.checks.values(name, "now 0", rank), 1)
-        fill(self.buffers.result, values.values, piece.first)
+        [piece] = list_result_parts(
+            self.job.params["collective"], 2, 1, self.buffers.result.numel()
+        )
+        values = compute_expected(
+            numbers, (0, 1), lambda rank: self.checks.values(name, "now 0", rank), 1
+        )
+        fill(self.buffers.result, values.values, piece.input_offset)
         self.spoil(self.buffers, self.runs)
 
     def start(self):
@@ -86,7 +93,11 @@ def failed(spoil, collective="allreduce", mode="blocking", wrap=lambda one, _: o
     buffers = Buffers(COUNT, part, None, torch.float64, torch.device("cpu"))
     doing = Collective(job, buffers, spoil)
     subject = CheckedCollective(
-        buffers, wrap(doing, buffers.result), pieces(collective, 2, 1, part), runs=1, depth=1
+        buffers,
+        wrap(doing, buffers.result),
+        list_result_parts(collective, 2, 1, part),
+        runs=1,
+        depth=1,
     )
     doing.checks = checks = Checks(job, subject)
     job.right = right

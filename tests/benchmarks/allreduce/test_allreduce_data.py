@@ -19,7 +19,11 @@ from spbench_workers.benchmarks.allreduce.verification.data import (
     compare,
     fill,
 )
-from spbench_workers.benchmarks.allreduce.verification.expected import depth_of, expect, pieces
+from spbench_workers.benchmarks.allreduce.verification.expected import (
+    compute_depth,
+    compute_expected,
+    list_result_parts,
+)
 from spbench_workers.collectives.arithmetic import FORMATS, copy_into, memory_of, reduce_into
 
 OPS = ("sum", "prod", "max", "min")
@@ -41,7 +45,7 @@ def fold(op, vectors, dtype):
 def wanted(numbers, count, depth=None):
     given_ = gifts(numbers, count)
     depth = numbers.ranks - 1 if depth is None else depth
-    return expect(numbers, range(numbers.ranks), given_.__getitem__, depth)
+    return compute_expected(numbers, range(numbers.ranks), given_.__getitem__, depth)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -78,19 +82,19 @@ def test_random_numbers_are_off_by_no_more_than_the_bound(dtype, op, ranks):
 @given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 2**40))
 def test_the_sum_is_kept_beyond_float64(ranks, count, seed):
     numbers = Numbers("random", "sum", torch.float64, ranks)
-    vectors = [numbers.of(seed + rank, rank, count) for rank in range(ranks)]
-    expected = expect(numbers, range(ranks), vectors.__getitem__, ranks - 1)
+    vectors = [numbers.draw_input(seed + rank, rank, count) for rank in range(ranks)]
+    expected = compute_expected(numbers, range(ranks), vectors.__getitem__, ranks - 1)
     for index in range(count):
         exact = sum(Fraction(float(vector[index])) for vector in vectors)
-        kept = Fraction(float(expected.values[index])) + Fraction(float(expected.rest[index]))
+        kept = Fraction(float(expected.values[index])) + Fraction(float(expected.correction[index]))
         assert abs(exact - kept) <= Fraction(2) ** -100
 
 
 def test_what_a_rank_gives_follows_from_its_seed():
     numbers = Numbers("random", "sum", torch.float32, 2)
-    one = numbers.of(3, 0, 50)
-    again = numbers.of(3, 0, 50)
-    other = numbers.of(4, 0, 50)
+    one = numbers.draw_input(3, 0, 50)
+    again = numbers.draw_input(3, 0, 50)
+    other = numbers.draw_input(4, 0, 50)
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
     assert len(set(one.tolist())) == 50
@@ -102,7 +106,7 @@ def test_what_a_rank_gives_follows_from_its_seed():
 def test_a_long_vector_repeats_its_period(monkeypatch):
     monkeypatch.setattr(data, "PERIOD", 7)
     numbers = Numbers("whole", "sum", torch.int32, 3)
-    values = numbers.of(1, 0, 100)
+    values = numbers.draw_input(1, 0, 100)
     assert len(values) == 7
     vector = torch.zeros(20, dtype=torch.int32)
     fill(vector, values, first=5)
@@ -117,7 +121,7 @@ def test_a_wrong_element_is_counted_and_named(index):
     expected = ExpectedPeriod(np.arange(7.0), np.zeros(7), np.full(7, 0.5))
     vector = torch.arange(20, dtype=torch.float32) % 7
     vector[index] += 3
-    found = compare(vector, expected, at=100)
+    found = compare(vector, expected, offset=100)
     assert (found.wrong, found.error, found.tolerance) == (1, 3.0, 0.5)
     assert found.detail == f"element {100 + index} is {index % 7 + 3}, not {index % 7}"
 
@@ -148,9 +152,12 @@ def test_pieces_say_what_comes_from_whom(collective, rank, expected):
     vectors = [torch.arange(1, 7) * factor for factor in (1, 2, 7)]
     part = 6 if collective in ("allreduce", "broadcast") else 2
     result = []
-    for piece in pieces(collective, 3, rank, part):
-        assert piece.at == len(result)
-        parts = [vectors[giver][piece.first : piece.first + piece.count] for giver in piece.givers]
+    for piece in list_result_parts(collective, 3, rank, part):
+        assert piece.offset == len(result)
+        parts = [
+            vectors[giver][piece.input_offset : piece.input_offset + piece.count]
+            for giver in piece.sources
+        ]
         result += sum(parts).tolist()
     assert result == expected
 
@@ -170,7 +177,7 @@ def test_pieces_say_what_comes_from_whom(collective, rank, expected):
     ],
 )
 def test_the_depth_is_that_of_the_longest_chain_of_additions(algorithm, ranks, group, depth):
-    assert depth_of(algorithm, ranks, group) == depth
+    assert compute_depth(algorithm, ranks, group) == depth
 
 
 @pytest.mark.parametrize("dtype", FORMATS.values())
@@ -179,21 +186,21 @@ def test_margins_show_what_was_written_beside(dtype):
     for buffers in (Buffers(5, 3, None, dtype, cpu), Buffers(2, 6, 4, dtype, cpu)):
         buffers.poison()
         buffers.result.fill_(1)
-        buffers.given.fill_(1)
-        assert buffers.margins_written() == 0
+        buffers.input.fill_(1)
+        assert buffers.count_margin_writes() == 0
         beyond = torch.as_strided(buffers.result, (1,), (1,), buffers.result.storage_offset() - 1)
         beyond.fill_(0)
-        assert buffers.margins_written() == 1
+        assert buffers.count_margin_writes() == 1
 
 
 def test_in_place_source_and_result_are_one():
     buffers = Buffers(2, 6, 4, torch.float32, torch.device("cpu"))
     assert buffers.source is buffers.result
-    assert (buffers.source.numel(), buffers.given.numel()) == (6, 2)
-    buffers.given.fill_(5)
+    assert (buffers.source.numel(), buffers.input.numel()) == (6, 2)
+    buffers.input.fill_(5)
     assert buffers.result[4:].tolist() == [5, 5]
     apart = Buffers(2, 6, None, torch.float32, torch.device("cpu"))
-    assert apart.source is apart.given
+    assert apart.source is apart.input
     assert apart.source is not apart.result
 
 

@@ -9,14 +9,14 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.device import streams as device_streams
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.p2p import torch_group
-from spbench_workers.benchmarks.allreduce import findings, hiding
+from spbench_workers.benchmarks.allreduce import findings, overlap
 from spbench_workers.benchmarks.allreduce import sweep as sweep_benchmark
-from spbench_workers.benchmarks.allreduce.columns import say_row
+from spbench_workers.benchmarks.allreduce.columns import print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes
 from spbench_workers.benchmarks.allreduce.model import job_link
-from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
-from spbench_workers.benchmarks.allreduce.model.link_times import Copies, JobLink
+from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
+from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, StagingCopies
 from spbench_workers.benchmarks.allreduce.model.prediction import predict
 from spbench_workers.collectives.distributed import DistributedReduction
 from standins.late_device import elem_of, install
@@ -86,8 +86,8 @@ def test_a_table_says_from_where_on_it_is_in_place():
     first = Said(last=False)
     second = Said(first=False)
     first.params = first.params | {"in_place": False}
-    say_row(first, row(2.0, in_place=False))
-    say_row(second, row(4.0))
+    print_row(first, row(2.0, in_place=False))
+    print_row(second, row(4.0))
     assert first.lines[0] == "# allreduce, blocking, out of place, 2 ranks"
     assert second.lines[0] == "# from here on in place"
 
@@ -118,14 +118,14 @@ class Later:
 @pytest.fixture
 def clock(monkeypatch):
     """The device's clock, by which a matrix product takes 0.1 ms of the current stream."""
-    for module in (hiding, device_streams):
+    for module in (overlap, device_streams):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
     monkeypatch.setattr(torch, "mm", lambda *_, out: LATE.work(1e-4))
 
 
 @pytest.mark.parametrize("seconds", [0.002, 0.05])
 def test_what_the_gpu_reduces_is_hidden_by_work_of_the_gpu(clock, seconds):
-    assert hiding.overlap(Alone(), Later(seconds), seconds, DEVICE) == pytest.approx(1.0)
+    assert overlap.measure_overlap(Alone(), Later(seconds), seconds, DEVICE) == pytest.approx(1.0)
 
 
 def test_a_reduction_on_the_stream_of_the_work_is_not_hidden(clock):
@@ -133,7 +133,7 @@ def test_a_reduction_on_the_stream_of_the_work_is_not_hidden(clock):
         def start(self):
             LATE.work(self.seconds)
 
-    assert hiding.overlap(Alone(), Here(0.01), 0.01, DEVICE) == pytest.approx(0.0)
+    assert overlap.measure_overlap(Alone(), Here(0.01), 0.01, DEVICE) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(("algorithm", "longest"), [("nccl", 2.0), ("ring", 1e-3)])
@@ -142,7 +142,9 @@ def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, long
     said = []
     monkeypatch.setattr(sweep_benchmark, "perf_counter", LATE.clock)
     monkeypatch.setattr(sweep_benchmark, "open_reduction", lambda *_: Later(2.0))
-    monkeypatch.setattr(sweep_benchmark, "by_turns", lambda *words: said.append(words[3]))
+    monkeypatch.setattr(
+        sweep_benchmark, "compare_interleaved", lambda *words: said.append(words[3])
+    )
     monkeypatch.setattr(Later, "free", lambda _: None, raising=False)
     world = SimpleNamespace(comm=Alone())
     params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
@@ -165,10 +167,10 @@ def line_of(start, slope):
 def link_of(copies=None, up_to=MB):
     messages = [(size, 1e-6 + 1e-10 * size) for size in SIZES]
     sums = [(size, 1e-7 + 1e-10 * size) for size in SIZES]
-    return JobLink(fit(messages, sums), line_of(1e-7, 2e-10), copies, up_to)
+    return JobLink(fit_link(messages, sums), line_of(1e-7, 2e-10), copies, up_to)
 
 
-COPIES = Copies(line_of(1e-5, 4e-11), line_of(2e-5, 5e-11))
+COPIES = StagingCopies(line_of(1e-5, 4e-11), line_of(2e-5, 5e-11))
 
 
 def params_of(**given):
@@ -193,8 +195,8 @@ def test_a_staged_prediction_has_the_copies_from_the_gpu_and_back():
 
 
 def test_nothing_to_copy_takes_no_time():
-    assert COPIES.seconds((0, 0)) == 0.0
-    assert COPIES.interval((0, 0)) == (0.0, 0.0)
+    assert COPIES.predict_seconds((0, 0)) == 0.0
+    assert COPIES.predict_interval((0, 0)) == (0.0, 0.0)
     nothing = ENTRY.complete({"size": 0, "algorithm": "ring", "device": "cuda"})
     params = typed(SweepParams, nothing)
     assert predict(params, 4, 0, link_of(COPIES), (0, 0)).seconds == 0.0
@@ -203,7 +205,7 @@ def test_nothing_to_copy_takes_no_time():
 def test_nccl_is_a_rings_bytes_in_one_launch():
     predicted = predict(sweep_params(algorithm="nccl"), 4, MB, link_of(), (MB, MB))
     assert predicted.seconds == pytest.approx(1e-6 + 1.5 * MB * 1e-10, rel=1e-6)
-    assert predicted.by == "a ring in one launch of NCCL"
+    assert predicted.basis == "a ring in one launch of NCCL"
     out_of_place = predict(sweep_params(algorithm="nccl", in_place=False), 4, MB, link_of())
     assert out_of_place.seconds == pytest.approx(predicted.seconds + 2e-10 * MB, rel=1e-6)
     assert predict(sweep_params(algorithm="nccl"), 1, MB, link_of()).seconds == 0.0
@@ -228,15 +230,15 @@ def test_the_link_of_a_case_is_that_of_its_path_and_memory(monkeypatch, device, 
         return noted
 
     monkeypatch.setattr(job_link, "_links", {})
-    monkeypatch.setattr(job_link, "host_link", note("host", link_of()))
+    monkeypatch.setattr(job_link, "measure_host_link", note("host", link_of()))
     monkeypatch.setattr(job_link, "_copies", note("copies", COPIES))
     monkeypatch.setattr(job_link, "_nccl_link", note("nccl", link_of(up_to=64 * MB)))
     place = torch.device(device)
     for _ in range(2):
-        link = job_link.measured_link(Alone(), torch.float32, "sum", place, nccl=nccl)
+        link = job_link.measure_link(Alone(), torch.float32, "sum", place, nccl=nccl)
     assert done == measured
-    assert (link.copies is COPIES) == ("copies" in measured)
-    assert link.up_to == (64 * MB if nccl else MB)
+    assert (link.staging is COPIES) == ("copies" in measured)
+    assert link.max_bytes == (64 * MB if nccl else MB)
 
 
 def test_links_of_the_device_are_timed_until_it_is_done(monkeypatch):
@@ -249,7 +251,7 @@ def test_links_of_the_device_are_timed_until_it_is_done(monkeypatch):
             timed.append(all(stream.done == stream.asked for stream in (LATE.main, LATE.copies)))
         return [(size, 1e-6 + 1e-10 * size) for size in sizes]
 
-    monkeypatch.setattr(job_link, "times_together", time_of)
+    monkeypatch.setattr(job_link, "measure_together", time_of)
     job_link._copies(Alone(), DEVICE)
     job_link._nccl_link(Alone(), torch.float32, "sum", DEVICE)
     assert timed == [True] * 3
@@ -281,18 +283,18 @@ class Case(Said):
 
 
 def found(monkeypatch, link, device=DEVICE, seconds=None, **given):
-    monkeypatch.setattr(findings, "measured_link", lambda *_, **__: link)
+    monkeypatch.setattr(findings, "measure_link", lambda *_, **__: link)
     monkeypatch.setattr(findings, "crowded", lambda _: False)
     case = Case(**given)
     ends = (MB, MB)
     seconds = seconds or predict(case.read_params(SweepParams), 2, MB, link, ends).seconds
     measured = MeasuredTimes(MB // 4, torch.device(device), ends, [seconds] * 3, [seconds] * 2)
-    findings.give_findings(case, measured, None, 0)
+    findings.report_findings(case, measured, None, 0)
     return case
 
 
 def test_a_staged_case_does_not_deviate_for_its_copies(monkeypatch):
-    slow = Copies(line_of(1e-3, 1e-9), line_of(1e-3, 1e-9))
+    slow = StagingCopies(line_of(1e-3, 1e-9), line_of(1e-3, 1e-9))
     case = found(monkeypatch, link_of(slow), algorithm="ring")
     assert case.choices["model"][0] == "holds"
     _, by = case.limits["time_ms"]

@@ -5,14 +5,18 @@ import random
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.benchmarks.allreduce.columns import say_row
+from spbench_workers.benchmarks.allreduce.columns import print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.findings import describe_agreement
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
-from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
+from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
 from spbench_workers.benchmarks.allreduce.model.link_times import JobLink
-from spbench_workers.benchmarks.allreduce.model.prediction import best_of, crossover_words, predict
-from spbench_workers.benchmarks.allreduce.turns import compare
+from spbench_workers.benchmarks.allreduce.model.prediction import (
+    describe_crossovers,
+    find_fastest_algorithm,
+    predict,
+)
+from spbench_workers.benchmarks.allreduce.paired_comparison import compare_times
 from unit.allreduce_rows import Said, row
 from unit.typed_params import typed
 
@@ -55,7 +59,7 @@ def test_a_time_that_agrees_with_the_model_is_placed(seconds, text):
     ],
 )
 def test_a_difference_must_be_significant_in_both_halves(one, other, verdict):
-    found = compare(one, other)
+    found = compare_times(one, other)
     assert found.verdict == verdict
     low, high = found.interval
     assert low <= found.ratio <= high
@@ -65,16 +69,16 @@ def test_a_difference_must_be_significant_in_both_halves(one, other, verdict):
 
 @pytest.mark.parametrize("pairs", [1, 2, 7])
 def test_of_few_pairs_nothing_is_said(pairs):
-    found = compare([1.0] * pairs, [2.0] * pairs)
+    found = compare_times([1.0] * pairs, [2.0] * pairs)
     assert found.verdict == "no significant difference"
     assert (found.ratio, found.pairs) == (0.5, pairs)
-    assert compare([1.0] * 8, [2.0] * 8).verdict == "faster"
+    assert compare_times([1.0] * 8, [2.0] * 8).verdict == "faster"
 
 
 @pytest.mark.slow
 def test_two_equal_ways_are_hardly_ever_told_apart():
     told = [
-        compare(times(1.0, 0.3, seed=2 * seed), times(1.0, 0.3, seed=2 * seed + 1)).verdict
+        compare_times(times(1.0, 0.3, seed=2 * seed), times(1.0, 0.3, seed=2 * seed + 1)).verdict
         for seed in range(200)
     ]
     assert told.count("no significant difference") >= 194
@@ -84,7 +88,9 @@ def link_of(alpha=1e-6, beta=1e-10, gamma=1e-10, copy=2e-10):
     sizes = (8, 1 << 10, 1 << 16, 1 << 20)
     messages = [(size, alpha + beta * size) for size in sizes]
     sums = [(size, 1e-7 + gamma * size) for size in sizes]
-    return JobLink(fit(messages, sums), fit_line([(size, 1e-7 + copy * size) for size in sizes]))
+    return JobLink(
+        fit_link(messages, sums), fit_line([(size, 1e-7 + copy * size) for size in sizes])
+    )
 
 
 def params_of(**given):
@@ -101,7 +107,7 @@ def test_a_prediction_is_the_models_and_the_copy_out_of_place():
     predicted = predict(sweep_params(algorithm="ring", in_place=True), 4, size, link)
     ring = 6 * 1e-6 + 1.5 * size * 1e-10 + 0.75 * size * 1e-10
     assert predicted.seconds == pytest.approx(ring, rel=1e-6)
-    assert predicted.by == "ring"
+    assert predicted.basis == "ring"
     low, high = predicted.interval
     assert low <= predicted.seconds <= high
     copied = predict(sweep_params(algorithm="ring"), 4, size, link)
@@ -111,8 +117,8 @@ def test_a_prediction_is_the_models_and_the_copy_out_of_place():
 def test_a_librarys_prediction_is_that_of_the_best_algorithm():
     link = link_of()
     predicted = predict(sweep_params(in_place=True), 4, 1 << 20, link)
-    assert predicted.by == best_of(4, 1 << 20, 4, link) == "rabenseifner"
-    assert predict(sweep_params(size=8), 4, 8, link).by == "recursive_doubling"
+    assert predicted.basis == find_fastest_algorithm(4, 1 << 20, 4, link) == "rabenseifner"
+    assert predict(sweep_params(size=8), 4, 8, link).basis == "recursive_doubling"
     ring = predict(sweep_params(algorithm="ring", in_place=True), 4, 1 << 20, link)
     assert predicted.seconds < ring.seconds
 
@@ -134,11 +140,11 @@ def test_other_collectives_are_their_messages(collective, messages, sent, added)
 
 
 def test_crossovers_are_named_in_words():
-    words = crossover_words(4, 4, link_of())
+    words = describe_crossovers(4, 4, link_of())
     assert words.startswith("recursive_doubling, from ")
     assert words.endswith(" B rabenseifner, up to the 1048576 B that were measured")
     alone = JobLink(None, link_of().copy)
-    assert crossover_words(1, 4, alone) == "one rank alone sends nothing"
+    assert describe_crossovers(1, 4, alone) == "one rank alone sends nothing"
     assert predict(sweep_params(in_place=True), 1, 1 << 20, alone).seconds == 0.0
     assert LinkCosts(0.0, 0.0).gamma == 0.0
 
@@ -146,8 +152,8 @@ def test_crossovers_are_named_in_words():
 def test_columns_are_those_of_nccl_tests_under_one_heading():
     first = Said(last=False)
     second = Said(first=False)
-    say_row(first, row(2.0, native=90e-6))
-    say_row(second, row(4.0, wrong=3))
+    print_row(first, row(2.0, native=90e-6))
+    print_row(second, row(4.0, wrong=3))
     what, _, names, units, line = first.lines
     assert what == "# allreduce, blocking, in place, 2 ranks"
     words = "size count type redop algorithm time algbw busbw #wrong p99 skew predicted native"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from spbench_workers.benchmarks.allreduce.model.cost_model import (
     Crossover,
     LinkCosts,
-    best,
-    crossovers,
-    deviates,
-    predicted_seconds,
+    describe_deviation,
+    find_crossovers,
+    find_fastest,
+    predict_seconds,
 )
-from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line, student
+from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link, student_t
 from spbench_workers.benchmarks.allreduce.sweep_sizes import (
     algbw_gb_s,
     bus_factor,
@@ -30,7 +30,7 @@ BITS = {"rel": 1e-12}
 
 
 def seconds(algorithm, ranks, nbytes, link=LINK, **options):
-    return predicted_seconds(algorithm, ranks, nbytes, 4, link, **options)
+    return predict_seconds(algorithm, ranks, nbytes, 4, link, **options)
 
 
 def seconds_of_rounds(algorithm, ranks, count, link, **options):
@@ -80,7 +80,7 @@ def test_no_bytes_take_no_time():
 def test_itemsize_decides_how_many_chunks_a_chain_has():
     link = LinkCosts(1e-6, 0.0)
     nbytes = 1 << 20
-    times = [predicted_seconds("chain", 4, nbytes, size, link) for size in (8, 4, 2)]
+    times = [predict_seconds("chain", 4, nbytes, size, link) for size in (8, 4, 2)]
     assert times == sorted(set(times))
 
 
@@ -89,7 +89,7 @@ def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ran
     link = LinkCosts(1e-6, 2e-10)
     depth = math.log2(ranks)
     ratio = (2 * (ranks - 1) - depth) / (depth - 2 * (ranks - 1) / ranks)
-    (found,) = crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
+    (found,) = find_crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
     assert found.nbytes == pytest.approx(ratio * link.alpha / link.beta, abs=2)
     assert (found.before, found.after) == ("recursive_doubling", "ring")
 
@@ -97,48 +97,53 @@ def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ran
 def test_rabenseifner_takes_over_at_2_4_latencies_on_8_ranks():
     link = LinkCosts(1e-6, 1e-10)
     algorithms = ["recursive_doubling", "ring", "rabenseifner"]
-    found = crossovers(8, link, algorithms, 1 << 30)
+    found = find_crossovers(8, link, algorithms, 1 << 30)
     assert found == [Crossover(found[0].nbytes, "recursive_doubling", "rabenseifner")]
     assert found[0].nbytes == pytest.approx(2.4 * 1e4, abs=2)
 
 
 def test_a_crossover_is_exact_to_the_byte():
-    for found in crossovers(6, LINK, list(ALGORITHMS), 1 << 28):
+    for found in find_crossovers(6, LINK, list(ALGORITHMS), 1 << 28):
         at = found.nbytes
         below = found.nbytes - 1
         assert seconds(found.after, 6, at) < seconds(found.before, 6, at)
-        assert best(6, below, 4, LINK, ALGORITHMS) == found.before
-        assert best(6, at, 4, LINK, ALGORITHMS) == found.after
+        assert find_fastest(6, below, 4, LINK, ALGORITHMS) == found.before
+        assert find_fastest(6, at, 4, LINK, ALGORITHMS) == found.after
 
 
 def test_no_crossover_where_one_algorithm_is_always_the_fastest():
-    assert crossovers(2, LinkCosts(1e-6, 1e-10), ["recursive_doubling", "binomial"], 1 << 30) == []
-    assert crossovers(8, LINK, ["recursive_doubling", "ring"], 1000) == []
+    assert (
+        find_crossovers(2, LinkCosts(1e-6, 1e-10), ["recursive_doubling", "binomial"], 1 << 30)
+        == []
+    )
+    assert find_crossovers(8, LINK, ["recursive_doubling", "ring"], 1000) == []
 
 
 def test_the_best_is_the_fastest_and_the_first_of_equals():
-    assert best(8, 8, 4, LINK, ["ring", "recursive_doubling", "flat"]) == "recursive_doubling"
-    assert best(8, 1 << 26, 4, LINK, ["flat", "binomial", "ring"]) == "ring"
-    assert best(8, 1 << 20, 4, LINK, ["muji_8", "binomial"]) == "muji_8"
-    assert best(8, 1 << 20, 4, LINK, ["binomial", "muji_8"]) == "binomial"
-    assert best(6, 1 << 20, 4, LINK, ["muji_8", "flat"]) == "flat"
+    assert (
+        find_fastest(8, 8, 4, LINK, ["ring", "recursive_doubling", "flat"]) == "recursive_doubling"
+    )
+    assert find_fastest(8, 1 << 26, 4, LINK, ["flat", "binomial", "ring"]) == "ring"
+    assert find_fastest(8, 1 << 20, 4, LINK, ["muji_8", "binomial"]) == "muji_8"
+    assert find_fastest(8, 1 << 20, 4, LINK, ["binomial", "muji_8"]) == "binomial"
+    assert find_fastest(6, 1 << 20, 4, LINK, ["muji_8", "flat"]) == "flat"
     with pytest.raises(ValueError, match="none of the algorithms runs on 6 ranks"):
-        best(6, 1 << 20, 4, LINK, ["muji_8"])
+        find_fastest(6, 1 << 20, 4, LINK, ["muji_8"])
 
 
 def test_a_time_the_model_explains_does_not_deviate():
     interval = (0.9e-3, 1.1e-3)
     for measured in (0.61e-3, 1e-3, 1.64e-3):
-        assert deviates(measured, 1e-3, interval) is None
-    assert deviates(5.0, 0.0, (0.0, 0.0)) is None
+        assert describe_deviation(measured, 1e-3, interval) is None
+    assert describe_deviation(5.0, 0.0, (0.0, 0.0)) is None
 
 
 def test_a_time_the_model_does_not_explain_is_told():
     interval = (0.9e-3, 1.1e-3)
-    assert deviates(2.5e-3, 1e-3, interval) == (
+    assert describe_deviation(2.5e-3, 1e-3, interval) == (
         "2.50 ms is 2.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
     )
-    assert deviates(0.5e-3, 1e-3, interval) == (
+    assert describe_deviation(0.5e-3, 1e-3, interval) == (
         "500 us is 0.5 times the predicted 1.00 ms (900 us to 1.10 ms)"
     )
 
@@ -153,7 +158,7 @@ SIZES = [8 << (2 * step) for step in range(12)]
 
 @given(st.floats(1e-8, 1e-3), st.floats(1e-12, 1e-8), st.floats(1e-12, 1e-8))
 def test_exact_times_give_the_numbers_they_were_made_of(alpha, beta, gamma):
-    found = fit(line(SIZES, alpha, beta), line(SIZES, 1e-7, gamma)).link
+    found = fit_link(line(SIZES, alpha, beta), line(SIZES, 1e-7, gamma)).link
     assert found.alpha == pytest.approx(alpha, rel=1e-6)
     assert found.beta == pytest.approx(beta, rel=1e-6)
     assert found.gamma == pytest.approx(gamma, rel=1e-6)
@@ -209,7 +214,7 @@ def test_a_line_asks_for_three_sizes_and_times_above_zero(points, reason):
 
 
 def test_a_prediction_lies_within_its_interval():
-    found = fit(line(SIZES, 1e-6, 1e-10, 0.05), line(SIZES, 1e-7, 3e-11, 0.05))
+    found = fit_link(line(SIZES, 1e-6, 1e-10, 0.05), line(SIZES, 1e-7, 3e-11, 0.05))
 
     def predict(link):
         return seconds("ring", 4, 1 << 20, link)
@@ -223,7 +228,7 @@ def test_a_prediction_lies_within_its_interval():
 def test_students_t_leaves_five_per_cent_outside(freedom):
     scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
     steps = 20_000
-    end = student(freedom)
+    end = student_t(freedom)
     middles = ((step + 0.5) * end / steps for step in range(steps))
     density = (scale * (1 + x * x / freedom) ** (-(freedom + 1) / 2) for x in middles)
     assert 2 * math.fsum(density) * end / steps == pytest.approx(0.95, abs=1e-4)

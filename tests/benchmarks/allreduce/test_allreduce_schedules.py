@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.allreduce.model.formulas import expected_work
-from spbench_workers.benchmarks.allreduce.model.path import path_of
-from spbench_workers.benchmarks.allreduce.verification.expected import depth_of
+from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
+from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
+from spbench_workers.benchmarks.allreduce.verification.expected import compute_depth
 from spbench_workers.collectives.names import MUJI_SIZES
 from spbench_workers.collectives.plan import ALGORITHMS, refusal, schedule
 from spbench_workers.collectives.schedule import ScheduleCosts, ScheduleStep, Transfer, work_of
@@ -166,13 +166,13 @@ def test_counts_are_those_of_the_formulas(run):
     algorithm, ranks, count, options = run
     work = work_of(plan(algorithm, ranks, count, **options))
     del options["order"]
-    assert work == expected_work(algorithm, ranks, count, **options)
+    assert work == compute_costs(algorithm, ranks, count, **options)
 
 
 @pytest.mark.parametrize(("algorithm", "ranks"), cases(range(2, 10)))
 def test_counts_are_those_of_the_formulas_at_every_size(algorithm, ranks):
     for count in (0, 1, ranks - 1, ranks, 2 * ranks + 1, 97, 5040):
-        assert work_of(plan(algorithm, ranks, count)) == expected_work(algorithm, ranks, count)
+        assert work_of(plan(algorithm, ranks, count)) == compute_costs(algorithm, ranks, count)
 
 
 PRINTED = {
@@ -196,21 +196,21 @@ PRINTED = {
 
 @pytest.mark.parametrize(("algorithm", "ranks"), PRINTED)
 def test_formulas_are_the_printed_ones_where_chunks_are_equal(algorithm, ranks):
-    assert expected_work(algorithm, ranks, 840) == PRINTED[algorithm, ranks]
+    assert compute_costs(algorithm, ranks, 840) == PRINTED[algorithm, ranks]
 
 
 def test_a_chain_has_a_round_for_each_chunk_and_each_hop():
-    assert expected_work("chain", 5, 840, chunks=10) == ScheduleCosts(2 * 4 + 9, 20, 1680, 840)
-    assert expected_work("chain", 2, 840, chunks=10) == ScheduleCosts(2 * 1 + 9, 10, 840, 840)
+    assert compute_costs("chain", 5, 840, chunks=10) == ScheduleCosts(2 * 4 + 9, 20, 1680, 840)
+    assert compute_costs("chain", 2, 840, chunks=10) == ScheduleCosts(2 * 1 + 9, 10, 840, 840)
 
 
 @pytest.mark.parametrize("size", range(1, 12))
 def test_muji_chooses_by_the_number_of_ranks(size):
     name = f"muji_{size}" if size in (2, 4, 8) else "muji_fallback"
     assert plan("muji", size, 11) == plan(name, size, 11)
-    assert expected_work("muji", size, 11) == expected_work(name, size, 11)
-    assert path_of("muji", size, 11) == path_of(name, size, 11)
-    assert depth_of("muji", size, None) == depth_of(name, size, None)
+    assert compute_costs("muji", size, 11) == compute_costs(name, size, 11)
+    assert compute_path("muji", size, 11) == compute_path(name, size, 11)
+    assert compute_depth("muji", size, None) == compute_depth(name, size, None)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
@@ -237,9 +237,9 @@ def test_groups_are_about_as_large_as_many(ranks, group):
 
 
 def test_more_elements_give_more_chunks_but_never_more_than_elements():
-    rounds = [expected_work("chain", 3, count).rounds for count in (1, 10_000, 1_000_000)]
+    rounds = [compute_costs("chain", 3, count).rounds for count in (1, 10_000, 1_000_000)]
     assert rounds == sorted(set(rounds))
-    assert expected_work("chain", 3, 4, chunks=100).messages == 2 * 4
+    assert compute_costs("chain", 3, 4, chunks=100).messages == 2 * 4
 
 
 def test_an_algorithm_says_where_it_cannot_run():

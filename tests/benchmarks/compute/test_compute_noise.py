@@ -5,22 +5,22 @@ import zlib
 
 import pytest
 
-from spbench_workers.benchmarks.compute.noise import Quantum, reference
+from spbench_workers.benchmarks.compute.noise import Quantum, compute_reference
 
 
 @pytest.mark.parametrize("passes", [1, 2, 37])
 @pytest.mark.parametrize("size", [1, 100])
 def test_the_reference_is_the_crc_of_repeated_data(passes, size):
     data = random.Random(passes).randbytes(size)
-    assert reference(data, passes) == zlib.crc32(data * passes)
+    assert compute_reference(data, passes) == zlib.crc32(data * passes)
 
 
 def test_each_wrong_result_is_counted():
-    right = Quantum(b"abc", 5, reference(b"abc", 5))
+    right = Quantum(b"abc", 5, compute_reference(b"abc", 5))
     wrong = Quantum(b"abc", 5, 1)
-    spoilt = Quantum(b"abc", 5, reference(b"abc", 5), spoilt=True)
+    spoilt = Quantum(b"abc", 5, compute_reference(b"abc", 5), corrupt=True)
     for _ in range(3):
         for quantum in (right, wrong, spoilt):
             quantum.work()
-    assert (right.wrong, wrong.wrong, spoilt.wrong) == (0, 3, 3)
-    assert wrong.got == zlib.crc32(b"abc" * 5)
+    assert (right.wrong_count, wrong.wrong_count, spoilt.wrong_count) == (0, 3, 3)
+    assert wrong.last_wrong == zlib.crc32(b"abc" * 5)

@@ -14,7 +14,7 @@ from spbench_parallel.spatial.pixels import IntegerImage, RandomImage
 from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.compute import conv, gemm
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
-from spbench_workers.benchmarks.halo.fused import tolerances_of
+from spbench_workers.benchmarks.halo.fused import estimate_tolerances
 from spbench_workers.exact_numbers import (
     WIDE,
     largest_convolved,
@@ -135,15 +135,15 @@ def test_sums_of_whole_numbers_are_exact(dtype, terms):
 
 
 def product(n, dtype=torch.float32):
-    left, right = gemm.factors(n, dtype, [1, 2, 3])
+    left, right = gemm.draw_factors(n, dtype, [1, 2, 3])
     return left, right, (left @ right).to(dtype)
 
 
 @pytest.mark.parametrize("n", [1, 2, 33, 300])
 def test_a_right_product_is_right(n):
     left, right, result = product(n)
-    assert gemm.wrong_row(left, right, result, seed=3) == (0.0, "")
-    assert gemm.wrong_value(left, right, result, seed=3) == (0.0, "")
+    assert gemm.check_rows(left, right, result, seed=3) == (0.0, "")
+    assert gemm.check_values(left, right, result, seed=3) == (0.0, "")
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
@@ -152,15 +152,15 @@ def test_a_right_product_is_right(n):
 def test_any_one_wrong_value_of_a_product_is_found(dtype, place, wrong):
     left, right, result = product(65, dtype)
     result[place] += wrong
-    error, detail = gemm.wrong_row(left, right, result, seed=4)
+    error, detail = gemm.check_rows(left, right, result, seed=4)
     assert not error <= 0.0
     assert f"row {place[0]} " in detail
 
 
 def test_a_product_of_other_matrices_is_found_by_both_ways():
     left, right, result = product(20)
-    assert gemm.wrong_row(left, right, result.T, seed=5)[0] > 0
-    assert gemm.wrong_value(left, right, result.T + 1, seed=5)[0] > 0
+    assert gemm.check_rows(left, right, result.T, seed=5)[0] > 0
+    assert gemm.check_values(left, right, result.T + 1, seed=5)[0] > 0
 
 
 def in_tf32(tensor):
@@ -197,10 +197,10 @@ def test_a_product_of_fp32_in_tf32_is_wrong(n, monkeypatch):
 
 
 def test_a_product_of_tf32_is_right():
-    left, right = gemm.factors(300, torch.float32, [1, 2, 3], tf32=True)
+    left, right = gemm.draw_factors(300, torch.float32, [1, 2, 3], tf32=True)
     for factor in (left, right):
         assert torch.equal(in_tf32(factor).double(), factor)
-    assert gemm.wrong_row(left, right, in_tf32(left) @ in_tf32(right), seed=3) == (0.0, "")
+    assert gemm.check_rows(left, right, in_tf32(left) @ in_tf32(right), seed=3) == (0.0, "")
 
 
 def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False, device="cpu"):
@@ -208,21 +208,21 @@ def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=Fals
     shapes = (batch, channels, size, size), (3, channels, kernel, kernel)
     tensors = (torch.zeros(shape, dtype=dtype, device=device) for shape in shapes)
     convolution = conv.Convolution(*tensors)
-    return convolution, *conv.factors(convolution, [1, 2, 3], tf32=tf32)
+    return convolution, *conv.draw_factors(convolution, [1, 2, 3], tf32=tf32)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize(("kernel", "channels"), [(1, 8), (3, 1), (3, 32), (4, 5), (7, 3)])
 def test_a_convolution_of_fp32_in_tf32_is_wrong(kernel, channels):
     convolution, images, kernels = convolved(kernel, channels)
-    expected = conv.reference(images, kernels)
+    expected = conv.compute_reference(images, kernels)
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     convolution.convolve()
-    assert conv.compare(convolution.result, expected) == (0.0, "")
+    assert conv.compare_values(convolution.result, expected) == (0.0, "")
     convolution.images.copy_(in_tf32(images))
     convolution.convolve()
-    assert conv.compare(convolution.result, expected)[0] >= 1
+    assert conv.compare_values(convolution.result, expected)[0] >= 1
     assert conv.compare_rows(convolution.result, images, kernels, 4)[0] >= 1
 
 
@@ -284,8 +284,8 @@ def test_winograd_in_a_row_is_within_the_tolerance_of_a_gpu(layers, dtype):
         exact = torch.nn.functional.conv2d(exact, weights)
     exact = exact[:, :, : pixels.shape[2], : pixels.shape[3]]
     error = float((pixels - exact).abs().max())
-    assert error < tolerances_of(layers, dtype, gpu=True).output.of(exact)
-    allowed = tolerances_of(layers, dtype, gpu=False).output.of(exact)
+    assert error < estimate_tolerances(layers, dtype, gpu=True).output.max_error(exact)
+    allowed = estimate_tolerances(layers, dtype, gpu=False).output.max_error(exact)
     assert (error > allowed) == (dtype == torch.float32 and layers < 4)
 
 
@@ -297,13 +297,13 @@ def seeded(number):
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 def test_rows_of_a_right_convolution_are_right(kernel, dtype):
     _, images, kernels = convolved(kernel, 4, dtype, size=9)
-    got = conv.reference(images, kernels).to(dtype)
+    got = conv.compute_reference(images, kernels).to(dtype)
     assert conv.compare_rows(got, images, kernels, 5) == (0.0, "")
 
 
 def test_rows_narrower_than_the_kernel_are_right():
     _, images, kernels = convolved(7, 2, size=2)
-    expected = conv.reference(images, kernels)
+    expected = conv.compute_reference(images, kernels)
     assert conv.compare_rows(expected, images, kernels, 5) == (0.0, "")
 
 
@@ -311,7 +311,7 @@ def test_rows_narrower_than_the_kernel_are_right():
 @pytest.mark.parametrize("wrong", [1.0, -2.0, 0.3, float("nan")])
 def test_any_one_wrong_value_of_a_large_convolution_is_found(place, wrong):
     _, images, kernels = convolved(3, 4)
-    got = conv.reference(images, kernels).float()
+    got = conv.compute_reference(images, kernels).float()
     got[place] += wrong
     error, detail = conv.compare_rows(got, images, kernels, 6)
     assert not error <= conv.TOLERANCE
@@ -320,7 +320,7 @@ def test_any_one_wrong_value_of_a_large_convolution_is_found(place, wrong):
 
 
 def test_a_large_convolution_is_checked_by_rows_and_says_so(monkeypatch):
-    monkeypatch.setattr(conv, "MOST_COMPARED", 1.0)
+    monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
     context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
     conv.run(context)
     assert choice_of(context, "checked")[0] == "every row"
@@ -335,7 +335,7 @@ def test_a_small_convolution_is_checked_by_values_and_needs_no_words():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_fault_of_a_large_convolution_is_always_found(seed, monkeypatch):
-    monkeypatch.setattr(conv, "MOST_COMPARED", 1.0)
+    monkeypatch.setattr(conv, "MAX_COMPARED_FLOP", 1.0)
     words = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
     context = context_of("compute.conv", "corrupt-result", device="cpu", **words)
     conv.run(context)
@@ -363,15 +363,15 @@ def test_the_reference_convolution_is_torchs(kernel):
     high = kernel // 2
     padded = torch.nn.functional.pad(images, (low, high, low, high))
     expected = torch.nn.functional.conv2d(padded, kernels)
-    assert torch.allclose(conv.reference(images, kernels), expected, rtol=0, atol=1e-12)
+    assert torch.allclose(conv.compute_reference(images, kernels), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [1.0, float("nan")])
 def test_a_wrong_value_of_a_convolution_is_named(wrong):
     expected = torch.zeros((1, 2, 3, 4), dtype=torch.float64)
     got = expected.float()
-    assert conv.compare(got, expected) == (0.0, "")
+    assert conv.compare_values(got, expected) == (0.0, "")
     got[0, 1, 2, 3] += wrong
-    error, detail = conv.compare(got, expected)
+    error, detail = conv.compare_values(got, expected)
     assert not error <= conv.TOLERANCE
     assert "row 2, col 3 (image 0, channel 1)" in detail

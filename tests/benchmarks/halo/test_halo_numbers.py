@@ -36,7 +36,7 @@ def tf32(monkeypatch):
     """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
     monkeypatch.setattr(compute, "autotune_convolutions", lambda: autotune_convolutions(tf32=True))
     monkeypatch.setattr(compute, "device_of", lambda _: torch.device("cpu"))
-    for name in ("give_parts", "give_speedup", "give_backward"):
+    for name in ("report_parts", "report_speedup", "report_backward"):
         monkeypatch.setattr(compute, name, lambda *_: None)
 
 
@@ -61,12 +61,12 @@ def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkey
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
         convolution, case = compute._make(case_of(dtype=dtype, **params))
-    limit = largest_convolved(case.like.dtype, convolution.module.kernel_size, gpu=gpu)
+    limit = largest_convolved(case.template.dtype, convolution.module.kernel_size, gpu=gpu)
     plain = case.plain
     plain.weight.data.abs_()
     plain.bias.data.zero_()
-    image = case.image.make_box(case.input.tile, 1, torch.float64).abs()
-    gradient = case.gradient.make_box(case.output.tile, 1, torch.float64).abs()
+    image = case.image.make_box(case.input_tiling.tile, 1, torch.float64).abs()
+    gradient = case.gradient.make_box(case.output_tiling.tile, 1, torch.float64).abs()
     assert isinstance(case.image, IntegerImage)
     if case.image.share == 1 << 16:
         # The worst there can be; where most numbers are zero, what there is.

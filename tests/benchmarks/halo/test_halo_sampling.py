@@ -15,8 +15,8 @@ from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo import compute, fused, sampling, whole_tile
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
-from spbench_workers.benchmarks.halo.reference import Reference, reach_of
-from spbench_workers.benchmarks.halo.sampling import Sampling, operations, sampling_of
+from spbench_workers.benchmarks.halo.reference import Reference, compute_reach
+from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling, count_flop
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said
 
@@ -38,9 +38,9 @@ LAYERS = {
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(sampling, "BORDER", 3)
-    monkeypatch.setattr(sampling, "SIDE", 5)
-    monkeypatch.setattr(sampling, "BOXES", 4)
+    monkeypatch.setattr(sampling, "MIN_BORDER", 3)
+    monkeypatch.setattr(sampling, "BOX_SIDE", 5)
+    monkeypatch.setattr(sampling, "BOX_COUNT", 4)
 
 
 def made(name, grid="2x2", size=(90, 101)):
@@ -59,7 +59,7 @@ def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, ro
     _, windows, chosen = made(name)
     for rank in range(4):
         tile = chosen.produced.tile(rank)
-        boxes = chosen.outputs(round_, rank)
+        boxes = chosen.select_outputs(round_, rank)
         assert len(boxes) >= 4 + 1
         assert all(box.intersect(tile) == box and not box.empty for box in boxes)
         assert all(one.intersect(other).empty for one, other in combinations(boxes, 2))
@@ -73,8 +73,8 @@ def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, ro
         edge = [
             max(3, -(-reach // stride))
             for stride, reach in (
-                reach_of([w.rows for w in windows]),
-                reach_of([w.cols for w in windows]),
+                compute_reach([w.rows for w in windows]),
+                compute_reach([w.cols for w in windows]),
             )
         ]
         inner = whole[edge[0] : -edge[0], edge[1] : -edge[1]]
@@ -82,28 +82,30 @@ def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, ro
         # A whole row that is wrong, or a whole column, meets what is compared.
         assert bool((whole.sum(0) > 0).all())
         assert bool((whole.sum(1) > 0).all())
-        assert 0 < chosen.share(round_, rank) < 1
+        assert 0 < chosen.compared_share(round_, rank) < 1
 
 
 def test_each_round_and_rank_has_boxes_of_its_own():
     _, _, chosen = made("3x3")
-    drawn = [str(chosen.outputs(round_, rank)) for round_ in range(4) for rank in range(4)]
+    drawn = [str(chosen.select_outputs(round_, rank)) for round_ in range(4) for rank in range(4)]
     assert len(set(drawn)) == 16
-    assert str(chosen.outputs(2, 3)) == drawn[2 * 4 + 3]
+    assert str(chosen.select_outputs(2, 3)) == drawn[2 * 4 + 3]
 
 
 @pytest.mark.parametrize("size", [(8, 14), (5, 200), (1, 1)])
 def test_a_tile_that_is_mostly_border_is_compared_whole(size):
     _, _, chosen = made("3x3", "1x1", size)
-    assert chosen.outputs(0, 0) == [chosen.produced.tile(0)]
-    assert chosen.share(0, 0) == 1.0
+    assert chosen.select_outputs(0, 0) == [chosen.produced.tile(0)]
+    assert chosen.compared_share(0, 0) == 1.0
 
 
 def test_a_rank_without_a_tile_compares_nothing():
     _, _, chosen = made("3x3", "4x1", (3, 60))
     empty = [rank for rank in range(4) if chosen.produced.tile(rank).empty]
     assert empty
-    assert [chosen.outputs(0, rank) + chosen.inputs(0, rank) for rank in empty] == [[]] * len(empty)
+    assert [chosen.select_outputs(0, rank) + chosen.select_inputs(0, rank) for rank in empty] == [
+        []
+    ] * len(empty)
 
 
 @pytest.mark.slow
@@ -119,14 +121,16 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
             layers,
             windows,
             lambda box: image.make_box(box, 1, torch.float64),
-            lambda box: chosen.gradient(gradient, box, 1, torch.float64),
+            lambda box: chosen.make_gradient(gradient, box, 1, torch.float64),
             owned,
         )
         tile = owned.tile(rank)
         outputs = produced.tile(rank)
-        ((_, output),) = (whole := reference.tile(tile, outputs)).output
+        ((_, output),) = (whole := reference.compute_tile(tile, outputs)).output
         ((_, of_input),) = whole.input_gradient
-        some = reference.boxes(chosen.inputs(1, rank), chosen.outputs(1, rank))
+        some = reference.compute_boxes(
+            chosen.select_inputs(1, rank), chosen.select_outputs(1, rank)
+        )
         for found, all_, at in (
             (some.output, output, outputs),
             (some.input_gradient, of_input, tile),
@@ -144,27 +148,27 @@ def test_gradients_are_zero_where_nothing_is_compared():
     gradient = IntegerImage(1, 1, 90, 101, 6, 2)
     all_ = Box((0, 90), (0, 101))
     everywhere = torch.float32
-    values = chosen.gradient(gradient, all_, 1, everywhere)
+    values = chosen.make_gradient(gradient, all_, 1, everywhere)
     wanted = gradient.make_box(all_, 1, everywhere)
     for rank in range(4):
-        for box in chosen.outputs(1, rank):
+        for box in chosen.select_outputs(1, rank):
             one = view_box(wanted, all_, box)
             assert torch.equal(view_box(values, all_, box), one)
             one.zero_()
-    kept = sum(chosen.share(1, rank) for rank in range(4)) / 4
+    kept = sum(chosen.compared_share(1, rank) for rank in range(4)) / 4
     assert float((values != 0).float().mean()) == pytest.approx(0.8 * kept, rel=0.1)
     assert torch.equal(
-        chosen.gradient(gradient, Box((30, 60), (40, 70)), 1, everywhere),
+        chosen.make_gradient(gradient, Box((30, 60), (40, 70)), 1, everywhere),
         values[:, :, 30:60, 40:70],
     )
 
 
 def test_the_operations_are_those_of_three_convolutions_a_layer():
     layers, windows, chosen = made("3x3", "1x2", (10, 20))
-    assert operations(layers, 4, windows, chosen.owned) == 3 * 2 * 4 * 10 * 20 * 2 * 3 * 9 / 2
+    assert count_flop(layers, 4, windows, chosen.owned) == 3 * 2 * 4 * 10 * 20 * 2 * 3 * 9 / 2
     words = (windows, chosen.owned, chosen.produced, chosen.seed)
-    assert sampling_of(layers, 4, *words) is None
-    assert sampling_of(layers, 10**7, *words) is not None
+    assert choose_sampling(layers, 4, *words) is None
+    assert choose_sampling(layers, 10**7, *words) is not None
 
 
 SMALL = {"image_size": "40x53", "grid": "1x1", "in_channels": 2, "out_channels": 2}
@@ -172,7 +176,7 @@ RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
 
 
 def ran(name, monkeypatch, **params):
-    monkeypatch.setattr(sampling, "MOST_COMPARED", 0.0)
+    monkeypatch.setattr(sampling, "MAX_COMPARED_FLOP", 0.0)
     words = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
     context = context_of(name, **words)
     RUNS[name](context)
@@ -253,7 +257,7 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
             result.data[0, 1, row, col] += OUTSIDE[wrong]
         return result
 
-    monkeypatch.setattr(sampling, "BOXES", 0)
+    monkeypatch.setattr(sampling, "BOX_COUNT", 0)
     monkeypatch.setattr(fused, "_difference", lambda *_: WorstError())
     monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
@@ -272,14 +276,14 @@ def test_gradients_where_nothing_comes_back_are_found(name, wrong, monkeypatch):
                 tile.grad[0, 1, 40, 45] += wrong
 
     tiles = []
-    tile_of = OperatorCase.tile
+    tile_of = OperatorCase.draw_tile
 
     def tile_kept(*args):
         tiles[:] = [tile_of(*args)]
         return tiles[0]
 
-    monkeypatch.setattr(sampling, "BOXES", 0)
-    monkeypatch.setattr(OperatorCase, "tile", tile_kept)
+    monkeypatch.setattr(sampling, "BOX_COUNT", 0)
+    monkeypatch.setattr(OperatorCase, "draw_tile", tile_kept)
     monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
     context = ran(name, monkeypatch, image_size="80x90")
     assert failed(context) == {"grad"}
@@ -295,15 +299,15 @@ def test_what_is_not_read_has_no_gradient(name):
     gradient = torch.zeros_like(result)
     everything = Box((0, result.shape[2]), (0, result.shape[3]))
     for rank in range(4):
-        for box in chosen.outputs(1, rank):
+        for box in chosen.select_outputs(1, rank):
             view_box(gradient, everything, box).fill_(1.0)
     result.backward(gradient)
     for rank in range(4):
         tile = chosen.owned.tile(rank)
         of_tile = view_box(image.grad, Box((0, 90), (0, 101)), tile).clone()
-        read = chosen.read(1, tile)
-        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == WorstError.single(0.0)
-        assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).exceeds
+        read = chosen.select_read_boxes(1, tile)
+        assert whole_tile.check_unreached_pixels(of_tile, tile, 0.0, read) == WorstError.single(0.0)
+        assert whole_tile.check_unreached_pixels(of_tile, tile, 0.0, []).exceeds
 
 
 @pytest.mark.parametrize("device", ["cpu", "late"])
@@ -317,14 +321,14 @@ def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
     image, channel, row, col = place
     at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
     got = values.to(torch.device(device))
-    look = partial(whole_tile.look_through, got, tile)
+    look = partial(whole_tile.check_whole_tile, got, tile)
     assert look(0.25, whole_numbers=True) == WorstError.single(0.5, 0.25, at + "no whole number")
     assert not look(0.5, whole_numbers=True).exceeds
     assert not look(0.0, whole_numbers=False).exceeds
-    stray = whole_tile.look_for_strays(got, tile, 0.25, [])
+    stray = whole_tile.check_unreached_pixels(got, tile, 0.25, [])
     assert stray == WorstError.single(2.5, 0.25, at + "and nothing reaches it")
     here = Box((10 + row, 11 + row), (20 + col, 21 + col))
-    assert not whole_tile.look_for_strays(got, tile, 0.25, [here]).exceeds
+    assert not whole_tile.check_unreached_pixels(got, tile, 0.25, [here]).exceeds
 
 
 def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):

@@ -57,12 +57,12 @@ class Module:
 
 def convolution(**fields):
     tile = torch.zeros((1, 1, 2, 2), device="late")
-    return SimpleNamespace(module=Module(), tile=tile, place=PLACE, **fields)
+    return SimpleNamespace(module=Module(), tile=tile, device=PLACE, **fields)
 
 
 def test_backward_is_timed_without_the_forward_before_it(context, monkeypatch):
     monkeypatch.setattr(conv_times, "allreduce_sum", lambda *_: LATE.work(0.001))
-    conv_times.give_backward(context, convolution())
+    conv_times.report_backward(context, convolution())
     assert value_of(context, "backward_ms") == pytest.approx(2.0)
     assert value_of(context, "gradient_sum_ms") == pytest.approx(1.0)
 
@@ -77,7 +77,7 @@ def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch)
     way = SimpleNamespace(compute=lambda *_: LATE.work(0.003))
     module = SimpleNamespace(operator=lambda: None)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())
-    given = SimpleNamespace(module=module, way=way, tile=None, gather=gather, place=PLACE)
+    given = SimpleNamespace(module=module, way=way, tile=None, gather=gather, device=PLACE)
     taken = taken_by(monkeypatch, conv_times)
     assert conv_times._compute_ms(context, given) == pytest.approx(3.0)
     assert taken == pytest.approx([0.003] * conv_times.ROUNDS)
@@ -103,14 +103,14 @@ class Exchange:
 def test_an_exchange_is_timed_until_it_is_done_and_without_what_was_queued(context, monkeypatch):
     monkeypatch.setattr(report, "median", max)
     LATE.work(0.5)
-    phases = report.phases_of(context, Exchange(), PLACE)
-    assert phases.whole == pytest.approx(7.0)
+    phases = report.measure_phases(context, Exchange(), PLACE)
+    assert phases.total == pytest.approx(7.0)
     # A wait for all streams may never end while a receive of NCCL is posted.
     assert LATE.device_wide == 0
 
 
 def test_a_rank_of_a_gpu_that_sends_nothing_gives_no_time_of_its_calls(context):
-    report.give_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], PLACE)
+    report.report_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], PLACE)
     assert value_of(context, "pack_ms") == 0.0
     assert not said(context, "metric", name="wait_ms")
 
@@ -179,7 +179,7 @@ def test_the_limit_is_a_ping_pong_over_the_same_path(
     place = torch.device("cpu") if path == "host" else PLACE
     pixels = [torch.zeros(4096, dtype=torch.uint8, device=place)]
     exchange = Exchange(transport, memory_path)
-    report.give_limits(context, exchange, pixels, pixels, 7.0, "exchange_ms", place)
+    report.report_limits(context, exchange, pixels, pixels, 7.0, "exchange_ms", place)
     assert pings == [(path, place, 4096)]
     assert entered == ([] if path == "host" else [path])
     (limit,) = said(context, "metric", name="exchange_ms")
@@ -188,12 +188,12 @@ def test_the_limit_is_a_ping_pong_over_the_same_path(
 
 
 def test_the_memory_that_mpi_gets_is_a_choice_of_the_case(context):
-    report.give_choice(context, Exchange(memory_path=("device pointers", "Open MPI says so")))
+    report.report_choice(context, Exchange(memory_path=("device pointers", "Open MPI says so")))
     assert choice_of(context, "gpu_memory") == ("device pointers", "Open MPI says so")
 
 
 def test_the_host_has_no_such_choice(context):
-    report.give_choice(context, Exchange("packed", None))
+    report.report_choice(context, Exchange("packed", None))
     assert not said(context, "choice", name="gpu_memory")
 
 
@@ -201,7 +201,7 @@ def image(values):
     return SimpleNamespace(batch=1, channels=1, height=1, width=values)
 
 
-CASE = SimpleNamespace(image=image(1 << 20), gradient=image(1 << 20), like=torch.zeros(1))
+CASE = SimpleNamespace(image=image(1 << 20), gradient=image(1 << 20), template=torch.zeros(1))
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def sequential(monkeypatch):
 
 
 def test_one_process_convolves_where_there_is_memory(context, sequential):
-    conv_times.give_speedup(context, convolution(), CASE, 2.0)
+    conv_times.report_speedup(context, convolution(), CASE, 2.0)
     assert value_of(context, "sequential_ms") == pytest.approx(5.0)
     assert value_of(context, "speedup") == pytest.approx(2.5)
 
@@ -229,7 +229,7 @@ def test_one_process_does_not_convolve_what_the_gpu_has_no_memory_for(
     context, sequential, monkeypatch
 ):
     monkeypatch.setattr(conv_times, "free_bytes", lambda place: (1 << 20) * (place == PLACE))
-    conv_times.give_speedup(context, convolution(), CASE, 2.0)
+    conv_times.report_speedup(context, convolution(), CASE, 2.0)
     assert not said(context, "metric")
     (log,) = said(context, "log")
     assert log["message"] == "sequential_ms: 16 MiB are needed, 1 are free"
@@ -248,7 +248,7 @@ def test_one_process_does_not_convolve_what_the_gpu_has_no_memory_for(
 )
 def test_a_lack_of_memory_for_one_process_does_not_end_the_case(context, sequential, error):
     sequential.append(error)
-    conv_times.give_speedup(context, convolution(), CASE, 2.0)
+    conv_times.report_speedup(context, convolution(), CASE, 2.0)
     assert not said(context, "metric")
     (log,) = said(context, "log")
     assert log["message"] == "sequential_ms: there was no memory, 1024 MiB were free"
@@ -257,4 +257,4 @@ def test_a_lack_of_memory_for_one_process_does_not_end_the_case(context, sequent
 def test_another_error_of_one_process_does(context, sequential):
     sequential.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(RuntimeError, match="illegal"):
-        conv_times.give_speedup(context, convolution(), CASE, 2.0)
+        conv_times.report_speedup(context, convolution(), CASE, 2.0)

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, buckets, offsets
+from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, compute_offsets, make_buckets
 
 sizes = st.lists(st.integers(0, 40), max_size=12)
 either = st.booleans()
 
 
 def spans(*words, **options):
-    return [(bucket.first, bucket.last) for bucket in buckets(*words, **options)]
+    return [(bucket.first, bucket.last) for bucket in make_buckets(*words, **options)]
 
 
 def test_keys_are_taken_while_they_fit():
-    assert buckets([3, 5, 4, 1, 2], 4 * 8) == [
+    assert make_buckets([3, 5, 4, 1, 2], 4 * 8) == [
         Bucket(0, 8, range(0, 2)),
         Bucket(8, 15, range(2, 5)),
     ]
@@ -25,7 +25,7 @@ def test_keys_are_taken_while_they_fit():
 
 
 def test_backward_begins_with_the_last_key():
-    assert buckets([3, 5, 4, 1, 2], 4 * 8, backward=True) == [
+    assert make_buckets([3, 5, 4, 1, 2], 4 * 8, backward=True) == [
         Bucket(8, 15, range(2, 5)),
         Bucket(0, 8, range(0, 2)),
     ]
@@ -39,8 +39,8 @@ def test_a_key_larger_than_a_bucket_is_one_by_itself():
 
 
 def test_none_is_one_flat_buffer_and_zero_a_bucket_a_key():
-    assert buckets([3, 0, 2], None) == [Bucket(0, 5, range(3))]
-    assert buckets([3, 0, 2], 0) == [
+    assert make_buckets([3, 0, 2], None) == [Bucket(0, 5, range(3))]
+    assert make_buckets([3, 0, 2], 0) == [
         Bucket(0, 3, range(0, 1)),
         Bucket(3, 3, range(1, 2)),
         Bucket(3, 5, range(2, 3)),
@@ -50,11 +50,11 @@ def test_none_is_one_flat_buffer_and_zero_a_bucket_a_key():
 
 @pytest.mark.parametrize("bucket_bytes", [None, 0, 64])
 def test_no_keys_make_no_bucket(bucket_bytes):
-    assert buckets([], bucket_bytes) == []
+    assert make_buckets([], bucket_bytes) == []
 
 
 def test_split_buckets_are_full_but_the_last():
-    assert buckets([3, 5, 4], 4 * 5, split=True) == [
+    assert make_buckets([3, 5, 4], 4 * 5, split=True) == [
         Bucket(0, 5, range(0, 2)),
         Bucket(5, 10, range(1, 3)),
         Bucket(10, 12, range(2, 3)),
@@ -64,13 +64,13 @@ def test_split_buckets_are_full_but_the_last():
 
 def test_a_bucket_holds_an_element_at_least():
     with pytest.raises(ValueError, match="3 bytes do not hold one element"):
-        buckets([3, 5], 3, split=True)
+        make_buckets([3, 5], 3, split=True)
 
 
 @given(sizes, st.none() | st.integers(0, 200), either)
 def test_every_key_is_whole_in_one_bucket_in_order(elements, bucket_bytes, backward):
-    made = buckets(elements, bucket_bytes, backward=backward)
-    starts = offsets(elements)
+    made = make_buckets(elements, bucket_bytes, backward=backward)
+    starts = compute_offsets(elements)
     for bucket in made:
         assert (bucket.first, bucket.last) == (starts[bucket.keys.start], starts[bucket.keys.stop])
         fits = bucket_bytes is None or 4 * bucket.count <= bucket_bytes
@@ -81,7 +81,7 @@ def test_every_key_is_whole_in_one_bucket_in_order(elements, bucket_bytes, backw
 
 @given(sizes, st.integers(4, 200), either)
 def test_no_two_buckets_would_fit_into_one(elements, bucket_bytes, backward):
-    made = buckets(elements, bucket_bytes, backward=backward)
+    made = make_buckets(elements, bucket_bytes, backward=backward)
     for one, following in pairwise(made):
         first_key = following.keys[-1] if backward else following.keys[0]
         assert 4 * (one.count + elements[first_key]) > bucket_bytes
@@ -89,11 +89,11 @@ def test_no_two_buckets_would_fit_into_one(elements, bucket_bytes, backward):
 
 @given(sizes, st.integers(4, 200), either)
 def test_split_buckets_are_the_whole_arena(elements, bucket_bytes, backward):
-    made = buckets(elements, bucket_bytes, backward=backward, split=True)
+    made = make_buckets(elements, bucket_bytes, backward=backward, split=True)
     covered = [element for bucket in made for element in range(bucket.first, bucket.last)]
     assert sorted(covered) == list(range(sum(elements)))
     assert all(4 * bucket.count <= bucket_bytes for bucket in made)
-    starts = offsets(elements)
+    starts = compute_offsets(elements)
     for bucket in made:
         touched = {
             key

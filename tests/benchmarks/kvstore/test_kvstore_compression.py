@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from spbench_workers.benchmarks.kvstore import compression
-from spbench_workers.benchmarks.kvstore.compression import COMPRESSIONS, OneBit, TwoBit, make
+from spbench_workers.benchmarks.kvstore.compression import (
+    COMPRESSIONS,
+    OneBit,
+    TwoBit,
+    create_compression,
+)
 
 kinds = st.sampled_from(list(COMPRESSIONS))
 thresholds = st.sampled_from([0.5, 0.1, 2.0, 1e-3])
@@ -86,7 +91,7 @@ def deliveries(kind, gradient, times):
 @settings(max_examples=150)
 @given(kinds, thresholds, rounds())
 def test_every_bit_is_as_the_plain_rules_have_it(name, threshold, gradients):
-    kind = make(name, threshold)
+    kind = create_compression(name, threshold)
     count = gradients.shape[1]
     plain = Plain(name, threshold, count)
     residual = np.zeros(count, np.float32)
@@ -111,7 +116,7 @@ def conserved(delivered, residual, given_sums, scale):
 @settings(max_examples=100)
 @given(kinds, thresholds, rounds(), st.data())
 def test_what_is_delivered_and_owed_is_what_was_given(name, threshold, gradients, data):
-    kind = make(name, threshold)
+    kind = create_compression(name, threshold)
     count = gradients.shape[1]
     residual = np.zeros(count, np.float32)
     delivered = np.zeros(count, np.float32)
@@ -147,8 +152,8 @@ def test_one_bit_lies_from_the_top():
 
 @pytest.mark.parametrize(("name", "word"), [("2bit", 16), ("1bit", 32)])
 def test_sizes_are_in_whole_words(name, word):
-    kind = make(name)
-    assert [kind.words(n) for n in (0, 1, word, word + 1)] == [0, 1, 1, 2]
+    kind = create_compression(name)
+    assert [kind.count_words(n) for n in (0, 1, word, word + 1)] == [0, 1, 1, 2]
     assert kind.nbytes(word + 1) == 8
 
 
@@ -177,20 +182,20 @@ def test_one_bit_alternates_around_nothing():
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_a_gradient_beyond_the_step_saturates(name):
-    kind = make(name, 0.5)
+    kind = create_compression(name, 0.5)
     count = 100
     residual = np.zeros(count, np.float32)
     gradient = np.full(count, kind.step, np.float32)
     for _ in range(20):
         encoded(kind, gradient, residual)
-        assert kind.saturated(residual) == 0
+        assert kind.count_saturated(residual) == 0
     gradient[:7] *= -3
     gradient[7:9] *= 3
     for _ in range(3):
         encoded(kind, gradient, residual)
-    assert kind.saturated(residual) == 9
+    assert kind.count_saturated(residual) == 9
     residual[50] = np.nan
-    assert kind.saturated(residual) == 10
+    assert kind.count_saturated(residual) == 10
 
 
 @pytest.mark.parametrize(
@@ -198,18 +203,18 @@ def test_a_gradient_beyond_the_step_saturates(name):
     [("2bit", [-0.49, 0.0, 0.49], [-0.5, 0.5]), ("1bit", [-0.49, 0.0, 1.5], [-0.5, 1.51])],
 )
 def test_saturation_begins_where_gradients_of_a_step_cannot_lead(name, within, beyond):
-    kind = make(name, 0.5)
-    assert kind.saturated(np.array(within, np.float32)) == 0
-    assert kind.saturated(np.array(beyond + within, np.float32)) == len(beyond)
+    kind = create_compression(name, 0.5)
+    assert kind.count_saturated(np.array(within, np.float32)) == 0
+    assert kind.count_saturated(np.array(beyond + within, np.float32)) == len(beyond)
 
 
 @given(kinds, st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=40))
 def test_gradients_within_the_step_never_saturate(name, gradients):
-    kind = make(name, 0.5)
+    kind = create_compression(name, 0.5)
     residual = np.zeros(1, np.float32)
     for gradient in gradients:
         encoded(kind, np.array([gradient * kind.step], np.float32), residual)
-        assert kind.saturated(residual) == 0
+        assert kind.count_saturated(residual) == 0
 
 
 def test_what_is_no_code_is_no_number():
@@ -230,13 +235,13 @@ def test_the_threshold_is_a_float32():
 def test_a_threshold_that_is_no_number_above_zero_is_refused(threshold):
     for name in COMPRESSIONS:
         with pytest.raises(ValueError, match="not a number above 0"):
-            make(name, threshold)
+            create_compression(name, threshold)
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_no_call_allocates_more_than_views(name, monkeypatch):
     monkeypatch.setattr(compression, "_BLOCK", 1 << 15)
-    kind = make(name)
+    kind = create_compression(name)
     count = 300_001
     gradient = np.random.default_rng(1).uniform(-1, 1, count).astype(np.float32)
     residual = np.zeros(count, np.float32)
@@ -246,7 +251,7 @@ def test_no_call_allocates_more_than_views(name, monkeypatch):
     kind.encode(gradient, residual, code)
     kind.decode(code, got)
     kind.decode_add(code, got)
-    kind.saturated(residual)
+    kind.count_saturated(residual)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8192

@@ -13,7 +13,7 @@ from spbench_parallel.device.gpus import NoDeviceError
 from spbench_workers.benchmarks.kvstore import report
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.store import opening
-from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.memory import StagedStore, StoreMemory
 from spbench_workers.binding.local_rank import VARIABLES
 from standins.late_device import install
@@ -108,7 +108,7 @@ def memory_of(device="late"):
 class Doubling:
     """A store of the host that gives each device twice what it gave."""
 
-    sent = Sent(0, 0)
+    sent = SentTraffic(0, 0)
     pushes = ()
 
     def __init__(self, memory):
@@ -124,18 +124,18 @@ class Doubling:
 def test_a_staged_round_waits_for_its_copies_and_for_no_other_stream():
     memory = memory_of()
     memory.gradients.flat[:] = 3.0
-    memory.put()
+    memory.upload_gradients()
     memory.gradients.flat[:] = -1.0
     # What the device is asked for comes before the round.
-    memory.given.add_(1.0)
+    memory.device_gradients.add_(1.0)
     store = StagedStore(Doubling(memory), memory, asynchronous=True)
     store.round()
-    assert memory.got.elem.tolist() == [8.0] * 5
+    assert memory.device_values.elem.tolist() == [8.0] * 5
     store.settle()
-    assert memory.got.elem.tolist() == [9.0] * 5
+    assert memory.device_values.elem.tolist() == [9.0] * 5
     memory.values.flat[:] = 0.0
-    memory.got.mul_(2.0)
-    memory.fetch()
+    memory.device_values.mul_(2.0)
+    memory.download_values()
     assert memory.values.flat.tolist() == [18.0] * 5
     assert LATE.device_wide == 0
 
@@ -144,16 +144,16 @@ def test_what_is_compared_is_what_the_round_brought():
     memory = memory_of()
     store = StagedStore(Doubling(memory), memory, asynchronous=False)
     store.round()
-    memory.got.add_(5.0)
+    memory.device_values.add_(5.0)
     store.settle()
-    memory.fetch()
+    memory.download_values()
     assert memory.values.flat.tolist() == [5.0] * 5
 
 
 def test_on_the_host_nothing_is_copied():
     memory = memory_of("cpu")
-    assert memory.given is memory.gradients.tensor
-    assert memory.got is memory.values.tensor
+    assert memory.device_gradients is memory.gradients.tensor
+    assert memory.device_values is memory.values.tensor
 
 
 # What stands beside a round
@@ -181,14 +181,14 @@ def opened(monkeypatch, words):
 
 def test_a_store_that_stages_stands_beside_copies_there_and_back():
     memory = memory_of()
-    memory.given.fill_(5.0)
+    memory.device_gradients.fill_(5.0)
     limits = report._limits_of(memory, Alone(), nccl=False)
     assert limits.what == (
         "copies of 20 B from its GPU to the host and back by each device, all at once"
     )
     limits.allreduce()
-    assert memory.got.elem.tolist() == [5.0] * 5
-    memory.given.fill_(6.0)
+    assert memory.device_values.elem.tolist() == [5.0] * 5
+    memory.device_gradients.fill_(6.0)
     limits.copy()
     assert memory.gradients.flat.tolist() == [6.0] * 5
     assert limits.by == "the MPI itself, by way of the host"
@@ -198,10 +198,10 @@ def test_nccl_stands_beside_a_copy_within_the_gpu_and_nccl(monkeypatch):
     memory = memory_of()
     words = []
     opened(monkeypatch, words)
-    memory.given.fill_(5.0)
+    memory.device_gradients.fill_(5.0)
     limits = report._limits_of(memory, Alone(), nccl=True)
     limits.copy()
-    assert memory.got.elem.tolist() == [5.0] * 5
+    assert memory.device_values.elem.tolist() == [5.0] * 5
     limits.allreduce()
     limits.free()
     assert words == ["nccl", "late", "late", "run", "free"]

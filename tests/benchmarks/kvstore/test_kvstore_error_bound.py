@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, make
+from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
 from spbench_workers.benchmarks.kvstore.verification.error_bound import UNIT, ErrorBound
 from spbench_workers.benchmarks.kvstore.verification.reference import Replica
 
@@ -14,7 +14,7 @@ COUNT = 400
 
 def follow(name, rounds, spread=0.0):
     """Return the value in float32, its reference and the bound after rounds of (parts, count)."""
-    optimizer = make(name, COUNT)
+    optimizer = create_optimizer(name, COUNT)
     value = np.zeros(COUNT, np.float32)
     replica = Replica(name, COUNT)
     bound = ErrorBound(name, COUNT)

@@ -10,11 +10,11 @@ from spbench_core.catalog.typed_params import read_params
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import case as cases
 from spbench_workers.benchmarks.kvstore import compression
-from spbench_workers.benchmarks.kvstore.case import case_of
+from spbench_workers.benchmarks.kvstore.case import build_case
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
-from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, slots_on
-from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, summing
+from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, list_server_slots
+from spbench_workers.benchmarks.kvstore.store.pushes import CompressedPush, make_sum
 from spbench_workers.benchmarks.kvstore.verification.expectation import KeyExpectation
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 
@@ -30,7 +30,7 @@ def make(monkeypatch):
     def made(**params):
         monkeypatch.setattr(cases, "_elements", lambda _: ELEMENTS)
         complete = BENCHMARKS["kvstore.push_pull"].complete({"network": "lenet", **params})
-        return case_of(read_params(PushPullParams, complete))
+        return build_case(read_params(PushPullParams, complete))
 
     return made
 
@@ -41,7 +41,7 @@ def gradients():
 
 
 def test_gradients_are_uniform_and_their_own(gradients):
-    many = Gradients(seed_for, [100_000]).of(0, 0, 0)
+    many = Gradients(seed_for, [100_000]).make_gradient(0, 0, 0)
     assert many.dtype == np.float32
     assert -1 <= many.min() < -0.99 < 0.99 < many.max() < 1
     assert abs(many.mean()) < 0.01
@@ -57,7 +57,7 @@ def test_order_merge_devices_and_slots(make):
     assert list(case.order) == [4, 3, 2, 1, 0]
     assert case.merge_devices[2] != case.merge_devices[4]
     assert case.clients_of(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
-    kept = [slots_on(case.slots, server) for server in (0, 1)]
+    kept = [list_server_slots(case.slots, server) for server in (0, 1)]
     assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in kept)
     assert sorted(slot.key for slots in kept for slot in slots) == [0, 1, 2, 2, 3, 4]
     assert [(slot.first, slot.last) for slot in case.slots[2]] == [(0, 32), (32, 64)]
@@ -83,7 +83,7 @@ def test_codes_are_those_that_are_sent(make, gradients, name, store):
     shape = {"gpus": 2} if store == "device" else {"gpus": 2, "num_workers": 2, "num_servers": 1}
     case = make(kv_store=store, gc_type=name, gc_threshold=0.3, **shape)
     expected = KeyExpectation(case, 2, gradients)
-    coder = compression.make(name, 0.3)
+    coder = compression.create_compression(name, 0.3)
     senders = [[0], [1]] if store == "device" else [[0, 1], [2, 3]]
     owed = [np.zeros(64, np.float32) for _ in senders]
     code = np.zeros(coder.nbytes(64), np.uint8)
@@ -120,14 +120,14 @@ def test_asynchronous_updates_follow_the_order_of_arrival(make, gradients):
 def test_sums_go_in_order_and_codes_are_added():
     parts = [np.full(3, value, np.float32) for value in (1e8, -1e8, 1)]
     into = np.zeros(3, np.float32)
-    summing(parts, into, None)()
+    make_sum(parts, into, None)()
     assert into.tolist() == [1, 1, 1]
-    summing(parts[::-1], into, None)()
+    make_sum(parts[::-1], into, None)()
     assert into.tolist() == [0, 0, 0]
-    summing(parts[:1], into, None)()
+    make_sum(parts[:1], into, None)()
     assert into.tolist() == parts[0].tolist()
     kept = into.copy()
-    summing([into], into, None)()
+    make_sum([into], into, None)()
     assert (into == kept).all()
 
 
@@ -140,7 +140,7 @@ def law(make, gradients, tamper=lambda push: None):
         gradients.fill(1, 2, draw, push.gradient)
         push.prepare()
         tamper(push)
-        followed.follow(draw)
+        followed.add_round(draw)
     worst = WorstError()
     followed.check(worst)
     return worst

@@ -8,12 +8,12 @@ import pytest
 import measure_lines
 from spbench_workers.benchmarks.kvstore.figures import (
     bandwidth_gb_s,
-    batch_line,
     distance,
     error,
+    format_batch_line,
+    format_size_line,
     magnitude,
     mean_relative_error,
-    size_line,
 )
 
 RESNET_200 = 257.991328
@@ -52,17 +52,24 @@ def test_one_device_has_no_bandwidth_by_the_formula():
 
 
 def test_lines_are_those_of_measure_py():
-    assert size_line(205, RESNET_200) == "num of arrays = 205, total size = 257.991328 MB"
+    assert format_size_line(205, RESNET_200) == "num of arrays = 205, total size = 257.991328 MB"
     line = "iter 1, 0.023242 sec, 11.100222 GB/sec per gpu, error 0.000000"
-    assert batch_line(1, 0.023242, 11.100222, 0.0) == line
-    assert batch_line(3, 0.5, 1.0, -1).endswith("error -1.000000")
+    assert format_batch_line(1, 0.023242, 11.100222, 0.0) == line
+    assert format_batch_line(3, 0.5, 1.0, -1).endswith("error -1.000000")
 
 
 def test_lines_are_read_back():
-    assert measure_lines.parse(f"INFO:root:{size_line(96, INCEPTION_V3)}") == (96, INCEPTION_V3)
-    text = "\n".join([size_line(1, 4.0), batch_line(1, 0.25, 3.5, 0.125), "iter 2, soon"])
+    assert measure_lines.parse(f"INFO:root:{format_size_line(96, INCEPTION_V3)}") == (
+        96,
+        INCEPTION_V3,
+    )
+    text = "\n".join(
+        [format_size_line(1, 4.0), format_batch_line(1, 0.25, 3.5, 0.125), "iter 2, soon"]
+    )
     assert measure_lines.batches(text) == [(1, 0.25, 3.5, 0.125)]
-    assert measure_lines.batches(batch_line(2, 1.0, 1.0, math.inf)) == [(2, 1.0, 1.0, math.inf)]
+    assert measure_lines.batches(format_batch_line(2, 1.0, 1.0, math.inf)) == [
+        (2, 1.0, 1.0, math.inf)
+    ]
 
 
 def test_error_counts_devices_above_and_the_reference_once_below():

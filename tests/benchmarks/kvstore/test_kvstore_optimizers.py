@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spbench_workers.benchmarks.kvstore.optimizers import blocks
-from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, make
+from spbench_workers.benchmarks.kvstore.optimizers.registry import OPTIMIZERS, create_optimizer
 from spbench_workers.benchmarks.kvstore.verification.reference import Replica
 
 EPS32 = float(np.finfo(np.float32).eps)
@@ -16,7 +16,7 @@ EPS32 = float(np.finfo(np.float32).eps)
 def run(name, gradients):
     """The values after each gradient, of a store's optimizer and of the reference."""
     elements = len(gradients[0])
-    optimizer = make(name, elements)
+    optimizer = create_optimizer(name, elements)
     replica = Replica(name, elements)
     weight = np.zeros(elements, np.float32)
     seen = []
@@ -101,7 +101,7 @@ def test_every_pair_of_optimizers_differs(name):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_gradients_stay_and_nothing_is_allocated(name):
     elements = 100_000
-    optimizer = make(name, elements)
+    optimizer = create_optimizer(name, elements)
     weight = np.zeros(elements, np.float32)
     gradient = np.random.default_rng(5).uniform(-1, 1, elements).astype(np.float32)
     before = gradient.copy()
@@ -124,4 +124,4 @@ def test_shards_of_a_key_are_updated_as_the_key_is(name):
 
 def test_a_name_that_is_none_is_refused():
     with pytest.raises(KeyError):
-        make("lamb", 3)
+        create_optimizer("lamb", 3)

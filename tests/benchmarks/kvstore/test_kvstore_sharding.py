@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.benchmarks.kvstore.keys import merge_devices, sharding
 from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
-    largest_first,
-    loads_of,
+    assign_largest_first,
     max_over_mean,
+    sum_loads,
 )
-from spbench_workers.benchmarks.kvstore.keys.sharding import Shard, imbalance, server_loads, shards
+from spbench_workers.benchmarks.kvstore.keys.sharding import (
+    Shard,
+    compute_imbalance,
+    make_shards,
+    sum_server_loads,
+)
 
 ALEXNET = {"network": "alexnet"}
 VGG = {"network": "vgg"}
@@ -32,14 +37,14 @@ def elements_of(network):
 
 
 def test_small_arrays_go_where_the_hash_says():
-    of_keys = shards([10] * 20, 3)
+    of_keys = make_shards([10] * 20, 3)
     assert of_keys == [[Shard(key * 9973 % 3, 0, 10)] for key in range(20)]
-    assert server_loads(of_keys, 3) == [70, 70, 60]
+    assert sum_server_loads(of_keys, 3) == [70, 70, 60]
 
 
 def test_alternating_weights_and_biases_share_no_server():
-    assert server_loads(shards([100, 1] * 6, 2), 2) == [600, 6]
-    assert imbalance(shards([100, 1] * 6, 2), 2) == pytest.approx(600 / 303)
+    assert sum_server_loads(make_shards([100, 1] * 6, 2), 2) == [600, 6]
+    assert compute_imbalance(make_shards([100, 1] * 6, 2), 2) == pytest.approx(600 / 303)
 
 
 @pytest.mark.parametrize(
@@ -52,19 +57,19 @@ def test_alternating_weights_and_biases_share_no_server():
     ],
 )
 def test_big_arrays_are_cut_as_mxnet_cuts_them(count, servers, cuts):
-    (of_key,) = shards([count], servers, bigarray_bound=count)
+    (of_key,) = make_shards([count], servers, bigarray_bound=count)
     assert of_key == [Shard(i, *span) for i, span in enumerate(pairwise(cuts))]
-    assert shards([count], servers, bigarray_bound=count + 1) == [[Shard(0, 0, count)]]
+    assert make_shards([count], servers, bigarray_bound=count + 1) == [[Shard(0, 0, count)]]
 
 
 def test_the_bound_is_a_million_elements():
-    below, at = shards([999_999, 1_000_000], 2)
+    below, at = make_shards([999_999, 1_000_000], 2)
     assert (len(below), len(at)) == (1, 2)
 
 
 @given(st.integers(1, 2000), st.integers(1, 9))
 def test_cuts_are_rounded_shares(count, servers):
-    (of_key,) = shards([count], servers, bigarray_bound=1)
+    (of_key,) = make_shards([count], servers, bigarray_bound=1)
     half = Fraction(1, 2)
     ends = [int(Fraction(count * i, servers) + half) for i in range(servers + 1)]
     expected = [Shard(i, *span) for i, span in enumerate(pairwise(ends)) if span[0] < span[1]]
@@ -73,8 +78,8 @@ def test_cuts_are_rounded_shares(count, servers):
 
 @given(st.integers(1, 2000), st.integers(1, 9), words)
 def test_compressed_words_are_cut_as_elements_are(count, servers, word):
-    of_elements = shards([-(-count // word)], servers, bigarray_bound=1)[0]
-    of_words = shards([count], servers, bigarray_bound=1, word=word)[0]
+    of_elements = make_shards([-(-count // word)], servers, bigarray_bound=1)[0]
+    of_words = make_shards([count], servers, bigarray_bound=1, word=word)[0]
     spans = [(piece.server, piece.first * word, piece.last * word) for piece in of_elements]
     server, first, _ = spans[-1]
     assert of_words == [Shard(*span) for span in [*spans[:-1], (server, first, count)]]
@@ -82,7 +87,7 @@ def test_compressed_words_are_cut_as_elements_are(count, servers, word):
 
 @given(sizes, st.integers(1, 9), st.sampled_from(list(sharding.SCHEMES)), words)
 def test_every_element_has_one_server(elements, servers, scheme, word):
-    of_keys = shards(elements, servers, scheme, bigarray_bound=50, word=word)
+    of_keys = make_shards(elements, servers, scheme, bigarray_bound=50, word=word)
     assert len(of_keys) == len(elements)
     for count, of_key in zip(elements, of_keys, strict=True):
         assert of_key[0].first == 0
@@ -91,13 +96,13 @@ def test_every_element_has_one_server(elements, servers, scheme, word):
         assert all(piece.first % word == 0 for piece in of_key)
         assert all(0 <= piece.server < servers for piece in of_key)
         assert len({piece.server for piece in of_key}) == len(of_key)
-    assert sum(server_loads(of_keys, servers)) == sum(elements)
+    assert sum(sum_server_loads(of_keys, servers)) == sum(elements)
 
 
 @given(sizes, st.integers(1, 9), words)
 def test_balanced_is_never_worse_than_the_hash(elements, servers, word):
     balanced, hashed = (
-        imbalance(shards(elements, servers, scheme, 50, word=word), servers)
+        compute_imbalance(make_shards(elements, servers, scheme, 50, word=word), servers)
         for scheme in ("balanced", "hash")
     )
     assert 1.0 <= balanced <= hashed
@@ -105,26 +110,26 @@ def test_balanced_is_never_worse_than_the_hash(elements, servers, word):
 
 def test_balanced_fills_the_least_loaded_servers_to_one_level():
     # 9 and 4 are small: the third array fills up what they leave.
-    of_keys = shards([9, 4, 20], 3, "balanced", 10)
+    of_keys = make_shards([9, 4, 20], 3, "balanced", 10)
     assert of_keys[:2] == [[Shard(0, 0, 9)], [Shard(1, 0, 4)]]
     assert of_keys[2] == [Shard(0, 0, 2), Shard(1, 2, 9), Shard(2, 9, 20)]
 
 
 def test_balanced_leaves_a_server_out_that_is_full():
-    of_keys = shards([6, 6, 6, 6, 10], 3, "balanced", 10)
+    of_keys = make_shards([6, 6, 6, 6, 10], 3, "balanced", 10)
     assert of_keys[4] == [Shard(1, 0, 5), Shard(2, 5, 10)]
-    assert server_loads(of_keys, 3) == [12, 11, 11]
+    assert sum_server_loads(of_keys, 3) == [12, 11, 11]
 
 
 def test_balanced_takes_the_hash_where_that_is_luckily_more_even():
     elements = [2, 3, 2, 3, 2]
-    assert server_loads(shards(elements, 2, "balanced"), 2) == [6, 6]
-    assert max(loads_of(elements, largest_first(elements, 2), 2)) == 7
+    assert sum_server_loads(make_shards(elements, 2, "balanced"), 2) == [6, 6]
+    assert max(sum_loads(elements, assign_largest_first(elements, 2), 2)) == 7
 
 
 def test_balanced_splits_an_array_beyond_a_fair_share():
-    assert server_loads(shards([900, 50, 50], 4, "balanced"), 4) == [250] * 4
-    assert max(server_loads(shards([900, 50, 50], 4), 4)) >= 900
+    assert sum_server_loads(make_shards([900, 50, 50], 4, "balanced"), 4) == [250] * 4
+    assert max(sum_server_loads(make_shards([900, 50, 50], 4), 4)) >= 900
 
 
 @pytest.mark.parametrize(
@@ -140,13 +145,15 @@ def test_balanced_splits_an_array_beyond_a_fair_share():
 )
 def test_the_hash_is_as_uneven_as_is_known(network, by_servers):
     elements = elements_of(network)
-    found = [imbalance(shards(elements, servers), servers) for servers in (2, 4, 8)]
+    found = [compute_imbalance(make_shards(elements, servers), servers) for servers in (2, 4, 8)]
     assert found == pytest.approx(by_servers, abs=0.0051)
 
 
 def test_without_splitting_vgg_would_hang_on_one_server():
     elements = elements_of(VGG)
-    found = [imbalance(shards(elements, n, bigarray_bound=10**9), n) for n in (2, 4, 8)]
+    found = [
+        compute_imbalance(make_shards(elements, n, bigarray_bound=10**9), n) for n in (2, 4, 8)
+    ]
     assert found == pytest.approx([2.0, 3.3, 6.1], abs=0.051)
 
 
@@ -154,8 +161,8 @@ def test_without_splitting_vgg_would_hang_on_one_server():
 @pytest.mark.parametrize("servers", range(2, 9))
 def test_balanced_mends_every_network(name, servers):
     elements = elements_of({"network": name})
-    hashed = imbalance(shards(elements, servers), servers)
-    balanced = imbalance(shards(elements, servers, "balanced"), servers)
+    hashed = compute_imbalance(make_shards(elements, servers), servers)
+    balanced = compute_imbalance(make_shards(elements, servers, "balanced"), servers)
     assert balanced <= hashed
     assert balanced < 1.04
 
@@ -174,23 +181,27 @@ def test_balanced_mends_every_network(name, servers):
 def test_homes_are_as_uneven_as_is_known(network, by_devices):
     elements = elements_of(network)
     found = [
-        merge_devices.imbalance(merge_devices.assign(elements, devices), elements, devices)
+        merge_devices.compute_imbalance(
+            merge_devices.assign_merge_devices(elements, devices), elements, devices
+        )
         for devices in (2, 4, 8)
     ]
     assert found == pytest.approx(by_devices, abs=0.0055)
 
 
 def test_homes_go_by_size_to_the_least_loaded():
-    assert merge_devices.assign([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
-    assert merge_devices.assign([0, 0, 5], 3) == [1, 1, 0]
-    assert merge_devices.imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(14 / 13.5)
+    assert merge_devices.assign_merge_devices([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
+    assert merge_devices.assign_merge_devices([0, 0, 5], 3) == [1, 1, 0]
+    assert merge_devices.compute_imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(
+        14 / 13.5
+    )
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 3))
 def test_the_largest_first_is_within_grahams_bound(elements, places):
     every = product(range(places), repeat=len(elements))
-    best = min(max(loads_of(elements, chosen, places)) for chosen in every)
-    found = max(loads_of(elements, largest_first(elements, places), places))
+    best = min(max(sum_loads(elements, chosen, places)) for chosen in every)
+    found = max(sum_loads(elements, assign_largest_first(elements, places), places))
     assert best <= found <= Fraction(4 * places - 1, 3 * places) * best
 
 

@@ -9,16 +9,16 @@ from spbench_workers.benchmarks.kvstore.roles import (
     Device,
     Roles,
     Server,
+    assign_roles,
+    count_ranks,
+    find_store,
     parse_devices,
-    ranks,
-    roles_of,
-    store_of,
 )
 
 
 @pytest.mark.parametrize("name", [*STORES, *SPELLINGS])
 def test_names_mean_what_their_words_say(name):
-    store = store_of(name)
+    store = find_store(name)
     assert store.dist == ("dist" in name)
     assert store.on_device == ("device" in name)
     assert store.asynchronous == ("_async" in name)
@@ -28,15 +28,15 @@ def test_names_mean_what_their_words_say(name):
 
 
 def test_spellings_are_of_stores_that_there_are():
-    assert store_of("dist_sync_device") is STORES["dist_device_sync"]
-    assert store_of("dist_device_async") is STORES["dist_async_device"]
+    assert find_store("dist_sync_device") is STORES["dist_device_sync"]
+    assert find_store("dist_device_async") is STORES["dist_async_device"]
     assert not set(SPELLINGS) & set(STORES)
 
 
 @pytest.mark.parametrize("name", ["", "dist", "nccl", "dist_sync_", "Local"])
 def test_another_name_is_refused(name):
     with pytest.raises(ValueError, match="is none of local, device, dist_sync"):
-        store_of(name)
+        find_store(name)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_devices_come_first_and_servers_last():
         Server(1),
     ]
     assert (roles.device_ranks, roles.server_ranks) == (range(6), range(6, 8))
-    assert roles.devices_of(1) == range(3, 6)
+    assert roles.list_worker_ranks(1) == range(3, 6)
     for rank in (-1, 8):
         with pytest.raises(ValueError, match="none of the 8 ranks"):
             roles.role(rank)
@@ -109,7 +109,7 @@ def test_devices_come_first_and_servers_last():
     ],
 )
 def test_ranks_follow_from_the_parameters(words, expected):
-    assert ranks(*words) == expected
+    assert count_ranks(*words) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_ranks_follow_from_the_parameters(words, expected):
 )
 def test_what_a_store_cannot_use_is_refused_by_name(words, param):
     with pytest.raises(ParamError) as refused:
-        ranks(*words)
+        count_ranks(*words)
     assert refused.value.param == param
 
 
 def test_more_servers_than_none_make_as_many_ranks_more():
     store = STORES["dist_sync"]
-    assert [roles_of(store, 2, 2, servers).size for servers in (1, 2, 5)] == [5, 6, 9]
+    assert [assign_roles(store, 2, 2, servers).size for servers in (1, 2, 5)] == [5, 6, 9]

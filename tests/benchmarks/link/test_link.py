@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.link.payload import compare, poison, random_bytes
+from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes, random_bytes
 from spbench_workers.pingpong.schedule import MAX_SERIAL, rounds
 
 
@@ -62,7 +62,7 @@ def test_bytes_follow_from_the_seed(count):
 
 def test_poison_differs_everywhere():
     expected = random_bytes(1, 1000)
-    wrong = poison(expected)
+    wrong = invert_bytes(expected)
     assert len(wrong) == 1000
     assert all(a != b for a, b in zip(wrong, expected, strict=True))
 
@@ -71,8 +71,8 @@ def test_poison_differs_everywhere():
 def test_one_wrong_bit_is_found(place):
     expected = random_bytes(2, (1 << 20) + 6)
     got = bytearray(expected)
-    assert compare(bytes(got), expected).error == 0.0
+    assert compare_bytes(bytes(got), expected).error == 0.0
     got[place] ^= 1
-    found = compare(bytes(got), expected)
+    found = compare_bytes(bytes(got), expected)
     assert found.error == 1.0
     assert found.detail.startswith(f"byte {place} is ")

@@ -6,8 +6,8 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.benchmarks.link.device_messages import chosen_path
-from spbench_workers.benchmarks.link.messages import messages_of
+from spbench_workers.benchmarks.link.device_messages import choose_path
+from spbench_workers.benchmarks.link.messages import open_messages
 from unit.recorded import context_of, said
 from unit.typed_params import TypedParams
 
@@ -28,7 +28,7 @@ def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
 
 def test_a_ping_pong_on_the_host_says_so():
     context = context_of("link.pingpong", sizes=[8])
-    with messages_of(context):
+    with open_messages(context):
         pass
     (told,) = said(context, "device")
     assert (told["device"], told["reason"]) == ("cpu", "asked for")
@@ -66,12 +66,12 @@ class Case(TypedParams):
 )
 def test_the_path_is_what_all_ranks_can_take_and_is_recorded(asked, takes, path, reason):
     case = Case(asked, takes)
-    assert chosen_path(case) == path
+    assert choose_path(case) == path
     assert case.chosen == [("path", path, reason)]
 
 
 def test_pointers_are_not_given_to_an_mpi_that_does_not_take_them():
     case = Case("pointers", [(False, "it says no")] * 2)
     with pytest.raises(CannotRunError, match="path pointers: it says no; take path pinned or auto"):
-        chosen_path(case)
+        choose_path(case)
     assert not case.chosen

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.benchmarks.link.patterns import halves, orders, ring
+from spbench_workers.benchmarks.link.patterns import draw_orders, make_halves, make_ring
 
 
 def parts(make, order):
@@ -23,26 +23,31 @@ def sent(patterns):
 
 @given(st.integers(2, 30), st.integers(0, 9))
 def test_each_message_of_a_ring_is_expected_by_its_rank_in_its_place(size, seed):
-    for _, order in orders(size, 2, seed):
-        away, due = sent(parts(ring, order))
+    for _, order in draw_orders(size, 2, seed):
+        away, due = sent(parts(make_ring, order))
         assert away == due
         assert len(away) == 2 * size
 
 
 @given(st.integers(2, 30), st.integers(0, 9))
 def test_halves_exchange_pair_by_pair_and_an_odd_rank_rests(size, seed):
-    for _, order in orders(size, 2, seed):
-        patterns = parts(halves, order)
+    for _, order in draw_orders(size, 2, seed):
+        patterns = parts(make_halves, order)
         away, due = sent(patterns)
         assert away == due
-        assert sum(not part.to for part in patterns.values()) == size % 2
+        assert sum(not part.targets for part in patterns.values()) == size % 2
 
 
 def test_halves_in_order_are_the_first_ranks_and_the_last():
-    assert [part.to for part in parts(halves, range(4)).values()] == [(2,), (3,), (0,), (1,)]
+    assert [part.targets for part in parts(make_halves, range(4)).values()] == [
+        (2,),
+        (3,),
+        (0,),
+        (1,),
+    ]
 
 
 def test_random_orders_follow_from_the_seed():
-    assert orders(20, 3, 5) == orders(20, 3, 5)
-    assert orders(20, 3, 5) != orders(20, 3, 6)
-    assert [name for name, _ in orders(9, 2, 1)] == ["in order", "random 1", "random 2"]
+    assert draw_orders(20, 3, 5) == draw_orders(20, 3, 5)
+    assert draw_orders(20, 3, 5) != draw_orders(20, 3, 6)
+    assert [name for name, _ in draw_orders(9, 2, 1)] == ["in order", "random 1", "random 2"]

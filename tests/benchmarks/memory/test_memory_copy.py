@@ -90,7 +90,7 @@ def test_a_path_to_a_second_gpu_says_how_it_is_reached(monkeypatch, direct):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda one, other: direct)
     context = context_of("memory.copy", path="peer", **SMALL)
-    ends = copy.ends_of(context, torch.device("cuda", 3))
+    ends = copy.choose_endpoints(context, torch.device("cuda", 3))
     assert ends == (torch.device("cuda", 3), torch.device("cuda", 0))
     value, reason = choice_of(context, "peer")
     assert value == "cuda:3 to cuda:0"
@@ -190,7 +190,7 @@ def test_cores_that_the_rank_may_not_have_are_refused(two_sockets, moved, monkey
     context = context_of("memory.copy", path="to_host", cores="far", **SMALL)
     with (
         pytest.raises(CannotRunError, match=r"may not run on NUMA node 3 \(Invalid argument\)"),
-        cores.copying_from(context, PLACE),
+        cores.bind_to_cores(context, PLACE),
     ):
         pass
 
@@ -200,7 +200,7 @@ def test_a_gpu_whose_node_nobody_knows_is_refused(two_sockets, moved):
     context = context_of("memory.copy", path="to_host", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),
-        cores.copying_from(context, PLACE),
+        cores.bind_to_cores(context, PLACE),
     ):
         pass
 
@@ -209,6 +209,6 @@ def test_near_cores_without_a_gpu_are_refused():
     context = context_of("memory.copy", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="cores near are those of a GPU, and the device is cpu"),
-        cores.copying_from(context, torch.device("cpu")),
+        cores.bind_to_cores(context, torch.device("cpu")),
     ):
         pass

@@ -7,8 +7,8 @@ import torch
 
 from spbench_workers.benchmarks.model.inference.accuracy import (
     InferredAnswers,
-    give_accuracy,
-    give_agreement,
+    report_accuracy,
+    report_agreement,
 )
 from unit.recorded import context_of, said, value_of
 
@@ -36,7 +36,7 @@ def context():
 
 
 def test_shares_of_images_and_the_mean_loss(context):
-    give_accuracy(context, SOME)
+    report_accuracy(context, SOME)
     assert value_of(context, "judged_images") == 4
     assert value_of(context, "top1") == 0.25
     assert value_of(context, "top5") == 0.75
@@ -47,24 +47,24 @@ def test_shares_of_images_and_the_mean_loss(context):
 
 def test_pixels_are_shares_of_images_and_have_a_mean_iou(context):
     # Of classes 0 to 3: told 0, 0, 3, 0 where 0, 1, 2, 3 are right.
-    give_accuracy(context, InferredAnswers((0,), SOME.logits, RIGHT, pixels=4))
+    report_accuracy(context, InferredAnswers((0,), SOME.logits, RIGHT, pixels=4))
     assert value_of(context, "judged_images") == 1
     assert value_of(context, "top1") == 0.25
     assert value_of(context, "mean_iou") == pytest.approx((1 / 3) / 4)
 
 
 def test_of_five_classes_the_right_one_is_always_among_five(context):
-    give_accuracy(context, InferredAnswers((0,), SOME.logits[:, :5], RIGHT))
+    report_accuracy(context, InferredAnswers((0,), SOME.logits[:, :5], RIGHT))
     assert said(context, "metric", name="top5") == []
 
 
 def test_an_image_without_a_number_is_not_answered(context):
     broken = SOME.logits.clone()
     broken[0, 6] = math.nan
-    give_accuracy(context, InferredAnswers((0,), broken, RIGHT))
+    report_accuracy(context, InferredAnswers((0,), broken, RIGHT))
     assert value_of(context, "top1") == 0
     assert value_of(context, "eval_loss") is None
-    give_agreement(context, InferredAnswers((0,), broken, RIGHT), SOME)
+    report_agreement(context, InferredAnswers((0,), broken, RIGHT), SOME)
     assert value_of(context, "logit_error") is None
 
 
@@ -72,6 +72,6 @@ def test_agreement_is_of_classes_and_the_error_of_logits(context):
     other = SOME.logits.clone()
     other[0, 0] -= 0.9  # Still the class.
     other[1, :2] = other[1, :2].flip(0)
-    give_agreement(context, InferredAnswers((0,), other, RIGHT), SOME)
+    report_agreement(context, InferredAnswers((0,), other, RIGHT), SOME)
     assert value_of(context, "agreement") == 0.75
     assert value_of(context, "logit_error") == pytest.approx(1.0 / 9)

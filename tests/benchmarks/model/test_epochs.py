@@ -7,7 +7,7 @@ import torch
 
 from spbench_parallel.pipeline import running_sum
 from spbench_parallel.pipeline.running_sum import RunningSum
-from spbench_workers.benchmarks.model.epochs import steps_an_epoch
+from spbench_workers.benchmarks.model.epochs import count_epoch_steps
 from unit.parallel.test_phases import engine_of
 from unit.typed_params import typed
 
@@ -62,5 +62,5 @@ def test_an_epoch_is_a_pass_over_the_data_set_unless_iterations_says_otherwise(
         world=SimpleNamespace(rank=0),
         choice=lambda *words: said.append(words),
     )
-    assert steps_an_epoch(context, SimpleNamespace(count=count), 32) == steps
+    assert count_epoch_steps(context, SimpleNamespace(count=count), 32) == steps
     assert said == told

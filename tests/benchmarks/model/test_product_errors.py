@@ -13,7 +13,7 @@ from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, FP64, TF32
 from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, tolerance_of
-from spbench_workers.benchmarks.model.validation import Validation, check_products, plans_of
+from spbench_workers.benchmarks.model.validation import Validation, check_products, make_plans
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
 from unit.lone_case import LoneCase
@@ -67,7 +67,7 @@ def test_tf32_is_found_right_and_fewer_bits_are_not():
 @pytest.mark.long
 def test_a_whole_model_in_float64_is_blind_to_it():
     context = LoneCase()
-    (exact, *others) = plans_of(plan_of(GPU, FP32))
+    (exact, *others) = make_plans(plan_of(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
         Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
@@ -80,7 +80,7 @@ def test_a_whole_model_in_float64_is_blind_to_it():
 def test_tf32_is_compared_as_a_whole_too():
     torch.backends.cuda.matmul.allow_tf32 = True
     plan = plan_of(GPU, TF32)
-    assert [one.precision for one in plans_of(plan)] == [FP64, TF32]
+    assert [one.precision for one in make_plans(plan)] == [FP64, TF32]
     context = LoneCase()
     with Tf32Products() as products:
         Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()

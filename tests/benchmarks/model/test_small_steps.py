@@ -48,7 +48,7 @@ def test_an_optimizer_that_rounding_does_not_move_is_compared_itself():
 
 
 def test_small_steps_are_compared_too(monkeypatch):
-    monkeypatch.setattr(validate, "MOST_MOVE", 0.0)
+    monkeypatch.setattr(validate, "MAX_MOVE", 0.0)
     context = validated(RESNET, "adam")
     assert (list(context.choices), all(context.checks.values())) == (["compared_steps"], True)
     wrong = validated(RESNET, "adam", zero_a_weight).checks

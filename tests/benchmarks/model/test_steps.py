@@ -45,7 +45,7 @@ def test_inference_is_timed_from_the_first_images_on_and_learning_goes_on(traine
     images = TurnedImages()
     steps = Steps(engine(trainer), images, begun=7, warmup=2)
     for _ in range(5):
-        steps.take()
+        steps.run_step()
     assert images == taken
     if trainer is None:
-        assert [step for step, _ in steps.inferred(3)] == [7, 8, 9]
+        assert [step for step, _ in steps.list_answers(3)] == [7, 8, 9]

@@ -20,7 +20,7 @@ from spbench_parallel.full_size import check, windows
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.full_size.winograd import fits_winograd
 from spbench_workers.benchmarks.model import fault_injection
-from spbench_workers.benchmarks.model.case import case_of
+from spbench_workers.benchmarks.model.case import build_case
 from spbench_workers.benchmarks.model.full_size_step import check_full_size
 from spbench_workers.comm import open_world
 from standins.winograd import WinogradConvolutions
@@ -38,16 +38,16 @@ class WinogradWindowCheck(WindowCheck):
 def check_step(world, case):
     """Take the step of a case; return what this rank has of its result."""
     context = context_on(world, case["benchmark"], case["params"], case["inject"])
-    model_case = case_of(context)
-    plan = check.full_size_plan(model_case.small(context.params["batch_size"]))
-    plant = partial(fault_injection.plant, prefix="full:")
+    model_case = build_case(context)
+    plan = check.full_size_plan(model_case.make_small_plan(context.params["batch_size"]))
+    plant = partial(fault_injection.inject_fault, prefix="full:")
     with (
         patch.object(windows, "may_use_winograd", lambda *_: case["on_gpu"]),
         patch.object(check, "WindowCheck", WinogradWindowCheck),
         WinogradConvolutions() as convolutions,
     ):
         check_full_size(context, plan, model_case.training, plant)
-    fault_injection.remove()
+    fault_injection.remove_faults()
     errors = {event["name"]: event["max_abs_error"] for event in said(context, "check")}
     return {
         "forward": convolutions.forward,

@@ -47,7 +47,7 @@ from spbench_parallel.spatial.transports import (
 )
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_parallel.spatial.transports.packed import PackedTransport
-from spbench_workers.benchmarks.halo.faults import plant_in_halo
+from spbench_workers.benchmarks.halo.faults import inject_halo_fault
 from standins.late_device import install
 from standins.late_ipc import install_ipc
 
@@ -242,7 +242,7 @@ def planted(comm, transport, fault, device):
     """The harm of a fault to pieces after `wait` is there when they have been unpacked."""
     trial = Trial(comm, transport, into=True, device=device)
     world = SimpleNamespace(rank=comm.rank)
-    plant_in_halo(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
+    inject_halo_fault(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
     unnoticed = []
     for round_ in range(ROUNDS):
         trial.prepare(round_)

@@ -57,14 +57,14 @@ def run_case(world, case, runners):
 
 def work_less(stack):
     """Take sizes for the host, which does the work of the device."""
-    from spbench_workers.benchmarks.allreduce import hiding
+    from spbench_workers.benchmarks.allreduce import overlap
     from spbench_workers.benchmarks.allreduce.model import job_link
 
     for module, name, value in (
         (job_link, "NCCL_BYTES", (8, 4 << 10, 64 << 10)),
         (job_link, "_COPY_BYTES", (4 << 10, 64 << 10, 256 << 10)),
         (job_link, "_DEVICE_BYTES", (4 << 10, 64 << 10, 256 << 10)),
-        (hiding, "_ROWS", 64),
+        (overlap, "_ROWS", 64),
     ):
         stack.enter_context(mock.patch.object(module, name, value))
 

@@ -16,7 +16,7 @@ from spbench_parallel.layer_times import Laps
 from spbench_parallel.precision.formats import BF16, FP32
 from spbench_workers.benchmarks.model.profile import run as benchmark
 from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
-from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
+from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from standins.late_device import install
 from standins.tf32 import Tf32Products
 from unit.typed_params import TypedParams
@@ -72,7 +72,7 @@ def row_of(layers):
 def test_a_layer_s_time_is_that_of_its_work():
     images = torch.ones(2, 3, device=GPU, requires_grad=True)
     begun = LATE.clock()
-    times = row_of([Layer(seconds) for seconds in SECONDS]).take(images)
+    times = row_of([Layer(seconds) for seconds in SECONDS]).time_pass(images)
     # The first waits for the host, who asks for the others while it works.
     assert times.forward == pytest.approx([0.02 + LAUNCH, 0.05, 0.01])
     assert times.backward == pytest.approx([2 * seconds for seconds in SECONDS])
@@ -97,7 +97,7 @@ class ConvolutionTimes(TorchDispatchMode):
 def test_a_layer_s_data_and_weights_are_timed_apart():
     row = row_of([nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Conv2d(2, 4, 3)])
     with ConvolutionTimes():
-        times = row.take(torch.ones(2, 3, 8, 8))
+        times = row.time_pass(torch.ones(2, 3, 8, 8))
     # The images get no gradient, so the first convolution has that of weights alone.
     assert (times.forward, times.backward) == ([0.0] * 3, [4.0, 0.0, 5.0])
     assert (times.data, times.weights) == ([0.0, 0.0, 1.0], [4.0, 0.0, 4.0])
@@ -106,7 +106,7 @@ def test_a_layer_s_data_and_weights_are_timed_apart():
 def test_layers_add_up_to_a_pass_that_waits_for_the_host():
     images = torch.ones(2, 3, device=GPU, requires_grad=True)
     begun = LATE.clock()
-    times = row_of([Layer(0.0) for _ in SECONDS]).take(images)
+    times = row_of([Layer(0.0) for _ in SECONDS]).time_pass(images)
     assert times.forward + times.backward == pytest.approx([LAUNCH] * 6)
     assert LATE.clock() - begun == pytest.approx(2 * 6 * LAUNCH)
 
@@ -201,7 +201,7 @@ def profiled(monkeypatch, tf32):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
     # The stand-in's memory cannot be counted.
     nothing = PassMemory([0] * 5, [0] * 5, [0] * 5)
-    monkeypatch.setattr(LayerRow, "weigh", lambda *_: nothing)
+    monkeypatch.setattr(LayerRow, "measure_pass_memory", lambda *_: nothing)
     with Tf32Products():
         benchmark.run(context)
     return context
@@ -225,6 +225,8 @@ def test_a_profile_s_row_gives_what_it_gives_on_the_host():
     params = Context(depth=11).params
     found = []
     for device in (torch.device("cpu"), GPU):
-        subject = subject_of(params, device, seed=3)
-        found.append([one.cpu() for one in LayerRow(subject).output(subject.pixels(2))])
+        subject = load_subject(params, device, seed=3)
+        found.append(
+            [one.cpu() for one in LayerRow(subject).compute_output(subject.make_images(2))]
+        )
     torch.testing.assert_close(*found)

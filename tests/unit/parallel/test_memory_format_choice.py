@@ -6,7 +6,7 @@ import torch
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.autotune import memory_format
 from spbench_parallel.device.memory_format import convert_maps, set_memory_format
-from spbench_workers.benchmarks.model.case import case_of
+from spbench_workers.benchmarks.model.case import build_case
 from unit.recorded import choice_of, context_of, said
 
 SMALL = {"scheme": "sequential", "depth": 20, "image_size": 32, "batch_size": 2, "num_classes": 5}
@@ -35,7 +35,7 @@ def test_maps_and_weights_are_laid_out_and_all_else_stays():
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_layers_are_timed_in_both_formats(precision):
     context = context_of("model.resnet", memory_format="auto", precision=precision, **SMALL)
-    chosen = case_of(context).plan.memory_format
+    chosen = build_case(context).plan.memory_format
     value, reason = choice_of(context, "memory_format")
     assert value == chosen
     assert reason.startswith("layers of a micro-batch, on the slowest rank: channels_last ")
@@ -52,7 +52,7 @@ def test_layers_are_timed_in_both_formats(precision):
 def test_the_faster_one_is_taken_where_it_is_more_than_noise(monkeypatch, seconds, taken):
     monkeypatch.setattr(memory_format, "_seconds", lambda *_, **__: seconds)
     context = context_of("model.resnet", memory_format="auto", **SMALL)
-    assert case_of(context).plan.memory_format == taken
+    assert build_case(context).plan.memory_format == taken
 
 
 def test_layers_that_are_alike_are_timed_once(monkeypatch):
@@ -64,7 +64,7 @@ def test_layers_that_are_alike_are_timed_once(monkeypatch):
 
     monkeypatch.setattr(memory_format, "_of_section", of_section)
     context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
-    plan = case_of(context).plan
+    plan = build_case(context).plan
     # The stem, of each of three stacks the first block and the others, and the head.
     assert len(timed) == 8
     _, reason = choice_of(context, "memory_format")
@@ -74,7 +74,7 @@ def test_layers_that_are_alike_are_timed_once(monkeypatch):
 
 def test_unless_it_is_asked_for_nothing_is_timed():
     context = context_of("model.resnet", **SMALL)
-    assert case_of(context).plan.memory_format == "contiguous"
+    assert build_case(context).plan.memory_format == "contiguous"
     assert not said(context, "choice", name="memory_format")
     params = BENCHMARKS["model.resnet"].complete({"memory_format": "channels_last"})
     assert params["memory_format"] == "channels_last"

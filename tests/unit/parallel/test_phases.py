@@ -24,7 +24,7 @@ from spbench_parallel.spatial import comm_stats
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.norm import SpatialBatchNorm2d
 from spbench_parallel.spatial.tiling import Tiling
-from spbench_workers.benchmarks.model.steps import summed_by
+from spbench_workers.benchmarks.model.steps import describe_gradient_sum
 from standins.late_device import install
 from standins.twin import Twin
 
@@ -307,10 +307,10 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
             master_comm=master_comm,
         )
 
-    assert summed_by(plan_of("cpu", replicas=2)) == ""
-    assert summed_by(plan_of("late")) == ""
+    assert describe_gradient_sum(plan_of("cpu", replicas=2)) == ""
+    assert describe_gradient_sum(plan_of("late")) == ""
     for layout in ({"replicas": 2}, {"members": 2}, {"mirrored": True}):
-        assert summed_by(plan_of("late", **layout)) == "pinned memory and MPI"
-        assert summed_by(plan_of("late", "nccl", **layout)) == "NCCL"
-    assert summed_by(plan_of("late", master_comm=True, mirrored=True)) == ""
+        assert describe_gradient_sum(plan_of("late", **layout)) == "pinned memory and MPI"
+        assert describe_gradient_sum(plan_of("late", "nccl", **layout)) == "NCCL"
+    assert describe_gradient_sum(plan_of("late", master_comm=True, mirrored=True)) == ""
     assert type(phases_of(DEVICE)) is StreamPhases

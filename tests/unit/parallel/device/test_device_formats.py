@@ -12,7 +12,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.device import gpus
 from spbench_parallel.device.formats import autotune_convolutions, set_fp32_precision, torch_dtype
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.benchmarks.model.case import case_of
+from spbench_workers.benchmarks.model.case import build_case
 from unit.typed_params import TypedParams
 
 GPU = torch.device("cuda", 0)
@@ -78,7 +78,7 @@ def gpu(monkeypatch):
 def test_each_model_case_says_so_anew(gpu, precision, on, before):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = before
     context = Context("model.resnet", scheme="sequential", depth=11, precision=precision)
-    plan = case_of(context).plan
+    plan = build_case(context).plan
     assert context.told == ["cuda:0 NVIDIA stand-in"]
     assert (plan.device, plan.precision.name) == (GPU, precision)
     assert plan.precision.weights == torch.float32
@@ -108,13 +108,13 @@ def test_an_old_gpu_has_no_tf32(gpu, device):
     gpu.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     params = {"scheme": "sequential", "depth": 11, "precision": "tf32", "device": device}
     with pytest.raises(CannotRunError, match=r"^tf32 needs a GPU of capability 8\.0 .* has 7\.5"):
-        case_of(Context("model.resnet", **params))
+        build_case(Context("model.resnet", **params))
 
 
 def test_the_host_has_no_tf32():
     params = {"scheme": "sequential", "depth": 11, "precision": "tf32"}
     with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
-        case_of(Context("model.resnet", **params))
+        build_case(Context("model.resnet", **params))
 
 
 @pytest.mark.parametrize(("forced", "tf32"), [("0", True), ("1", False)])

@@ -12,7 +12,7 @@ from spbench_parallel.device import memory
 from spbench_parallel.device.memory import release_memory, resident_bytes
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.peak_memory import PeakMemory
-from spbench_workers.benchmarks.model.profile.memory import use_of
+from spbench_workers.benchmarks.model.profile.memory import measure_memory
 from spbench_workers.session import run
 
 GPU = torch.device("cuda", 0)
@@ -89,7 +89,7 @@ def test_a_peak_begins_without_what_checks_have_left(cuda):
 
 def test_a_layer_s_use_is_without_what_others_have_left(cuda):
     Held()
-    with use_of(GPU) as use:
+    with measure_memory(GPU) as use:
         kept = Held()
     assert (use.peak, use.left) == (100, 100)
     assert kept

@@ -14,22 +14,27 @@ class Buffers:
     """Source and result of a collective, with guard margins around them.
 
     Args:
-        given: Elements of a rank's input.
-        gotten: Elements of its output.
-        at: The first element of the input within the result, in place; None out of place.
+        input_count: Elements of a rank's input.
+        result_count: Elements of its output.
+        offset: The first element of the input within the result, in place; None out of place.
         dtype: The format of both.
         device: The device of both.
 
     Attributes:
         source: The memory that the collective reads; the result itself, in place.
         result: The memory of the output.
-        given: The input of the rank: the source, or in place a part of it.
+        input: The input of the rank: the source, or in place a part of it.
     """
 
     def __init__(
-        self, given: int, gotten: int, at: int | None, dtype: torch.dtype, device: torch.device
+        self,
+        input_count: int,
+        result_count: int,
+        offset: int | None,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
-        sizes = [given, gotten] if at is None else [max(given, gotten)]
+        sizes = [input_count, result_count] if offset is None else [max(input_count, result_count)]
         self._poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
         with allocating(sum(sizes) * dtype.itemsize):
             self._wholes = [
@@ -39,7 +44,7 @@ class Buffers:
         views = [whole[_MARGIN : len(whole) - _MARGIN] for whole in self._wholes]
         self.source = views[0]
         self.result = views[-1]
-        self.given = self.source if at is None else self.source[at : at + given]
+        self.input = self.source if offset is None else self.source[offset : offset + input_count]
 
     @property
     def in_place(self) -> bool:
@@ -50,7 +55,7 @@ class Buffers:
         """Make every element of the result wrong; in place the input must be written after it."""
         self.result.fill_(self._poison)
 
-    def margins_written(self) -> int:
+    def count_margin_writes(self) -> int:
         """Return the number of elements in the margins that were written."""
         return sum(
             int((~self._is_poison(margin)).sum())

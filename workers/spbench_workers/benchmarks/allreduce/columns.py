@@ -59,7 +59,7 @@ _shown: list[SweepRow] = []
 """The rows of the sweep that is being printed."""
 
 
-def say_row(context: Context, row: SweepRow) -> None:
+def print_row(context: Context, row: SweepRow) -> None:
     """Print a row: with the heading above the first of a sweep, the average below the last."""
     params = context.read_params(SweepParams)
     if context.first:

@@ -11,20 +11,20 @@ import torch
 
 from spbench_core.durations import time_text
 from spbench_parallel.device.streams import is_gpu
-from spbench_workers.benchmarks.allreduce.columns import SweepRow, say_row
+from spbench_workers.benchmarks.allreduce.columns import SweepRow, print_row
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
-from spbench_workers.benchmarks.allreduce.model.cost_model import NOTABLE, deviates
-from spbench_workers.benchmarks.allreduce.model.formulas import expected_work
-from spbench_workers.benchmarks.allreduce.model.job_link import measured_link
-from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, LinkEnds
+from spbench_workers.benchmarks.allreduce.model.cost_model import NOTABLE_FACTOR, describe_deviation
+from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
+from spbench_workers.benchmarks.allreduce.model.job_link import measure_link
+from spbench_workers.benchmarks.allreduce.model.link_times import BufferBytes, JobLink
 from spbench_workers.benchmarks.allreduce.model.prediction import (
     Prediction,
-    best_of,
-    crossover_words,
+    describe_crossovers,
+    find_fastest_algorithm,
     predict,
 )
+from spbench_workers.benchmarks.allreduce.paired_comparison import PairedComparison
 from spbench_workers.benchmarks.allreduce.sweep_sizes import algbw_gb_s, busbw_gb_s
-from spbench_workers.benchmarks.allreduce.turns import PairedComparison
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import RankTraffic
 from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
@@ -40,14 +40,14 @@ class MeasuredTimes:
     Attributes:
         count: Elements of the size.
         device: The device of this rank's source and result.
-        ends: Bytes of the source, and of the result.
+        buffer_bytes: Bytes of the source, and of the result.
         slowest: Seconds of each iteration on its slowest rank.
         medians: The median seconds of each rank.
     """
 
     count: int
     device: torch.device
-    ends: LinkEnds
+    buffer_bytes: BufferBytes
     slowest: Sequence[float]
     medians: Sequence[float]
 
@@ -57,7 +57,7 @@ class MeasuredTimes:
         return median(self.slowest)
 
 
-def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
+def report_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
     """Report this rank's traffic, counted in its schedule; a library does not tell."""
     if traffic is None:
         return
@@ -68,11 +68,11 @@ def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> N
     if context.world.rank == 0:
         # By formula: to count rounds, this rank would have to make the schedules of all ranks.
         options = {"group": params.group, "chunks": params.chunks}
-        work = expected_work(params.algorithm, ranks, count, **options)
+        work = compute_costs(params.algorithm, ranks, count, **options)
         context.metric("rounds", work.rounds)
 
 
-def give_findings(
+def report_findings(
     context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
     """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
@@ -80,9 +80,9 @@ def give_findings(
     world = context.world
     dtype = FORMATS[params.dtype]
     nccl = params.algorithm == "nccl"
-    link = measured_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
+    link = measure_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
-    predicted = predict(params, world.size, nbytes, link, measured.ends)
+    predicted = predict(params, world.size, nbytes, link, measured.buffer_bytes)
     shared = crowded(world)
     if world.rank != 0:
         return
@@ -98,7 +98,7 @@ def give_findings(
         _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
     elif against is not None:
         _give_comparison(context, against, measured.device)
-    say_row(context, _row(context, measured, predicted, against, wrong))
+    print_row(context, _row(context, measured, predicted, against, wrong))
 
 
 def _busbw(context: Context, nbytes: int, seconds: float) -> float:
@@ -125,19 +125,19 @@ def _give_prediction(
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
-    by = f"the model of {predicted.by} on this job's links"
-    if link.copies is not None:
+    by = f"the model of {predicted.basis} on this job's links"
+    if link.staging is not None:
         by += f", and copies from {measured.device.type} to pinned memory and back"
     context.limit("time_ms", 1000.0 * predicted.seconds, by)
     if params.algorithm not in SCHEDULED:
         return
-    differs = deviates(seconds, predicted.seconds, predicted.interval)
+    differs = describe_deviation(seconds, predicted.seconds, predicted.interval)
     if differs is None:
         context.choice("model", "holds", describe_agreement(seconds, predicted.interval))
         return
     why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
-    if nbytes > link.up_to:
-        why += f"; links were measured up to {link.up_to} B"
+    if nbytes > link.max_bytes:
+        why += f"; links were measured up to {link.max_bytes} B"
     context.choice("model", "deviates", differs + why)
     context.log(f"the time deviates from the model: {differs}{why}")
 
@@ -149,7 +149,7 @@ def describe_agreement(seconds: float, interval: tuple[float, float]) -> str:
     if low <= seconds <= high:
         return f"{time_text(seconds)} is in {predicted}"
     end, ratio = ("lower", seconds / low) if seconds < low else ("upper", seconds / high)
-    tolerated = f"{1 / NOTABLE:.3g}x" if seconds < low else f"{NOTABLE:g}x"
+    tolerated = f"{1 / NOTABLE_FACTOR:.3g}x" if seconds < low else f"{NOTABLE_FACTOR:g}x"
     return (
         f"{time_text(seconds)} is {ratio:.3g}x the {end} end of {predicted}; up to {tolerated} is "
         "tolerated"
@@ -168,11 +168,11 @@ def _give_choices_of_native(
         return
     item = ITEM_BYTES[params.dtype]
     reason = (
-        f"of our algorithms {predicted.by} should take {time_text(predicted.seconds)} at "
+        f"of our algorithms {predicted.basis} should take {time_text(predicted.seconds)} at "
         f"{nbytes} B, the MPI's own choice takes {time_text(seconds)}; "
-        f"by the model the best are {crossover_words(ranks, item, link)}"
+        f"by the model the best are {describe_crossovers(ranks, item, link)}"
     )
-    context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)
+    context.choice("best by the model", find_fastest_algorithm(ranks, nbytes, item, link), reason)
 
 
 def _give_comparison(context: Context, against: PairedComparison, device: torch.device) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from spbench_workers.collectives.base import RankTraffic, Reduction
 
 
-class Rotation:
+class RotatingReduction:
     """Reductions that are run in turn, one for each root.
 
     Args:

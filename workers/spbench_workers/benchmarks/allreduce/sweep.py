@@ -13,12 +13,22 @@ from spbench_core.catalog.typed_params import filled
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.faults import WrongElement
-from spbench_workers.benchmarks.allreduce.findings import MeasuredTimes, give_findings, give_traffic
-from spbench_workers.benchmarks.allreduce.hiding import overlap
-from spbench_workers.benchmarks.allreduce.rotation import Rotation
-from spbench_workers.benchmarks.allreduce.turns import PairedComparison, by_turns
+from spbench_workers.benchmarks.allreduce.findings import (
+    MeasuredTimes,
+    report_findings,
+    report_traffic,
+)
+from spbench_workers.benchmarks.allreduce.overlap import measure_overlap
+from spbench_workers.benchmarks.allreduce.paired_comparison import (
+    PairedComparison,
+    compare_interleaved,
+)
+from spbench_workers.benchmarks.allreduce.rotation import RotatingReduction
 from spbench_workers.benchmarks.allreduce.verification.checking import CheckedCollective, Checks
-from spbench_workers.benchmarks.allreduce.verification.expected import depth_of, pieces
+from spbench_workers.benchmarks.allreduce.verification.expected import (
+    compute_depth,
+    list_result_parts,
+)
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.collectives.reduction import open_collective, open_reduction
@@ -49,9 +59,9 @@ def run(context: Context) -> None:
         CheckedCollective(
             buffers,
             reduction,
-            pieces(params.collective, world.size, world.rank, part),
+            list_result_parts(params.collective, world.size, world.rank, part),
             runs=world.size if params.rotate_roots else 1,
-            depth=depth_of(params.algorithm, world.size, params.group),
+            depth=compute_depth(params.algorithm, world.size, params.group),
         ),
     )
     checks.run("before")
@@ -62,13 +72,13 @@ def run(context: Context) -> None:
     if params.mode == "nonblocking":
         # A reduction staged through the host is MPI's work: the rank's core is to hide it.
         device = measured.device if params.algorithm == "nccl" else _HOST
-        context.metric("overlap", overlap(comm, reduction, measured.seconds, device))
+        context.metric("overlap", measure_overlap(comm, reduction, measured.seconds, device))
     against = _against_native(context, comm, buffers, reduction, measured.seconds)
     checks.run("after")
     checks.report()
     context.metric("wrong", checks.wrong)
-    give_traffic(context, reduction.traffic, part)
-    give_findings(context, measured, against, world.comm.allreduce(checks.wrong))
+    report_traffic(context, reduction.traffic, part)
+    report_findings(context, measured, against, world.comm.allreduce(checks.wrong))
     reduction.free()
     comm.Free()
 
@@ -118,7 +128,7 @@ def _opened(comm: MPI.Intracomm, params: SweepParams, buffers: Buffers) -> Reduc
         )
 
     if params.rotate_roots:
-        return Rotation(params.order or range(comm.size), of_order)
+        return RotatingReduction(params.order or range(comm.size), of_order)
     return of_order(params.order)
 
 
@@ -176,7 +186,7 @@ def _against_native(
     if params.algorithm == "nccl":
         # By way of the host it may take a hundred times as long: turns are by the slower one.
         seconds = max(seconds, _time_reduction(context, native))
-    against = by_turns(comm, reduction.run, native.run, seconds, params.iterations)
+    against = compare_interleaved(comm, reduction.run, native.run, seconds, params.iterations)
     native.free()
     return against
 

@@ -11,7 +11,7 @@ from statistics import median
 from time import monotonic
 
 from spbench_workers.benchmarks.compute.entry import BurnParams
-from spbench_workers.benchmarks.compute.gemm import check_product, open_matrices, work_of
+from spbench_workers.benchmarks.compute.gemm import check_product, count_gflop, open_matrices
 from spbench_workers.context import Context
 from spbench_workers.disturbance import counters, slowed
 from spbench_workers.exact_numbers import fill_uniform
@@ -50,4 +50,6 @@ def run(context: Context) -> None:
     context.metric("below_base", below)
     context.metric("throttled", counters().hot - hot)
     times = array("d", (time for one in rounds for time in one))
-    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=work_of(context))
+    give_rate_and_limit(
+        context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
+    )

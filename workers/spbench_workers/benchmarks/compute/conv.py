@@ -27,7 +27,7 @@ from spbench_workers.timing import measure
 TOLERANCE = 0.25
 """The exact results are whole numbers, so that a wrong one is at least 1 away. Fast algorithms
 (Winograd) multiply by fractions and round a little, below this: see `largest_convolved`."""
-MOST_COMPARED = 2e10
+MAX_COMPARED_FLOP = 2e10
 """The most floating-point operations of a convolution whose every value is compared with an
 independent one, in some seconds of a core. Above it rows are compared (Freivalds)."""
 _VECTOR_MAX = 1 << 20
@@ -113,30 +113,30 @@ def _check(
     context.progress("check", 0, 1)
     rank = context.world.rank
     seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
-    images, kernels = factors(
+    images, kernels = draw_factors(
         convolution, seeds, tf32=context.read_params(ConvParams).dtype == "tf32"
     )
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     body()
     got = convolution.result.cpu()
-    if convolution.flop > MOST_COMPARED:
+    if convolution.flop > MAX_COMPARED_FLOP:
         return compare_rows(got, images, kernels, seeds[2])
-    return compare(got, reference(images, kernels))
+    return compare_values(got, compute_reference(images, kernels))
 
 
 def _give_choice(context: Context, convolution: Convolution) -> None:
     """Record that rows are checked, where not every value is compared."""
-    if context.world.rank == 0 and convolution.flop > MOST_COMPARED:
+    if context.world.rank == 0 and convolution.flop > MAX_COMPARED_FLOP:
         context.choice(
             "checked",
             "every row",
-            f"{convolution.flop:.2g} operations, more than {MOST_COMPARED:.0e}; rows are "
+            f"{convolution.flop:.2g} operations, more than {MAX_COMPARED_FLOP:.0e}; rows are "
             "multiplied by a random vector",
         )
 
 
-def factors(
+def draw_factors(
     convolution: Convolution, seeds: Sequence[int], *, tf32: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return images and kernels of whole numbers, in float64, convolved exactly in their format.
@@ -161,7 +161,7 @@ def factors(
     return pixels, kernels
 
 
-def reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def compute_reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Return the convolution as a sum of shifted images, tap by tap, in float64.
 
     Args:
@@ -185,7 +185,7 @@ def reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def compare(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
+def compare_values(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
     """Compare every value; return the largest error and, above the tolerance, the first place."""
     error = (got.double() - expected).abs()
     # A NaN is not within the tolerance either.

@@ -63,7 +63,9 @@ def run(context: Context) -> None:
     error, detail = before if before[0] else after
     # Of whole numbers no step of the product is rounded: a right result is exact.
     context.check("product", error, 0.0, detail)
-    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=work_of(context))
+    give_rate_and_limit(
+        context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
+    )
 
 
 def open_matrices(context: Context) -> Matrices:
@@ -76,7 +78,7 @@ def open_matrices(context: Context) -> Matrices:
     return Matrices(*empty)
 
 
-def work_of(context: Context) -> float:
+def count_gflop(context: Context) -> float:
     """Return the operations of one product, in 1e9."""
     return 2.0 * float(context.read_params(GemmParams).n) ** 3 / 1e9
 
@@ -90,17 +92,17 @@ def check_product(
     n = params.n
     dtype = matrices.left.dtype
     seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
-    left, right = factors(n, dtype, seeds, tf32=params.dtype == "tf32")
+    left, right = draw_factors(n, dtype, seeds, tf32=params.dtype == "tf32")
     matrices.left.copy_(left)
     matrices.right.copy_(right)
     matrices.result.fill_(float("nan"))
     body()
     result = matrices.result.cpu()
-    found = wrong_row(left, right, result, seeds[2])
-    return found if found[0] else wrong_value(left, right, result, seeds[2])
+    found = check_rows(left, right, result, seeds[2])
+    return found if found[0] else check_values(left, right, result, seeds[2])
 
 
-def factors(
+def draw_factors(
     n: int, dtype: torch.dtype, seeds: Sequence[int], *, tf32: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return two matrices of whole numbers, in float64, whose product ``dtype`` holds exactly.
@@ -123,7 +125,7 @@ def factors(
     return left, right
 
 
-def wrong_row(
+def check_rows(
     left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
 ) -> tuple[float, str]:
     """Compare ``result x`` with ``left (right x)`` for a random vector x (Freivalds).
@@ -142,7 +144,7 @@ def wrong_row(
     return float(error.max()), f"row {row} of the product is wrong (times a random vector)"
 
 
-def wrong_value(
+def check_values(
     left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
 ) -> tuple[float, str]:
     """Compare some values with sums of Python's integers."""

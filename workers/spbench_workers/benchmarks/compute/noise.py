@@ -36,13 +36,13 @@ class Quantum:
         got: The last wrong result.
     """
 
-    def __init__(self, data: bytes, passes: int, expected: int, *, spoilt: bool = False) -> None:
+    def __init__(self, data: bytes, passes: int, expected: int, *, corrupt: bool = False) -> None:
         self._data = data
         self._passes = range(passes)
         self._expected = expected
-        self._change = int(spoilt)
-        self.wrong = 0
-        self.got = 0
+        self._change = int(corrupt)
+        self.wrong_count = 0
+        self.last_wrong = 0
 
     def work(self) -> None:
         """Do the work once."""
@@ -53,8 +53,8 @@ class Quantum:
             found = crc(data, found)
         found ^= self._change
         if found != self._expected:
-            self.wrong += 1
-            self.got = found
+            self.wrong_count += 1
+            self.last_wrong = found
 
 
 def run(context: Context) -> None:
@@ -64,13 +64,15 @@ def run(context: Context) -> None:
     passes = _passes(context, data)
     context.progress("check", 0, 1)
     quantum = Quantum(
-        data, passes, reference(data, passes), spoilt=context.planted("corrupt-result")
+        data, passes, compute_reference(data, passes), corrupt=context.planted("corrupt-result")
     )
     times = sorted(measure(context, quantum.work))
     told = (
-        f"{quantum.wrong} results are wrong, the last {quantum.got:#010x}" if quantum.wrong else ""
+        f"{quantum.wrong_count} results are wrong, the last {quantum.last_wrong:#010x}"
+        if quantum.wrong_count
+        else ""
     )
-    context.check("work", float(quantum.wrong), 0.0, told)
+    context.check("work", float(quantum.wrong_count), 0.0, told)
     fastest = times[0]
     context.metric("lost_share", 1.0 - fastest / fmean(times))
     context.metric("slowest_ratio", times[int(_SLOWEST * (len(times) - 1))] / fastest)
@@ -91,7 +93,7 @@ def _passes(context: Context, data: bytes) -> int:
     return agreed
 
 
-def reference(data: bytes, passes: int) -> int:
+def compute_reference(data: bytes, passes: int) -> int:
     """Return the CRC-32 of data that are repeated, by the linearity of the code.
 
     The register after a pass is a linear map of that before, plus a constant: of one pass both are

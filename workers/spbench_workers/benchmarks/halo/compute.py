@@ -15,20 +15,20 @@ from spbench_parallel.spatial.pixels import IntegerImage
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_workers.benchmarks.halo.conv_times import (
     TiledConvolution,
-    give_backward,
-    give_parts,
-    give_speedup,
+    report_backward,
+    report_parts,
+    report_speedup,
 )
 from spbench_workers.benchmarks.halo.entry import ComputeParams
 from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    spoiled,
-    tile_of,
-    tiling_of,
+    inject_faults,
+    make_tile,
+    make_tiling,
 )
-from spbench_workers.benchmarks.halo.report import give_choice, waits_of
+from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.exact_numbers import (
@@ -41,10 +41,10 @@ from spbench_workers.exact_numbers import (
 )
 from spbench_workers.timing import measure
 
-EXACT = 0.25
+TOLERANCE = 0.25
 """Results are whole numbers: a wrong one is at least 1 away. Fast algorithms (Winograd) multiply by
 fractions and round a little, below this: see `largest_convolved`."""
-MOST_GRADIENTS = 1 << 14
+MAX_GRADIENTS = 1 << 14
 """Values of an output channel whose gradient is not zero, at most. They are 1 or -1, the inputs 128
 at most: the sum of their products stays far below what fp16 can hold."""
 
@@ -53,25 +53,25 @@ def run(context: Context) -> None:
     """Run the case."""
     with autotune_convolutions():
         convolution, case = _make(context)
-        give_choice(context, convolution.gather.forward)
-        case.give_choice()
+        report_choice(context, convolution.gather.forward)
+        case.report_choice()
         tolerances = _tolerances(context, case)
         case.warm_up()
         worst = case.check([1, 2], tolerances)
         exchanges = [convolution.gather.forward]
-        with torch.no_grad(), waits_of(exchanges, convolution.place) as waits:
+        with torch.no_grad(), time_waits(exchanges, convolution.device) as waits:
             times = measure(context, convolution.forward, waits=waits)
-        case.give_checks(worst, [3, 4], tolerances)
+        case.check_and_report(worst, [3, 4], tolerances)
         with torch.no_grad():
-            give_parts(context, convolution)
-            give_speedup(context, convolution, case, context.median_of_slowest(times))
-        give_backward(context, convolution)
+            report_parts(context, convolution)
+            report_speedup(context, convolution, case, context.median_of_slowest(times))
+        report_backward(context, convolution)
         convolution.module.free()
 
 
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     params = context.read_params(ComputeParams)
-    tiling = tiling_of(context)
+    tiling = make_tiling(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
@@ -94,13 +94,13 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
     room = module.tiled.padded_box
-    tile = tile_of(context, image, tiling, dtype, place, room)
+    tile = make_tile(context, image, tiling, dtype, place, room)
     choice = module.tiled.choose_overlap(tile.requires_grad_(), module.operator(), timed=True)
     module.tiled.tiling = replace(tiling, overlap=choice.overlap)
     if context.world.rank == 0:
         context.choice("overlap", "on" if choice.overlap else "off", choice.reason)
     way = module.tiled.executions[choice.overlap]
-    gather = spoiled(context, way.gathers.get(tile))
+    gather = inject_faults(context, way.gathers.get(tile))
     tile.requires_grad_(False)
     case = OperatorCase(
         context=context,
@@ -109,11 +109,11 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         windows=[module.window],
         gather=gather,
         gathers=lambda: [gather],
-        input=tiling,
-        output=module.output,
+        input_tiling=tiling,
+        output_tiling=module.output,
         image=image,
         gradient=gradient,
-        like=tile,
+        template=tile,
         room=room,
         whole_numbers=True,
     )
@@ -160,7 +160,7 @@ def _image(
     largest = spread.largest
     share = spread.share
     if name == "gradient":
-        largest, share = 1, min(share, MOST_GRADIENTS / (batch * height * width))
+        largest, share = 1, min(share, MAX_GRADIENTS / (batch * height * width))
     share_16 = max(1, round(share * (1 << 16)))
     return IntegerImage(batch, channels, height, width, context.seed_for(name), largest, share_16)
 
@@ -171,7 +171,7 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     These are sums over all pixels, added in fp32 at least, and rounded once a tile and
     once in the allreduce.
     """
-    dtype = case.like.dtype
+    dtype = case.template.dtype
     wire = torch.float16 if context.read_params(ComputeParams).fp16_allreduce else dtype
     rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
@@ -182,5 +182,7 @@ def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
     pixels = gradient.batch * gradient.height * gradient.width * gradient.share / (1 << 16)
     sums = 8 * inner * pixels * image.largest * gradient.largest
     return Tolerances(
-        Tolerance(EXACT), Tolerance(EXACT), Tolerance(EXACT + sums, relative=4 * rounding)
+        Tolerance(TOLERANCE),
+        Tolerance(TOLERANCE),
+        Tolerance(TOLERANCE + sums, relative=4 * rounding),
     )

@@ -23,11 +23,11 @@ from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.gradients import allreduce_sum
 from spbench_workers.benchmarks.halo.operator_checks import OperatorCase
 from spbench_workers.benchmarks.halo.report import (
-    clocked,
-    give_limits,
-    give_phases,
-    give_traffic,
-    phases_of,
+    measure_phases,
+    report_limits,
+    report_phases,
+    report_traffic,
+    time_calls,
 )
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context
@@ -35,8 +35,8 @@ from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
 """Iterations of each timing."""
-FEWEST = 3
-MOST_SECONDS = 1.0
+MIN_SEQUENTIAL_ROUNDS = 3
+MAX_SEQUENTIAL_SECONDS = 1.0
 """Iterations of the whole image, and seconds after which no more than these begin."""
 
 
@@ -56,31 +56,31 @@ class TiledConvolution:
     way: TiledExecution
     tile: torch.Tensor
     gather: Gather
-    place: torch.device
+    device: torch.device
 
     def forward(self) -> None:
         """Convolve once, exchange and all."""
         self.module(self.tile)
-        synchronize_stream(self.place)
+        synchronize_stream(self.device)
 
 
-def give_parts(context: Context, convolution: TiledConvolution) -> None:
+def report_parts(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of the exchange alone and of computing alone, and their overlap."""
     gather = convolution.gather
     exchange = convolution.gather.forward
     outgoing = [view_box(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
     incoming = [gather.allocate(piece.box) for piece in exchange.expected]
     exchange.bind(outgoing)
-    phases = phases_of(context, exchange, convolution.place)
-    context.metric("exchange_ms", phases.whole)
-    give_phases(context, phases, outgoing, convolution.place)
-    slowest_ms = context.largest(phases.whole)
-    give_traffic(context, exchange, slowest_ms)
+    phases = measure_phases(context, exchange, convolution.device)
+    context.metric("exchange_ms", phases.total)
+    report_phases(context, phases, outgoing, convolution.device)
+    slowest_ms = context.largest(phases.total)
+    report_traffic(context, exchange, slowest_ms)
     context.metric("compute_ms", _compute_ms(context, convolution))
     if convolution.module.tiled.tiling.overlap:
-        _give_overlap(context, convolution, phases.whole)
+        _give_overlap(context, convolution, phases.total)
     pieces = outgoing, incoming
-    give_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.place)
+    report_limits(context, exchange, *pieces, slowest_ms, "exchange_ms", convolution.device)
 
 
 def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
@@ -91,9 +91,9 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
 
     def compute() -> None:
         convolution.way.compute(convolution.tile, parts, operator)
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
 
-    return _median_ms(context, convolution.place, compute)
+    return _median_ms(context, convolution.device, compute)
 
 
 def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
@@ -113,20 +113,20 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
 
     def convolve(overlap: bool) -> None:
         way.run(tile, operator, overlap=overlap)
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
 
     in_exchange: dict[bool, list[float]] = {True: [], False: []}
     totals: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
         context.world.comm.Barrier()
-        with clocked(exchange) as seconds:
+        with time_calls(exchange) as seconds:
             totals[overlap].append(_seconds(partial(convolve, overlap)))
         in_exchange[overlap].append(sum(seconds))
     exposed = median(in_exchange[True])
     whole = median(in_exchange[False])
     total = median(totals[False])
-    if is_gpu(convolution.place):
+    if is_gpu(convolution.device):
         # The calls return before the GPU is done: the hidden time shows only in the whole.
         whole = exchange_ms / 1000.0
         exposed = whole - (total - median(totals[True]))
@@ -134,7 +134,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         context.metric("overlap", hidden_share(whole, exposed, total - whole))
 
 
-def give_speedup(
+def report_speedup(
     context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
 ) -> None:
     """Report the time of one process for the whole image, others asleep, if it has the memory."""
@@ -158,8 +158,8 @@ def _sequential_seconds_if_it_fits(
     gradient = case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
     # Twice, for the convolution's own memory.
-    needed = 2 * values * case.like.element_size()
-    free = free_bytes(convolution.place)
+    needed = 2 * values * case.template.element_size()
+    free = free_bytes(convolution.device)
     if needed > free:
         context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
         return None
@@ -177,7 +177,7 @@ def _sequential_seconds_if_it_fits(
 
 def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> float:
     module = convolution.module
-    image = case.pixels(case.image, case.input.partition.image, 0)
+    image = case.draw_pixels(case.image, case.input_tiling.partition.image, 0)
 
     def convolve() -> None:
         functional.conv2d(
@@ -188,16 +188,18 @@ def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> fl
             tuple(int(side) for side in module.padding),
             module.dilation,
         )
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
 
     convolve()
     times: list[float] = []
-    while len(times) < ROUNDS and (len(times) < FEWEST or sum(times) < MOST_SECONDS):
+    while len(times) < ROUNDS and (
+        len(times) < MIN_SEQUENTIAL_ROUNDS or sum(times) < MAX_SEQUENTIAL_SECONDS
+    ):
         times.append(_seconds(convolve))
     return median(times)
 
 
-def give_backward(context: Context, convolution: TiledConvolution) -> None:
+def report_backward(context: Context, convolution: TiledConvolution) -> None:
     """Report the times of backward, and of the allreduce of weight gradients within it."""
     module = convolution.module
     tile = convolution.tile.detach().requires_grad_()
@@ -206,18 +208,18 @@ def give_backward(context: Context, convolution: TiledConvolution) -> None:
     times = []
     for _ in range(ROUNDS):
         output = module(tile)
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
         context.world.comm.Barrier()
-        times.append(_seconds(partial(_backward, output, gradient, convolution.place)))
+        times.append(_seconds(partial(_backward, output, gradient, convolution.device)))
     context.metric("backward_ms", median(times) * 1000.0)
     flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).zero_()
     wire = module.gradient_dtype
 
     def sum_up() -> None:
         allreduce_sum(context.world.comm, flat, wire)
-        synchronize_stream(convolution.place)
+        synchronize_stream(convolution.device)
 
-    context.metric("gradient_sum_ms", _median_ms(context, convolution.place, sum_up))
+    context.metric("gradient_sum_ms", _median_ms(context, convolution.device, sum_up))
 
 
 def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:

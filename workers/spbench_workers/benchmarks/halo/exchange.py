@@ -15,14 +15,14 @@ from spbench_parallel.spatial.pixels import RandomImage
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels
 from spbench_workers.benchmarks.halo.entry import ExchangeParams
-from spbench_workers.benchmarks.halo.faults import plant_in_halo
+from spbench_workers.benchmarks.halo.faults import inject_halo_fault
 from spbench_workers.benchmarks.halo.report import (
-    give_choice,
-    give_limits,
-    give_phases,
-    give_traffic,
-    phases_of,
-    waits_of,
+    measure_phases,
+    report_choice,
+    report_limits,
+    report_phases,
+    report_traffic,
+    time_waits,
 )
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -51,18 +51,23 @@ class PaddedTile:
         comm = context.world.comm
         owned = Partition.of_grid(Grid(*params.grid), *params.image_size)
         table = halo_transfers(owned, params.halo_len)
-        self.own = owned.tile(comm.rank)
-        self.held = table.needed[comm.rank]
-        shape = (params.batch_size, params.in_channels, self.held.height, self.held.width)
+        self.owned_box = owned.tile(comm.rank)
+        self.padded_box = table.needed[comm.rank]
+        shape = (
+            params.batch_size,
+            params.in_channels,
+            self.padded_box.height,
+            self.padded_box.width,
+        )
         dtype = TORCH_DTYPES[params.dtype]
         layout = torch.channels_last if params.channels_last else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
-        self.tile = view_box(self.padded, self.held, self.own)
+        self.tile = view_box(self.padded, self.padded_box, self.owned_box)
         sent = table.sent_by(comm.rank)
         received = table.received_by(comm.rank)
-        self.outgoing = [view_box(self.padded, self.held, piece.box) for piece in sent]
-        self.halo = [piece.box for piece in received]
-        self.incoming = [view_box(self.padded, self.held, box) for box in self.halo]
+        self.outgoing = [view_box(self.padded, self.padded_box, piece.box) for piece in sent]
+        self.halo_boxes = [piece.box for piece in received]
+        self.incoming = [view_box(self.padded, self.padded_box, box) for box in self.halo_boxes]
         self.exchange = Exchange(
             comm,
             table,
@@ -79,7 +84,9 @@ class PaddedTile:
     def fill(self, image: RandomImage, round_: int) -> None:
         """Give the tile fresh values, and poison its halo with NaN."""
         self.padded.fill_(float("nan"))
-        self.tile.copy_(image.make_box(self.own, round_, self.padded.dtype, self.padded.device))
+        self.tile.copy_(
+            image.make_box(self.owned_box, round_, self.padded.dtype, self.padded.device)
+        )
 
     def compare(self, image: RandomImage, round_: int) -> WorstError:
         """Compare tile and halo with the image, bit for bit.
@@ -89,12 +96,12 @@ class PaddedTile:
         """
         dtype = self.padded.dtype
         place = self.padded.device
-        expected = image.make_box(self.held, round_, dtype, place)
+        expected = image.make_box(self.padded_box, round_, dtype, place)
         if not torch.equal(self.padded, expected):
-            return compare_pixels(self.padded.cpu(), expected.cpu(), self.held)
+            return compare_pixels(self.padded.cpu(), expected.cpu(), self.padded_box)
         worst = WorstError(keeps_first=True)
         if is_gpu(place):
-            for box, values in zip(self.halo, self.incoming, strict=True):
+            for box, values in zip(self.halo_boxes, self.incoming, strict=True):
                 by_host = image.make_box(box, round_, dtype)
                 worst.merge(compare_pixels(values.cpu(), by_host, box))
         return worst
@@ -106,23 +113,23 @@ def run(context: Context) -> None:
     place = device_of(context)
     padded = PaddedTile(context, place)
     exchange = padded.exchange
-    give_choice(context, exchange)
-    plant_in_halo(context, exchange)
+    report_choice(context, exchange)
+    inject_halo_fault(context, exchange)
     size = params.image_size
     image = RandomImage(params.batch_size, params.in_channels, *size, context.seed_for("image"))
     padded.fill(image, 0)
     exchange.run()
     worst = _checked_rounds(context, padded, image, first=1)
-    with waits_of([exchange], place) as waits:
+    with time_waits([exchange], place) as waits:
         times = measure(context, _timed(exchange, place), waits=waits)
     worst.merge(_checked_rounds(context, padded, image, first=1 + CHECKED_ROUNDS))
     context.check_worst("halo", worst)
     slowest_ms = context.median_of_slowest(times)
-    give_traffic(context, exchange, slowest_ms)
-    phases = phases_of(context, exchange, place)
-    give_phases(context, phases, padded.outgoing, place)
+    report_traffic(context, exchange, slowest_ms)
+    phases = measure_phases(context, exchange, place)
+    report_phases(context, phases, padded.outgoing, place)
     pieces = padded.outgoing, padded.incoming
-    give_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
+    report_limits(context, exchange, *pieces, slowest_ms, "time_ms", place)
     exchange.free()
 
 

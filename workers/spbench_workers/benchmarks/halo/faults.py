@@ -11,7 +11,7 @@ from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
 
 
-def plant_in_halo(context: Context, exchange: Exchange) -> None:
+def inject_halo_fault(context: Context, exchange: Exchange) -> None:
     """Plant a fault in this rank's received halos, where ``--inject`` asks for it.
 
     Raises:
@@ -22,7 +22,7 @@ def plant_in_halo(context: Context, exchange: Exchange) -> None:
             _plant(context, fault, exchange, spoil())
 
 
-def plant_in_gradient(context: Context, exchange: Exchange) -> None:
+def inject_gradient_fault(context: Context, exchange: Exchange) -> None:
     """Plant the loss of a received gradient on this rank, where ``--inject`` asks for it.
 
     Raises:

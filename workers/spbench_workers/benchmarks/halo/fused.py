@@ -24,18 +24,18 @@ from spbench_workers.benchmarks.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    spoiled,
-    tile_of,
-    tiling_of,
+    inject_faults,
+    make_tile,
+    make_tiling,
 )
-from spbench_workers.benchmarks.halo.report import give_choice, waits_of
+from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.timing import measure
 
-LARGEST = 2
+MAX_VALUE = 2
 """The data are whole numbers up to this size: fp16 holds sums of their products over an image."""
-WINOGRAD = 8
+WINOGRAD_FACTOR = 8
 """The factor by which cuDNN may be further from the exact result in fp32. Modelled, tiles of 6x6
 are up to 2.5 times as far as is allowed without."""
 
@@ -44,29 +44,29 @@ def run(context: Context) -> None:
     """Run the case."""
     with autotune_convolutions():
         fused, case = _make(context)
-        give_choice(context, case.gather.forward)
-        case.give_choice()
-        tolerances = tolerances_of(
+        report_choice(context, case.gather.forward)
+        case.report_choice()
+        tolerances = estimate_tolerances(
             context.read_params(FusedParams).num_layers,
-            case.like.dtype,
-            gpu=is_gpu(case.like.device),
+            case.template.dtype,
+            gpu=is_gpu(case.template.device),
         )
         case.warm_up()
         worst = case.check([1], tolerances)
         convs = [layer for layer in fused if isinstance(layer, SpatialConv2d)]
         with torch.no_grad():
             exchanges = [gather.forward for gather in fused.gathers]
-            with waits_of(exchanges, case.like.device) as waits:
-                times = measure(context, _forward(fused, case.like), waits=waits)
+            with time_waits(exchanges, case.template.device) as waits:
+                times = measure(context, _forward(fused, case.template), waits=waits)
             unfused = nn.Sequential(*convs)
-            unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
+            unfused_times = measure(context, _forward(unfused, case.template), metric="unfused_ms")
         worst["conv"].merge(_difference(fused, unfused, case, tolerances))
-        case.give_checks(worst, [2], tolerances)
+        case.check_and_report(worst, [2], tolerances)
         fused_ms, unfused_ms = map(context.median_of_slowest, (times, unfused_times))
         context.metric("speedup", unfused_ms / fused_ms)
         if context.world.rank == 0:
             context.limit("time_ms", unfused_ms, "the same layers with an exchange each")
-        _give_costs(context, fused, convs, case.like)
+        _give_costs(context, fused, convs, case.template)
         for conv in convs:
             conv.free()
         fused.free()
@@ -77,9 +77,9 @@ def _difference(
 ) -> WorstError:
     """Compare the outputs of fused and unfused layers with each other."""
     with torch.no_grad():
-        one = fused(case.like).cpu()
-        other = unfused(case.like).cpu()
-    return compare_pixels(one, other, case.output.tile, tolerances.output.of(other))
+        one = fused(case.template).cpu()
+        other = unfused(case.template).cpu()
+    return compare_pixels(one, other, case.output_tiling.tile, tolerances.output.max_error(other))
 
 
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
@@ -92,15 +92,15 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     params = context.read_params(FusedParams)
-    tiling = tiling_of(context)
+    tiling = make_tiling(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params.dtype]
     channels = [params.in_channels, *[params.out_channels] * params.num_layers]
     convs, plain = _layers(context, channels, tiling, place, dtype)
     fused = fuse(convs, tiling, params.fused_layers)
     image = _image(context, "image", channels[0], tiling)
-    tile = tile_of(context, image, tiling, dtype, place)
-    gather = spoiled(context, fused.blocks[0].gathers.get(tile))
+    tile = make_tile(context, image, tiling, dtype, place)
+    gather = inject_faults(context, fused.blocks[0].gathers.get(tile))
     case = OperatorCase(
         context=context,
         tiled=fused,
@@ -108,11 +108,11 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         windows=[window_of(params)] * params.num_layers,
         gather=gather,
         gathers=lambda: fused.gathers,
-        input=tiling,
-        output=fused.output,
+        input_tiling=tiling,
+        output_tiling=fused.output,
         image=image,
         gradient=_image(context, "gradient", channels[-1], fused.output),
-        like=tile,
+        template=tile,
     )
     return fused, case
 
@@ -152,18 +152,18 @@ def _image(context: Context, name: str, channels: int, tiling: Tiling) -> Intege
         partition.height,
         partition.width,
         context.seed_for(name),
-        LARGEST,
+        MAX_VALUE,
     )
 
 
-def tolerances_of(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
+def estimate_tolerances(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
     """Return the tolerances that rounding explains after so many layers.
 
     Every layer rounds, forward and backward; a parameter's gradient is a sum over all pixels.
     """
     rounding = torch.finfo(dtype).eps * (layers + 1)
     if gpu and dtype == torch.float32:
-        rounding *= WINOGRAD
+        rounding *= WINOGRAD_FACTOR
     inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
     return Tolerances(
         Tolerance(relative=8 * rounding),

@@ -21,13 +21,13 @@ from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_values
 from spbench_workers.benchmarks.halo.entry import TileParams, TransportParams
-from spbench_workers.benchmarks.halo.faults import plant_in_gradient, plant_in_halo
+from spbench_workers.benchmarks.halo.faults import inject_gradient_fault, inject_halo_fault
 from spbench_workers.benchmarks.halo.reference import Expected, Reference
-from spbench_workers.benchmarks.halo.sampling import Sampling, sampling_of
-from spbench_workers.benchmarks.halo.whole_tile import look_for_strays, look_through
+from spbench_workers.benchmarks.halo.sampling import Sampling, choose_sampling
+from spbench_workers.benchmarks.halo.whole_tile import check_unreached_pixels, check_whole_tile
 from spbench_workers.context import Context
 
-OVERLAP = {"auto": None, "on": True, "off": False}
+OVERLAP_CHOICES = {"auto": None, "on": True, "off": False}
 """Of `Tiling`, by the parameter's word."""
 
 
@@ -38,7 +38,7 @@ class Tolerance:
     absolute: float = 0.0
     relative: float = 0.0
 
-    def of(self, values: torch.Tensor) -> float:
+    def max_error(self, values: torch.Tensor) -> float:
         """Return the tolerance of these values."""
         return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
 
@@ -52,7 +52,7 @@ class Tolerances:
     parameter_gradient: Tolerance
 
 
-def tiling_of(context: Context) -> Tiling:
+def make_tiling(context: Context) -> Tiling:
     """Return the tiles of the case's image, one for each rank."""
     params = context.read_params(TileParams)
     transport = context.read_params(TransportParams)
@@ -61,11 +61,11 @@ def tiling_of(context: Context) -> Tiling:
         Grid(*params.grid),
         *params.image_size,
         transport=transport.transport,
-        overlap=OVERLAP[transport.overlap or "auto"],
+        overlap=OVERLAP_CHOICES[transport.overlap or "auto"],
     )
 
 
-def tile_of(
+def make_tile(
     context: Context,
     image: RandomImage,
     tiling: Tiling,
@@ -88,10 +88,10 @@ def tile_of(
     return tile if room is None else copy_into_buffer(tile, tiling.tile, room)
 
 
-def spoiled(context: Context, gather: Gather) -> Gather:
+def inject_faults(context: Context, gather: Gather) -> Gather:
     """Return a gather with the fault that is asked for."""
-    plant_in_halo(context, gather.forward)
-    plant_in_gradient(context, gather.backward)
+    inject_halo_fault(context, gather.forward)
+    inject_gradient_fault(context, gather.backward)
     return gather
 
 
@@ -122,50 +122,52 @@ class OperatorCase:
     windows: Sequence[Window2d]
     gather: Gather
     gathers: Callable[[], Sequence[Gather]]
-    input: Tiling
-    output: Tiling
+    input_tiling: Tiling
+    output_tiling: Tiling
     image: RandomImage
     gradient: RandomImage
-    like: torch.Tensor
+    template: torch.Tensor
     room: Box | None = None
     whole_numbers: bool = False
 
     @cached_property
     def sampling(self) -> Sampling | None:
         """The sampling of values of large tiles; None where all values are compared."""
-        return sampling_of(
+        return choose_sampling(
             self.plain,
             self.image.batch,
             self.windows,
-            self.input.partition,
-            self.output.partition,
+            self.input_tiling.partition,
+            self.output_tiling.partition,
             lambda round_, rank: self.context.seed_for("boxes", round_, rank),
         )
 
-    def give_choice(self) -> None:
+    def report_choice(self) -> None:
         """Report the choice of compared values, where not all are compared with the reference."""
         if self.sampling is not None and self.context.world.rank == 0:
-            self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
+            self.context.choice("checked", *self.sampling.describe(self.input_tiling.comm.rank))
 
-    def tile(self, image: RandomImage, round_: int) -> torch.Tensor:
+    def draw_tile(self, image: RandomImage, round_: int) -> torch.Tensor:
         """Return this rank's tile of an image as the operator takes it."""
-        box = self.input.tile
-        tile = self.pixels(image, box, round_)
+        box = self.input_tiling.tile
+        tile = self.draw_pixels(image, box, round_)
         return tile if self.room is None else copy_into_buffer(tile, box, self.room)
 
-    def pixels(self, image: RandomImage, box: Box, round_: int) -> torch.Tensor:
+    def draw_pixels(self, image: RandomImage, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image, on the device and in the memory format of the tiles."""
-        return self._as_given(image.make_box(box, round_, self.like.dtype, self.like.device))
+        return self._as_given(
+            image.make_box(box, round_, self.template.dtype, self.template.device)
+        )
 
     def _as_given(self, values: torch.Tensor) -> torch.Tensor:
-        values = values.to(self.like.device)
-        last = is_channels_last(self.like)
+        values = values.to(self.template.device)
+        last = is_channels_last(self.template)
         return values.to(memory_format=torch.channels_last) if last else values
 
     def warm_up(self) -> None:
         """Run once, unchecked, so that a stale halo has an earlier one. All ranks must call it."""
         self._halo(0)
-        tile = self.tile(self.image, 0).requires_grad_()
+        tile = self.draw_tile(self.image, 0).requires_grad_()
         self.tiled(tile).sum().backward()
 
     def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, WorstError]:
@@ -173,24 +175,24 @@ class OperatorCase:
         worst: dict[str, WorstError] = {}
         for done, round_ in enumerate(rounds):
             self.context.progress("check", done, len(rounds))
-            for name, found in self.round(round_, tolerances).items():
+            for name, found in self.check_round(round_, tolerances).items():
                 worst.setdefault(name, WorstError(keeps_first=True)).merge(found)
         return worst
 
-    def round(self, round_: int, tolerances: Tolerances) -> dict[str, WorstError]:
+    def check_round(self, round_: int, tolerances: Tolerances) -> dict[str, WorstError]:
         """Check everything once on fresh data; all ranks must call it."""
         self._poison()
         halo = self._halo(round_)
         self._poison()
-        tile = self.tile(self.image, round_).requires_grad_()
+        tile = self.draw_tile(self.image, round_).requires_grad_()
         self.tiled.zero_grad()
         output = self.tiled(tile)
-        output.backward(self._as_given(self._gradient(self.output.tile, round_)))
+        output.backward(self._as_given(self._gradient(self.output_tiling.tile, round_)))
         wanted = self._expected(round_)
-        conv = _compared(output.detach(), self.output.tile, wanted.output, tolerances.output)
+        conv = _compared(output.detach(), self.output_tiling.tile, wanted.output, tolerances.output)
         grad = self._gradients(tile, wanted, tolerances)
         if self.sampling is not None:
-            conv.merge(self._looked_through(output, self.output.tile, conv.tolerance))
+            conv.merge(self._looked_through(output, self.output_tiling.tile, conv.tolerance))
             grad.merge(self._looked_at_gradient(tile, wanted, tolerances, round_))
         return {
             "halo": halo,
@@ -199,7 +201,7 @@ class OperatorCase:
             "adjoint": self._adjoint(),
         }
 
-    def give_checks(
+    def check_and_report(
         self, worst: dict[str, WorstError], rounds: Sequence[int], tolerances: Tolerances
     ) -> None:
         """Check these rounds too, and give the worst of each check, now or before."""
@@ -221,10 +223,10 @@ class OperatorCase:
         worst = WorstError(keeps_first=True)
         image = self._distinct()
         with torch.no_grad():
-            tile = self.tile(image, round_)
+            tile = self.draw_tile(image, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.parts, parts, strict=True):
-            inside = box.intersect(self.gather.table.needed[self.input.comm.rank])
+            inside = box.intersect(self.gather.table.needed[self.input_tiling.comm.rank])
             wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not inside.empty:
                 values = image.make_box(inside, round_, part.dtype)
@@ -241,23 +243,23 @@ class OperatorCase:
     def _gradient(self, box: Box, round_: int) -> torch.Tensor:
         """Return the gradient of a box of outputs, on the CPU."""
         if self.sampling is None:
-            return self.gradient.make_box(box, round_, self.like.dtype)
-        return self.sampling.gradient(self.gradient, box, round_, self.like.dtype)
+            return self.gradient.make_box(box, round_, self.template.dtype)
+        return self.sampling.make_gradient(self.gradient, box, round_, self.template.dtype)
 
     def _expected(self, round_: int) -> Expected:
         rank = self.context.world.rank
-        owned = self.input.partition
+        owned = self.input_tiling.partition
         reference = Reference(
             self.plain,
             self.windows,
-            lambda box: self.image.make_box(box, round_, self.like.dtype),
+            lambda box: self.image.make_box(box, round_, self.template.dtype),
             lambda box: self._gradient(box, round_),
             owned,
         )
         if self.sampling is None:
-            return reference.tile(owned.tile(rank), self.output.partition.tile(rank))
-        return reference.boxes(
-            self.sampling.inputs(round_, rank), self.sampling.outputs(round_, rank)
+            return reference.compute_tile(owned.tile(rank), self.output_tiling.partition.tile(rank))
+        return reference.compute_boxes(
+            self.sampling.select_inputs(round_, rank), self.sampling.select_outputs(round_, rank)
         )
 
     def _gradients(
@@ -265,20 +267,20 @@ class OperatorCase:
     ) -> WorstError:
         assert tile.grad is not None
         worst = _compared(
-            tile.grad, self.input.tile, wanted.input_gradient, tolerances.input_gradient
+            tile.grad, self.input_tiling.tile, wanted.input_gradient, tolerances.input_gradient
         )
         comm = self.context.world.comm
         named = zip(self.tiled.named_parameters(), wanted.parameter_gradients, strict=True)
         for (name, parameter), contribution in named:
             assert parameter.grad is not None
-            tolerance = tolerances.parameter_gradient.of(_summed(comm, contribution.abs()))
+            tolerance = tolerances.parameter_gradient.max_error(_summed(comm, contribution.abs()))
             total = _summed(comm, contribution)
             found = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
             worst.merge(found)
         return worst
 
     def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> WorstError:
-        return look_through(got, tile, tolerance, whole_numbers=self.whole_numbers)
+        return check_whole_tile(got, tile, tolerance, whole_numbers=self.whole_numbers)
 
     def _looked_at_gradient(
         self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
@@ -286,12 +288,12 @@ class OperatorCase:
         """Check all of the input's gradient: it must be zero where no compared output reads."""
         assert self.sampling is not None
         assert tile.grad is not None
-        box = self.input.tile
+        box = self.input_tiling.tile
         allowed = _allowed(wanted.input_gradient, tolerances.input_gradient)
         worst = WorstError(keeps_first=True)
         worst.merge(self._looked_through(tile.grad, box, allowed))
-        reached = self.sampling.read(round_, box)
-        worst.merge(look_for_strays(tile.grad, box, allowed, reached))
+        reached = self.sampling.select_read_boxes(round_, box)
+        worst.merge(check_unreached_pixels(tile.grad, box, allowed, reached))
         return worst
 
     def _adjoint(self) -> WorstError:
@@ -302,10 +304,10 @@ class OperatorCase:
 
         def whole(shape: Sequence[int]) -> torch.Tensor:
             numbers = torch.randint(1, 4, tuple(shape), generator=generator)
-            return numbers.to(device=self.like.device, dtype=self.like.dtype)
+            return numbers.to(device=self.template.device, dtype=self.template.dtype)
 
         with torch.no_grad():
-            pixels = whole(self.like.shape)
+            pixels = whole(self.template.shape)
             parts = gather.finish(gather.start(pixels))
             gradients = [whole(part.shape) for part in parts]
             pairs = zip(parts, gradients, strict=True)
@@ -333,7 +335,7 @@ def _compared(
 
 
 def _allowed(wanted: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
-    return max((tolerance.of(values) for _, values in wanted), default=0.0)
+    return max((tolerance.max_error(values) for _, values in wanted), default=0.0)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -18,7 +18,7 @@ from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
 from spbench_parallel.spatial.exchange import view_box
 
-Values = Callable[[Box], torch.Tensor]
+PixelSource = Callable[[Box], torch.Tensor]
 """The values of a box, ``batch x channels x rows x cols``, made without asking another rank."""
 
 
@@ -52,11 +52,11 @@ class Reference:
 
     layers: nn.Module
     windows: Sequence[Window2d]
-    pixels: Values
-    gradients: Values
+    pixels: PixelSource
+    gradients: PixelSource
     owned: Partition
 
-    def tile(self, tile: Box, outputs: Box) -> Expected:
+    def compute_tile(self, tile: Box, outputs: Box) -> Expected:
         """Compute the expected values of the rank that owns these pixels and these outputs."""
         image, crop, result, held = self._around(tile)
         gradient = self.gradients(held).double()
@@ -69,7 +69,7 @@ class Reference:
             self._of_parameters(result, own),
         )
 
-    def boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> Expected:
+    def compute_boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> Expected:
         """Compute boxes of the expected values, with gradients of zero for other outputs."""
         total = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
         of_outputs = []
@@ -107,7 +107,7 @@ class Reference:
         return list(torch.autograd.grad(result, parameters, gradient)) if parameters else []
 
 
-def reach_of(windows: Sequence[Window]) -> tuple[int, int]:
+def compute_reach(windows: Sequence[Window]) -> tuple[int, int]:
     """Return the stride of windows in a row, and a bound of how far they read to either side."""
     stride = 1
     reach = 0
@@ -119,7 +119,7 @@ def reach_of(windows: Sequence[Window]) -> tuple[int, int]:
 
 def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval:
     """Return rows or columns of the image among which are all that these outputs read."""
-    stride, reach = reach_of(windows)
+    stride, reach = compute_reach(windows)
     first = outputs[0] * stride - reach
     last = (outputs[1] - 1) * stride + reach
     return max(0, first), min(length, last + 1)
@@ -127,6 +127,6 @@ def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval
 
 def _crop(windows: Sequence[Window], tile: Interval, length: int) -> tuple[Interval, int]:
     """Return the rows or columns of the crop, and the output that its first one belongs to."""
-    stride, reach = reach_of(windows)
+    stride, reach = compute_reach(windows)
     first = max(0, (tile[0] - 2 * reach) // stride * stride)
     return (first, min(length, tile[1] + 2 * reach)), first // stride

@@ -46,10 +46,10 @@ class ExchangePhases:
 
     pack: float
     wait: float
-    whole: float
+    total: float
 
 
-def give_choice(context: Context, exchange: Exchange) -> None:
+def report_choice(context: Context, exchange: Exchange) -> None:
     """Report the chosen transport, the times of those that were tried, and the memory of MPI."""
     if context.world.rank != 0:
         return
@@ -60,7 +60,7 @@ def give_choice(context: Context, exchange: Exchange) -> None:
         context.choice("gpu_memory", *exchange.memory_path)
 
 
-def give_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> None:
+def report_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> None:
     """Report this rank's traffic, as the exchange counts it, and the bandwidth of all.
 
     All ranks must call it.
@@ -78,7 +78,7 @@ def give_traffic(context: Context, exchange: Exchange, slowest_ms: float) -> Non
         context.metric("bandwidth_gb_s", most_bytes / (slowest_ms * 1e6))
 
 
-def phases_of(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:
+def measure_phases(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:
     """Time the phases of the exchange, ranks starting together. All ranks must call it."""
     packs = []
     waits = []
@@ -101,7 +101,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Exch
     return ExchangePhases(pack, wait, whole)
 
 
-def give_phases(
+def report_phases(
     context: Context, phases: ExchangePhases, outgoing: Sequence[torch.Tensor], place: torch.device
 ) -> None:
     """Report the phases' times; on a GPU, whose calls return early, only that of packing."""
@@ -113,7 +113,7 @@ def give_phases(
     context.metric("wait_ms", phases.wait)
 
 
-def give_limits(
+def report_limits(
     context: Context,
     exchange: Exchange,
     outgoing: Sequence[torch.Tensor],
@@ -146,7 +146,7 @@ def give_limits(
     source = -negative
     if not count:
         return
-    path = path_of(exchange)
+    path = find_message_path(exchange)
     seconds = _one_way(comm, source, target, count, place, path)
     sleep_at_barrier(comm)
     if rank == source:
@@ -166,7 +166,7 @@ def give_limits(
     sleep_at_barrier(comm)
 
 
-def path_of(exchange: Exchange) -> Path | None:
+def find_message_path(exchange: Exchange) -> Path | None:
     """Return the path of an exchange's messages between GPUs; None between hosts."""
     if exchange.transport == "nccl":
         return "nccl"
@@ -254,7 +254,7 @@ CALLS = ("start", "progress", "wait", "release")
 
 
 @contextmanager
-def clocked(
+def time_calls(
     exchange: Exchange, names: Sequence[str] = CALLS, into: list[float] | None = None
 ) -> Iterator[list[float]]:
     """Yield the seconds of each of these calls of the exchange within the block.
@@ -273,7 +273,7 @@ def clocked(
 
 
 @contextmanager
-def waits_of(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[list[float] | None]:
+def time_waits(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[list[float] | None]:
     """Yield the seconds of each wait of these exchanges within the block.
 
     Yield None on a GPU: there the host's calls return before the pieces have come.
@@ -284,5 +284,5 @@ def waits_of(exchanges: Iterable[Exchange], place: torch.device) -> Iterator[lis
     seconds: list[float] = []
     with ExitStack() as stack:
         for exchange in exchanges:
-            stack.enter_context(clocked(exchange, ("wait",), seconds))
+            stack.enter_context(time_calls(exchange, ("wait",), seconds))
         yield seconds

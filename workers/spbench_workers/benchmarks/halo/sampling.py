@@ -20,16 +20,16 @@ from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window2d
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.pixels import RandomImage
-from spbench_workers.benchmarks.halo.reference import reach_of
+from spbench_workers.benchmarks.halo.reference import compute_reach
 
-MOST_COMPARED = 2e10
+MAX_COMPARED_FLOP = 2e10
 """Floating-point operations of a tile's reference in a round, forward and backward, up to which all
 values are compared: some seconds of a core."""
-BORDER = 8
+MIN_BORDER = 8
 """Rows or columns that a border has at least."""
-SIDE = 64
+BOX_SIDE = 64
 """Rows and columns of a box inside."""
-BOXES = 8
+BOX_COUNT = 8
 """Boxes that are drawn for a tile and a round; one that meets another is dropped."""
 
 
@@ -49,41 +49,41 @@ class Sampling:
     produced: Partition
     windows: Sequence[Window2d]
     seed: Callable[[int, int], int]
-    operations: float
+    flop: float
 
-    def outputs(self, round_: int, rank: int) -> list[Box]:
+    def select_outputs(self, round_: int, rank: int) -> list[Box]:
         """Return the boxes of a rank's outputs that are compared; no two have a pixel in common."""
         rows, cols = self._axes
-        border = max(BORDER, -(-rows[1] // rows[0])), max(BORDER, -(-cols[1] // cols[0]))
+        border = max(MIN_BORDER, -(-rows[1] // rows[0])), max(MIN_BORDER, -(-cols[1] // cols[0]))
         tile = self.produced.tile(rank)
         draw = random.Random(self.seed(round_, rank))
         return _around(tile, border) + _inside(_without(tile, border), draw)
 
-    def inputs(self, round_: int, rank: int) -> list[Box]:
+    def select_inputs(self, round_: int, rank: int) -> list[Box]:
         """Return the boxes of a rank's tile whose gradients are compared.
 
         They are its border, and the pixels under the outputs that are compared.
         """
         tile = self.owned.tile(rank)
         (rows, cols) = self._axes
-        border = max(BORDER, rows[1]), max(BORDER, cols[1])
+        border = max(MIN_BORDER, rows[1]), max(MIN_BORDER, cols[1])
         under = (
             tile.intersect(Box(_times(box.rows, rows[0]), _times(box.cols, cols[0])))
-            for box in self.outputs(round_, rank)
+            for box in self.select_outputs(round_, rank)
         )
         return [*_around(tile, border), *(box for box in under if not box.empty)]
 
-    def read(self, round_: int, tile: Box) -> list[Box]:
+    def select_read_boxes(self, round_: int, tile: Box) -> list[Box]:
         """Return boxes of a tile outside which no output that is compared reads, on any rank."""
         rows, cols = self._axes
         boxes = (
             tile.intersect(Box(_read(box.rows, rows), _read(box.cols, cols)))
             for rank in self.produced.ranks
-            for box in self.outputs(round_, rank)
+            for box in self.select_outputs(round_, rank)
         )
         return [box for box in boxes if not box.empty]
 
-    def gradient(
+    def make_gradient(
         self, image: RandomImage, box: Box, round_: int, dtype: torch.dtype
     ) -> torch.Tensor:
         """Return the values of a box of an image that is zero where nothing is compared."""
@@ -91,36 +91,36 @@ class Sampling:
         for rank in self.produced.ranks:
             if self.produced.tile(rank).intersect(box).empty:
                 continue
-            for one in self.outputs(round_, rank):
+            for one in self.select_outputs(round_, rank):
                 shared = one.intersect(box)
                 if not shared.empty:
                     view_box(values, box, shared).copy_(image.make_box(shared, round_, dtype))
         return values
 
-    def described(self, rank: int) -> tuple[str, str]:
+    def describe(self, rank: int) -> tuple[str, str]:
         """Return the compared values, and the reason, in words for a choice of the case."""
         return (
-            f"borders and boxes, {100.0 * self.share(1, rank):.2g} % of the values",
-            f"a tile's reference takes {self.operations:.2g} operations a round, more than "
-            f"{MOST_COMPARED:.0e}; what halos bring is compared whole",
+            f"borders and boxes, {100.0 * self.compared_share(1, rank):.2g} % of the values",
+            f"a tile's reference takes {self.flop:.2g} operations a round, more than "
+            f"{MAX_COMPARED_FLOP:.0e}; what halos bring is compared whole",
         )
 
-    def share(self, round_: int, rank: int) -> float:
+    def compared_share(self, round_: int, rank: int) -> float:
         """Return the share of a rank's outputs that is compared."""
         tile = self.produced.tile(rank)
-        compared = sum(box.height * box.width for box in self.outputs(round_, rank))
+        compared = sum(box.height * box.width for box in self.select_outputs(round_, rank))
         return compared / max(1, tile.height * tile.width)
 
     @property
     def _axes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return stride and reach of all layers together, of rows and of columns."""
         return (
-            reach_of([window.rows for window in self.windows]),
-            reach_of([window.cols for window in self.windows]),
+            compute_reach([window.rows for window in self.windows]),
+            compute_reach([window.cols for window in self.windows]),
         )
 
 
-def sampling_of(
+def choose_sampling(
     layers: nn.Module,
     batch: int,
     windows: Sequence[Window2d],
@@ -129,13 +129,13 @@ def sampling_of(
     seed: Callable[[int, int], int],
 ) -> Sampling | None:
     """Return the sampling of tiles that are too large to be compared whole; None for others."""
-    needed = operations(layers, batch, windows, owned)
-    if needed <= MOST_COMPARED:
+    needed = count_flop(layers, batch, windows, owned)
+    if needed <= MAX_COMPARED_FLOP:
         return None
     return Sampling(owned, produced, windows, seed, needed)
 
 
-def operations(
+def count_flop(
     layers: nn.Module, batch: int, windows: Sequence[Window2d], owned: Partition
 ) -> float:
     """Return the floating-point operations of a tile's reference in a round.
@@ -176,8 +176,8 @@ def _without(tile: Box, border: tuple[int, int]) -> Box:
 def _inside(inner: Box, draw: random.Random) -> list[Box]:
     """Draw boxes that do not overlap."""
     kept: list[Box] = []
-    for _ in range(0 if inner.empty else BOXES):
-        box = Box(_drawn(inner.rows, SIDE, draw), _drawn(inner.cols, SIDE, draw))
+    for _ in range(0 if inner.empty else BOX_COUNT):
+        box = Box(_drawn(inner.rows, BOX_SIDE, draw), _drawn(inner.cols, BOX_SIDE, draw))
         if all(box.intersect(other).empty for other in kept):
             kept.append(box)
     return kept

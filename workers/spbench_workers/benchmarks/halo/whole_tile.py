@@ -21,7 +21,7 @@ Distance = Callable[[torch.Tensor], torch.Tensor]
 """The distances of values, ``channels x rows x cols``, from right ones; NaN if not finite."""
 
 
-def look_through(
+def check_whole_tile(
     got: torch.Tensor, tile: Box, tolerance: float, *, whole_numbers: bool
 ) -> WorstError:
     """Find values that are not finite, or no whole numbers.
@@ -37,7 +37,7 @@ def look_through(
     return _farthest(got, tile, tolerance, _to_finite, "no finite number")
 
 
-def look_for_strays(
+def check_unreached_pixels(
     got: torch.Tensor, tile: Box, tolerance: float, reached: Sequence[Box]
 ) -> WorstError:
     """Find values that are not zero outside given boxes.

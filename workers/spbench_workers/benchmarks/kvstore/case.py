@@ -9,11 +9,11 @@ from spbench_core.catalog.typed_params import filled
 from spbench_core.networks.registry import parameters
 from spbench_workers.benchmarks.kvstore import compression
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams, roles_of_params
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams, resolve_roles
 from spbench_workers.benchmarks.kvstore.keys import sharding
-from spbench_workers.benchmarks.kvstore.keys.merge_devices import assign
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_of
-from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, store_of
+from spbench_workers.benchmarks.kvstore.keys.merge_devices import assign_merge_devices
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, make_slots
+from spbench_workers.benchmarks.kvstore.roles import Roles, Server, StoreKind, find_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,28 @@ class StoreCase:
         """The size of all arrays in millions of bytes."""
         return 4 * sum(self.elements) / 1e6
 
-    def compression(self) -> Compression | None:
+    def create_compression(self) -> Compression | None:
         """Return the compression of pushes, with scratch of its own; None where there is none."""
-        return compression.make(self.gc_type, self.threshold) if self.compressed else None
+        return (
+            compression.create_compression(self.gc_type, self.threshold)
+            if self.compressed
+            else None
+        )
 
     def is_server(self, rank: int) -> bool:
         """Whether a rank is a server; else it is a device."""
         return isinstance(self.roles.role(rank), Server)
 
-    def clients_of(self, key: int) -> list[int]:
+    def list_clients(self, key: int) -> list[int]:
         """Return the rank of each worker that pushes a key to the servers: its merge device."""
         workers = range(self.roles.workers)
-        return [self.roles.devices_of(worker)[self.merge_devices[key]] for worker in workers]
+        return [self.roles.list_worker_ranks(worker)[self.merge_devices[key]] for worker in workers]
 
 
-def case_of(params: PushPullParams) -> StoreCase:
+def build_case(params: PushPullParams) -> StoreCase:
     """Return the case of complete parameters."""
-    store = store_of(params.kv_store)
-    roles = roles_of_params(params)
+    store = find_store(params.kv_store)
+    roles = resolve_roles(params)
     elements = _elements(params)
     keys = range(len(elements))
     return StoreCase(
@@ -80,7 +84,9 @@ def case_of(params: PushPullParams) -> StoreCase:
         params.gc_type,
         params.gc_threshold or compression.THRESHOLD,
         order=keys if params.priority == "ascending" else keys[::-1],
-        merge_devices=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
+        merge_devices=assign_merge_devices(elements, roles.devices)
+        if store.on_device
+        else [0] * len(elements),
         slots=_slots(params, elements, roles.servers) if store.dist else (),
     )
 
@@ -92,8 +98,8 @@ def _elements(params: PushPullParams) -> tuple[int, ...]:
 
 
 def _slots(params: PushPullParams, elements: Sequence[int], servers: int) -> list[list[Slot]]:
-    word = compression.make(params.gc_type).word if params.gc_type != "none" else 1
+    word = compression.create_compression(params.gc_type).word if params.gc_type != "none" else 1
     way = filled(params.sharding)
     bound = filled(params.bigarray_bound)
-    shards = sharding.shards(elements, servers, way, bound, word=word)
-    return slots_of(shards, servers)
+    shards = sharding.make_shards(elements, servers, way, bound, word=word)
+    return make_slots(shards, servers)

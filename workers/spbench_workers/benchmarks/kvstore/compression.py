@@ -62,13 +62,13 @@ class Compression(ABC):
         self._sent = np.zeros((_BLOCK // self._per_byte, self._per_byte), np.float32)
         self._table = self._values_of_bytes()
 
-    def words(self, elements: int) -> int:
+    def count_words(self, elements: int) -> int:
         """Return the words that so many elements take."""
         return -(-elements // self.word)
 
     def nbytes(self, elements: int) -> int:
         """Return the bytes that so many elements take."""
-        return WORD_BYTES * self.words(elements)
+        return WORD_BYTES * self.count_words(elements)
 
     def encode(self, gradient: Float32Array, residual: Float32Array, code: Code) -> None:
         """Add the gradient to the residual, write the code, and subtract the code's value from it.
@@ -100,7 +100,7 @@ class Compression(ABC):
             part = into[elements]
             np.add(part, self._decoded(code[bytes_], len(part)), out=part)
 
-    def saturated(self, residual: Float32Array) -> int:
+    def count_saturated(self, residual: Float32Array) -> int:
         """Count the residuals that are larger than gradients up to `step` can have made them.
 
         Where gradients stay larger than `step`, the residual grows without bound. NaN counts too.
@@ -233,7 +233,7 @@ class OneBit(Compression):
 COMPRESSIONS: dict[str, Callable[[float], Compression]] = {"2bit": TwoBit, "1bit": OneBit}
 
 
-def make(name: str, threshold: float = THRESHOLD) -> Compression:
+def create_compression(name: str, threshold: float = THRESHOLD) -> Compression:
     """Return a compression by name, with scratch of its own.
 
     Raises:

@@ -27,9 +27,9 @@ from spbench_workers.benchmarks.kvstore.roles import (
     Device,
     Roles,
     StoreKind,
+    assign_roles,
+    find_store,
     parse_devices,
-    roles_of,
-    store_of,
 )
 from spbench_workers.benchmarks.kvstore.work import store_work
 from spbench_workers.collectives.names import DRAWN_FOR, LIBRARIES, SCHEDULED
@@ -169,7 +169,7 @@ class PushPullParams:
     seed: int = shared(SEED)
 
 
-def devices_of(params: PushPullParams) -> tuple[int, ...]:
+def select_devices(params: PushPullParams) -> tuple[int, ...]:
     """Return the devices of a worker: those of device_ids, or of gpus.
 
     A single number of gpus is their count, several are their indices.
@@ -183,19 +183,19 @@ def devices_of(params: PushPullParams) -> tuple[int, ...]:
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 
-def roles_of_params(params: PushPullParams) -> Roles:
+def resolve_roles(params: PushPullParams) -> Roles:
     """Return the roles of the ranks, devices and servers, from complete parameters.
 
     Raises:
         ParamError: The store cannot use one of the numbers.
     """
     try:
-        devices = devices_of(params)
+        devices = select_devices(params)
     except ValueError as error:
         name = "gpus" if params.device_ids is None else "device_ids"
         raise ParamError(name, f"{name}: {error}") from None
-    store = store_of(params.kv_store)
-    return roles_of(store, len(devices), params.num_workers, params.num_servers)
+    store = find_store(params.kv_store)
+    return assign_roles(store, len(devices), params.num_workers, params.num_servers)
 
 
 def _with_devices(params: Params) -> Params:
@@ -210,8 +210,8 @@ def _with_devices(params: Params) -> Params:
 
 def _resolve(params: Params) -> Params:
     params = _with_devices(params)
-    store = store_of(params["kv_store"])
-    roles = roles_of_params(read_params(PushPullParams, params))
+    store = find_store(params["kv_store"])
+    roles = resolve_roles(read_params(PushPullParams, params))
     params = params | {"num_workers": roles.workers, "num_servers": roles.servers}
     params = _with_network(_with_defaults(params, store))
     _check_compression(params, store)
@@ -299,7 +299,7 @@ def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
             all are to stay the same.
     """
     own_work(given, params, to)
-    if store_of(params["kv_store"]).dist:
+    if find_store(params["kv_store"]).dist:
         raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
     if params["device_ids"] is not None:
         raise ScalingError("device_ids names the devices: give gpus")
@@ -308,10 +308,10 @@ def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
 
 def _place(params: Params, rank: int) -> dict[str, Any]:
     typed = read_params(PushPullParams, params)
-    role = roles_of_params(typed).role(rank)
+    role = resolve_roles(typed).role(rank)
     if not isinstance(role, Device):
         return {"server": role.index}
-    device = {"device": devices_of(typed)[role.index]}
+    device = {"device": select_devices(typed)[role.index]}
     return {"worker": role.worker, **device} if typed.num_servers else device
 
 
@@ -361,7 +361,7 @@ BENCHMARKS = (
         checks=("result", "identical", "protocol"),
         faults=FAULTS,
         resolve=_resolve,
-        ranks=lambda params: Ranks(exact=roles_of_params(read_params(PushPullParams, params)).size),
+        ranks=lambda params: Ranks(exact=resolve_roles(read_params(PushPullParams, params)).size),
         scaled=_over_devices,
         work=estimate_from(PushPullParams, store_work),
         place=_place,

@@ -59,11 +59,11 @@ def mean_relative_error(distances: Sequence[float], reference: float) -> float:
     return error(distances, reference) / len(distances)
 
 
-def size_line(arrays: int, total_mb: float) -> str:
+def format_size_line(arrays: int, total_mb: float) -> str:
     """Return measure.py's first line."""
     return f"num of arrays = {arrays}, total size = {total_mb:f} MB"
 
 
-def batch_line(batch: int, seconds: float, gb_s: float, batch_error: float) -> str:
+def format_batch_line(batch: int, seconds: float, gb_s: float, batch_error: float) -> str:
     """Return measure.py's line of a batch; its error is -1 where results were not tested."""
     return f"iter {batch}, {seconds:f} sec, {gb_s:f} GB/sec per gpu, error {batch_error:f}"

@@ -11,7 +11,7 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 SeedFor = Callable[..., int]
 """A function that makes a seed of words, the same on every rank."""
 
-TIMED = 0
+TIMED_DRAW = 0
 """The draw that all timed rounds push, as measure.py does; others are numbered from 1."""
 
 
@@ -35,7 +35,7 @@ class Gradients:
         np.multiply(out, 2.0, out=out)
         np.subtract(out, 1.0, out=out)
 
-    def of(self, rank: int, key: int, draw: int) -> Float32Array:
+    def make_gradient(self, rank: int, key: int, draw: int) -> Float32Array:
         """Return a rank's gradient of a key in memory of its own."""
         out = np.empty(self._elements[key], np.float32)
         self.fill(rank, key, draw, out)

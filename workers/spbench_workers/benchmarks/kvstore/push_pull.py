@@ -7,12 +7,16 @@ from functools import partial
 from spbench_parallel.progress import PhaseProgress
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.kvstore import report
-from spbench_workers.benchmarks.kvstore.case import StoreCase, case_of
+from spbench_workers.benchmarks.kvstore.case import StoreCase, build_case
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
-from spbench_workers.benchmarks.kvstore.gradients import TIMED, Gradients
-from spbench_workers.benchmarks.kvstore.rounds import RoundGroup, measure
+from spbench_workers.benchmarks.kvstore.gradients import TIMED_DRAW, Gradients
+from spbench_workers.benchmarks.kvstore.rounds import RoundGroup, measure_rounds
 from spbench_workers.benchmarks.kvstore.store import fault_injection
-from spbench_workers.benchmarks.kvstore.store.opening import StorePart, open_part, open_ranks
+from spbench_workers.benchmarks.kvstore.store.opening import (
+    StorePart,
+    open_communicators,
+    open_part,
+)
 from spbench_workers.benchmarks.kvstore.verification.comparison import Errors, StoreComparison
 from spbench_workers.benchmarks.kvstore.verification.residual_check import ResidualCheck
 from spbench_workers.context import Context
@@ -47,23 +51,23 @@ class PushPull:
             context.world.comm, case, self._gradients, values, shards
         )
         self._round = part.store.round
-        if not part.serves:
-            self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
+        if not part.is_server:
+            self._round = fault_injection.corrupt_round(context, part.store.round, part.memory)
         self._uncompared = 0
         self.result = WorstError()
         self.protocol = WorstError()
         self.identical = self._comparison.identical
         self.errors = Errors(0.0, 0.0)
 
-    def time(self) -> list[float]:
+    def run_timed_rounds(self) -> list[float]:
         """Run all timed rounds, compared as the case asks; return their times in ms."""
-        self._fill(TIMED)
-        times = measure(self._context, self._round, self._after_group)
+        self._fill(TIMED_DRAW)
+        times = measure_rounds(self._context, self._round, self._after_group)
         if self._uncompared:
             self._compare_timed(self._context.read_params(PushPullParams).num_batches)
         return list(times)
 
-    def close(self) -> None:
+    def run_closing_rounds(self) -> None:
         """Run the closing rounds and compare after the last one."""
         part = self._part
         context = self._context
@@ -75,9 +79,9 @@ class PushPull:
             context.world.comm.Barrier()
             self._round()
             context.world.comm.Barrier()
-            residuals.follow(draw)
+            residuals.add_round(draw)
             if draw != _CLOSING[-1]:
-                self._comparison.follow(draw, 1)
+                self._comparison.advance(draw, 1)
         self._compare(_CLOSING[-1], 1, self.protocol, "the closing rounds")
         residuals.check(self.protocol)
         violations = [shard.violation for shard in part.shards if shard.violation]
@@ -88,11 +92,11 @@ class PushPull:
     def _fill(self, draw: int) -> None:
         """Write this device's gradients; the weights stay as they are."""
         views = self._part.memory.gradients.views
-        if not self._part.serves:
+        if not self._part.is_server:
             for key, view in enumerate(views):
                 self._gradients.fill(self._context.world.rank, key, draw, view)
-            fault_injection.spoil_gradients(self._context, views)
-            self._part.memory.put()
+            fault_injection.corrupt_gradients(self._context, views)
+            self._part.memory.upload_gradients()
 
     def _after_group(self, group: RoundGroup) -> None:
         """Compare the values, if the case asks for it, and print measure.py's line."""
@@ -101,17 +105,17 @@ class PushPull:
         if tested:
             self._compare_timed(group.batch)
         if group.batch and self._context.world.rank == 0:
-            report.say_group(self._context, self._case, group, self.errors if tested else None)
+            report.print_group(self._context, self._case, group, self.errors if tested else None)
 
     def _compare_timed(self, batch: int) -> None:
         rounds, self._uncompared = self._uncompared, 0
-        self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
+        self.errors = self._compare(TIMED_DRAW, rounds, self.result, f"batch {batch}")
 
     def _compare(self, draw: int, rounds: int, worst: WorstError, when: str) -> Errors:
         progress = PhaseProgress(partial(self._context.progress, "check"), 1)
         self._context.world.comm.Barrier()
         self._part.store.settle()
-        self._part.memory.fetch()
+        self._part.memory.download_values()
         errors = self._comparison.compare(draw, rounds, worst, when, progress)
         progress.finish()
         return errors
@@ -119,20 +123,20 @@ class PushPull:
 
 def run(context: Context) -> None:
     """Run the case."""
-    case = case_of(context.read_params(PushPullParams))
-    ranks = open_ranks(context, case)
+    case = build_case(context.read_params(PushPullParams))
+    ranks = open_communicators(context, case)
     part = open_part(context, case, ranks)
     if context.world.rank == 0:
-        report.say_size(context, case)
+        report.print_size(context, case)
     bench = PushPull(context, case, part)
-    times = bench.time()
-    bench.close()
+    times = bench.run_timed_rounds()
+    bench.run_closing_rounds()
     context.check_worst("result", bench.result)
     context.check_worst("identical", bench.identical)
     context.check_worst("protocol", bench.protocol)
-    report.give_figures(context, case, times, bench.errors)
-    report.give_traffic(context, part.store, times)
-    report.give_compression(context, case, part.store)
-    report.give_limits(context, case, part.memory)
+    report.report_figures(context, case, times, bench.errors)
+    report.report_traffic(context, part.store, times)
+    report.report_compression(context, case, part.store)
+    report.report_limits(context, case, part.memory)
     part.free()
     ranks.free()

@@ -17,7 +17,7 @@ from spbench_workers.benchmarks.kvstore import figures
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.entry import PushPullParams
 from spbench_workers.benchmarks.kvstore.keys import merge_devices
-from spbench_workers.benchmarks.kvstore.keys.merge_devices import loads_of, max_over_mean
+from spbench_workers.benchmarks.kvstore.keys.merge_devices import max_over_mean, sum_loads
 from spbench_workers.benchmarks.kvstore.rounds import RoundGroup
 from spbench_workers.benchmarks.kvstore.store.base import Store
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
@@ -30,19 +30,23 @@ from spbench_workers.timing import time_batch
 _LIMIT_ROUNDS = 5
 
 
-def say_size(context: Context, case: StoreCase) -> None:
+def print_size(context: Context, case: StoreCase) -> None:
     """Print measure.py's first line."""
-    context.say(figures.size_line(len(case.elements), case.total_mb))
+    context.say(figures.format_size_line(len(case.elements), case.total_mb))
 
 
-def say_group(context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None) -> None:
+def print_group(
+    context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None
+) -> None:
     """Print measure.py's line of some rounds; without errors they were not compared."""
     rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
-    context.say(figures.batch_line(group.batch, group.seconds, rate, error))
+    context.say(figures.format_batch_line(group.batch, group.seconds, rate, error))
 
 
-def give_figures(context: Context, case: StoreCase, times: Sequence[float], errors: Errors) -> None:
+def report_figures(
+    context: Context, case: StoreCase, times: Sequence[float], errors: Errors
+) -> None:
     """Report measure.py's figures of the whole case, and the mean relative error of a device.
 
     Args:
@@ -62,7 +66,9 @@ def give_figures(context: Context, case: StoreCase, times: Sequence[float], erro
     context.metric("total_mb", case.total_mb)
     context.say(f"mean relative error {errors.mean_relative:.3g}")
     if case.merge_devices and case.store.on_device:
-        imbalance = merge_devices.imbalance(case.merge_devices, case.elements, case.roles.devices)
+        imbalance = merge_devices.compute_imbalance(
+            case.merge_devices, case.elements, case.roles.devices
+        )
         context.metric("home_imbalance", imbalance)
         context.say(f"fullest home {imbalance:.2f} times the mean")
     if case.slots:
@@ -71,7 +77,7 @@ def give_figures(context: Context, case: StoreCase, times: Sequence[float], erro
         context.say(f"fullest server {imbalance:.2f} times the mean")
 
 
-def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
+def report_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
     """Report the traffic of a round, as ranks hand it to MPI. All ranks must call it.
 
     Args:
@@ -79,7 +85,7 @@ def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None
         store: This rank's part in the store.
         times: The rounds' times in ms, each its slowest rank's.
     """
-    sent = store.sent
+    sent = store.traffic
     context.metric("bytes_sent", sent.bytes)
     context.metric("messages_sent", sent.messages)
     by_rank = context.world.comm.gather((sent.bytes, sent.messages))
@@ -95,15 +101,15 @@ def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None
         )
 
 
-def give_compression(context: Context, case: StoreCase, store: Store) -> None:
+def report_compression(context: Context, case: StoreCase, store: Store) -> None:
     """Report compression ratio and share of saturated residuals. All ranks must call it."""
     pushes = [push for push in store.pushes if isinstance(push, CompressedPush)]
-    compression = case.compression()
+    compression = case.create_compression()
     if compression is None:
         return
     plain = sum(push.gradient.nbytes for push in pushes)
     coded = sum(push.message.nbytes for push in pushes)
-    saturated = sum(compression.saturated(push.residual) for push in pushes)
+    saturated = sum(compression.count_saturated(push.residual) for push in pushes)
     sums = context.world.comm.allreduce(np.array([plain, coded, saturated]))
     plain, coded, saturated = (int(number) for number in sums)
     if context.world.rank == 0 and coded:
@@ -114,7 +120,7 @@ def give_compression(context: Context, case: StoreCase, store: Store) -> None:
         context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
 
 
-def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
+def report_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
     """Report the limit of a round, and the time of one allreduce. All ranks must call it.
 
     It overwrites the pulled values.
@@ -143,7 +149,7 @@ def _give_limits(
         rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
         context.limit("bandwidth_gb_s", rate, limits.what)
     if nccl:
-        size = memory.given.nbytes
+        size = memory.device_gradients.nbytes
         reason = f"NCCL reduces in place: a copy of {size} B on the GPU is in each round"
         context.choice("in place", "off", reason)
     context.metric("flat_allreduce_ms", flat * 1000.0)
@@ -182,14 +188,14 @@ def _limits_of(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _L
             partial(np.copyto, values, gradients), what, by_mpi, "the MPI itself", _nothing
         )
     if nccl:
-        reduction = open_reduction(devices, "nccl", memory.given, memory.got)
+        reduction = open_reduction(devices, "nccl", memory.device_gradients, memory.device_values)
         what = f"a copy of {size} B within its GPU's memory {each}"
-        return _Limits(memory.copy, what, reduction.run, "NCCL", reduction.free)
+        return _Limits(memory.copy_on_device, what, reduction.run, "NCCL", reduction.free)
 
     def staged(body: Callable[[], object]) -> None:
-        memory.take()
+        memory.download_gradients()
         body()
-        memory.bring()
+        memory.upload_values()
 
     what = f"copies of {size} B from its GPU to the host and back {each}"
     by = "the MPI itself, by way of the host"
@@ -213,7 +219,7 @@ def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
 
 def _server_imbalance(case: StoreCase) -> float:
     slots = [slot for slots_of_key in case.slots for slot in slots_of_key]
-    loads = loads_of(
+    loads = sum_loads(
         [slot.count for slot in slots], [slot.server for slot in slots], case.roles.servers
     )
     return max_over_mean(loads)

@@ -66,7 +66,7 @@ SPELLINGS: dict[str, str] = {
 """Other names of the same stores."""
 
 
-def store_of(name: str) -> StoreKind:
+def find_store(name: str) -> StoreKind:
     """Return the store of that name or spelling.
 
     Raises:
@@ -154,7 +154,7 @@ class Roles:
         """The ranks that are servers, server 0 first."""
         return range(self.workers * self.devices, self.size)
 
-    def devices_of(self, worker: int) -> range:
+    def list_worker_ranks(self, worker: int) -> range:
         """Return the ranks of a worker's devices."""
         return range(worker * self.devices, (worker + 1) * self.devices)
 
@@ -171,7 +171,7 @@ class Roles:
         return Device(*divmod(rank, self.devices))
 
 
-def roles_of(
+def assign_roles(
     store: StoreKind, devices: int, num_workers: int | None = None, num_servers: int | None = None
 ) -> Roles:
     """Return the roles of the ranks of a store with so many devices a worker.
@@ -202,7 +202,7 @@ def roles_of(
     return Roles(1, devices, 0)
 
 
-def ranks(
+def count_ranks(
     kv_store: str,
     gpus: int | str | Sequence[int],
     num_workers: int | None = None,
@@ -214,11 +214,11 @@ def ranks(
         ParamError: One of them is wrong, or of no use to the store.
     """
     try:
-        store = store_of(kv_store)
+        store = find_store(kv_store)
     except ValueError as error:
         raise ParamError("kv_store", f"kv_store: {error}") from None
     try:
         devices = parse_devices(gpus)
     except ValueError as error:
         raise ParamError("gpus", f"gpus: {error}") from None
-    return roles_of(store, len(devices), num_workers, num_servers).size
+    return assign_roles(store, len(devices), num_workers, num_servers).size

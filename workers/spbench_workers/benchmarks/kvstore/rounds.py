@@ -32,7 +32,7 @@ class RoundGroup:
     seconds: float
 
 
-def measure(
+def measure_rounds(
     context: Context, round_: Callable[[], None], after_group: Callable[[RoundGroup], None]
 ) -> array[float]:
     """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.

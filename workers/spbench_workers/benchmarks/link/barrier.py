@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from math import ceil, log2
 
-from spbench_workers.benchmarks.link.exchange import lone_seconds
+from spbench_workers.benchmarks.link.exchange import measure_lone_link
 from spbench_workers.context import Context
 from spbench_workers.timing import calls_of, measure, repeated
 
@@ -27,7 +27,7 @@ def run(context: Context) -> None:
     error, detail = max(before, _early(context, "after"))
     context.check("all-came", error, 0.0, detail)
     seconds = context.median_of_slowest(times) / 1e3
-    (one_way,), how = lone_seconds(context, [_BYTES])
+    (one_way,), how = measure_lone_link(context, [_BYTES])
     if world.rank == 0:
         context.metric("latency_us", seconds * 1e6)
         steps = ceil(log2(world.size))

@@ -6,8 +6,8 @@ The halves are those of the ranks' order, which is that of the hosts, and others
 from __future__ import annotations
 
 from spbench_workers.benchmarks.link.entry import BisectionParams
-from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
-from spbench_workers.benchmarks.link.patterns import halves, orders
+from spbench_workers.benchmarks.link.exchange import Exchanges, measure_lone_link
+from spbench_workers.benchmarks.link.patterns import draw_orders, make_halves
 from spbench_workers.context import Context
 
 
@@ -17,13 +17,13 @@ def run(context: Context) -> None:
     world = context.world
     size = params.size
     exchanges = Exchanges(context, size)
-    drawn = orders(world.size, params.cuts, context.seed_for("cuts"))
-    (first, *others) = [halves(order, world.rank, f"halves {name}") for name, order in drawn]
-    seconds = [exchanges.sampled_seconds(first, size)]
-    seconds += [exchanges.seconds(pattern, size) for pattern in others]
+    drawn = draw_orders(world.size, params.cuts, context.seed_for("cuts"))
+    (first, *others) = [make_halves(order, world.rank, f"halves {name}") for name, order in drawn]
+    seconds = [exchanges.sample_pattern(first, size)]
+    seconds += [exchanges.time_pattern(pattern, size) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
-    (one_way,), how = lone_seconds(context, [size])
+    (one_way,), how = measure_lone_link(context, [size])
     if world.rank == 0:
         # Each pair sends a message both ways.
         messages = 2 * (world.size // 2)

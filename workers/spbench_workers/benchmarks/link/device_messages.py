@@ -13,8 +13,8 @@ from spbench_parallel.device.streams import synchronize_stream, time_on_device
 from spbench_parallel.errors import CannotRunError, allocating
 from spbench_parallel.spatial.transports.staged import query_device_pointers
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.limits import copy_seconds
-from spbench_workers.benchmarks.link.payload import poison
+from spbench_workers.benchmarks.link.limits import time_copies
+from spbench_workers.benchmarks.link.payload import invert_bytes
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.pingpong.device_pair import DevicePair, Path, check_reach, open_pair, path_open
@@ -40,27 +40,27 @@ class DeviceMessages:
             )
         self.memory = f"the memory of {device}"
 
-    def pair(self, peer: Peer, count: int) -> DevicePair:
+    def open_pair(self, peer: Peer, count: int) -> DevicePair:
         outgoing = self._outgoing[:count]
         incoming = self._incoming[:count]
         return open_pair(peer, outgoing, incoming, self._path)
 
-    def give(self, data: bytes) -> None:
+    def write_outgoing(self, data: bytes) -> None:
         self._outgoing[: len(data)].copy_(_bytes(data))
 
-    def poison(self, expected: bytes) -> None:
-        self._incoming[: len(expected)].copy_(_bytes(poison(expected)))
+    def poison_incoming(self, expected: bytes) -> None:
+        self._incoming[: len(expected)].copy_(_bytes(invert_bytes(expected)))
 
     def forward(self, count: int) -> None:
         self._outgoing[:count].copy_(self._incoming[:count])
 
-    def spoil(self, index: int) -> None:
+    def corrupt_incoming(self, index: int) -> None:
         self._incoming[index : index + 1].bitwise_not_()
 
-    def taken(self, count: int) -> bytes:
+    def read_incoming(self, count: int) -> bytes:
         return self._incoming[:count].cpu().numpy().tobytes()
 
-    def copy_seconds(self, count: int) -> float:
+    def measure_copy(self, count: int) -> float:
         outgoing = self._outgoing[:count]
         incoming = self._incoming[:count]
 
@@ -75,7 +75,7 @@ class DeviceMessages:
             copies()
             synchronize_stream(self._device)
 
-        return copy_seconds(copy_and_wait, repeats)
+        return time_copies(copy_and_wait, repeats)
 
     def free(self) -> None:
         """Do nothing: torch frees the memory."""
@@ -86,7 +86,7 @@ def _bytes(data: bytes) -> torch.Tensor:
 
 
 @contextmanager
-def device_messages(context: Context) -> Iterator[DeviceMessages]:
+def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
     """Open the message buffers of a case on this rank's GPU. All ranks must enter and leave it.
 
     Raises:
@@ -94,14 +94,14 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
     """
     comm = context.world.comm
     device = device_of(context)
-    path = chosen_path(context)
+    path = choose_path(context)
     with path_open(comm, device, path):
         if path == "cuda-ipc":
             check_reach(comm, device)
         yield DeviceMessages(device, path, context.read_params(PingpongParams).sizes[-1])
 
 
-def chosen_path(context: Context) -> Path:
+def choose_path(context: Context) -> Path:
     """Return the path of the messages, and record the choice. All ranks must call it.
 
     Raises:

@@ -11,8 +11,8 @@ from math import sqrt
 from statistics import fmean
 
 from spbench_workers.benchmarks.link.entry import EffectiveParams
-from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
-from spbench_workers.benchmarks.link.patterns import Pattern, orders, ring
+from spbench_workers.benchmarks.link.exchange import Exchanges, measure_lone_link
+from spbench_workers.benchmarks.link.patterns import Pattern, draw_orders, make_ring
 from spbench_workers.context import Context
 
 _MESSAGES = 2
@@ -24,14 +24,14 @@ def run(context: Context) -> None:
     world = context.world
     sizes = params.sizes
     exchanges = Exchanges(context, sizes[-1])
-    drawn = orders(world.size, params.rings, context.seed_for("rings"))
-    (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
-    largest = exchanges.sampled_seconds(first, sizes[-1])
+    drawn = draw_orders(world.size, params.rings, context.seed_for("rings"))
+    (first, *others) = [make_ring(order, world.rank, f"ring {name}") for name, order in drawn]
+    largest = exchanges.sample_pattern(first, sizes[-1])
     in_order = _mean_rate(context, exchanges, first, sizes[:-1], largest)
     at_random = [_mean_rate(context, exchanges, pattern, sizes) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
-    alone, how = lone_seconds(context, sizes)
+    alone, how = measure_lone_link(context, sizes)
     if world.rank == 0:
         per_rank = sqrt(in_order * fmean(at_random))
         context.metric("per_rank_gb_s", per_rank)
@@ -55,5 +55,5 @@ def _mean_rate(
 ) -> float:
     """Return a rank's mean rate over sizes in GB/s; ``largest``: the known seconds of the last."""
     known = [] if largest is None else [(context.read_params(EffectiveParams).sizes[-1], largest)]
-    timed = [(size, exchanges.seconds(pattern, size)) for size in sizes]
+    timed = [(size, exchanges.time_pattern(pattern, size)) for size in sizes]
     return fmean(_MESSAGES * size / seconds / 1e9 for size, seconds in (*timed, *known))

@@ -12,7 +12,7 @@ from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import LoopParams
 from spbench_workers.benchmarks.link.patterns import Pattern
-from spbench_workers.benchmarks.link.payload import compare, poison, random_bytes
+from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes, random_bytes
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
@@ -41,7 +41,7 @@ class Exchanges:
             buffer[:] = bytes(largest)
         self.difference = WorstError(keeps_first=True)
 
-    def seconds(self, pattern: Pattern, count: int) -> float:
+    def time_pattern(self, pattern: Pattern, count: int) -> float:
         """Check and time a pattern with messages of ``count`` bytes; all ranks must call it.
 
         Returns:
@@ -49,7 +49,7 @@ class Exchanges:
         """
         return self._timed(pattern, count, self._short)
 
-    def sampled_seconds(self, pattern: Pattern, count: int) -> float:
+    def sample_pattern(self, pattern: Pattern, count: int) -> float:
         """Do the same, and report each exchange as a sample of the case's time."""
         return self._timed(pattern, count, self._sampled)
 
@@ -79,7 +79,7 @@ class Exchanges:
         ]
         sends = [
             self._comm.Send_init([outgoing[way], count, MPI.BYTE], dest=to, tag=_TAG + way)
-            for way, to in enumerate(pattern.to)
+            for way, to in enumerate(pattern.targets)
         ]
         return [*receives, *sends]
 
@@ -106,19 +106,19 @@ class Exchanges:
     ) -> None:
         """Exchange fresh bytes over wrong ones, and compare what came."""
         rank = self._context.world.rank
-        for way, to in enumerate(pattern.to):
+        for way, to in enumerate(pattern.targets):
             self._buffers[way][:count] = self._message(pattern, count, when, way, rank, to)
         expected = [
             self._message(pattern, count, when, way, source, rank)
             for way, source in enumerate(pattern.sources)
         ]
         for buffer, message in zip(self._buffers[2:], expected, strict=False):
-            buffer[:count] = poison(message)
+            buffer[:count] = invert_bytes(message)
         exchange()
         if self._context.planted("corrupt-message") and expected:
             self._buffers[2][count // 2] ^= 0xFF
         for way, message in enumerate(expected):
-            found = compare(self._buffers[2 + way][:count].tobytes(), message)
+            found = compare_bytes(self._buffers[2 + way][:count].tobytes(), message)
             if found.exceeds:
                 source = f"{count} B from rank {pattern.sources[way]} ({pattern.name})"
                 self.difference.add(found.error, 0.0, f"{source}: {found.detail}")
@@ -135,13 +135,13 @@ class Exchanges:
             MPI.Free_mem(buffer)
 
 
-def far_rank(world: World) -> int:
+def find_far_rank(world: World) -> int:
     """Return the first rank on another host than rank 0, else rank 1. All ranks must call it."""
     hosts = world.comm.allgather(world.host)
     return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
 
 
-def lone_seconds(context: Context, sizes: list[int]) -> tuple[list[float], str]:
+def measure_lone_link(context: Context, sizes: list[int]) -> tuple[list[float], str]:
     """Measure one link alone while the other ranks sleep: what an exchange of all is held against.
 
     All ranks must call it.
@@ -151,7 +151,7 @@ def lone_seconds(context: Context, sizes: list[int]) -> tuple[list[float], str]:
         on other ranks.
     """
     world = context.world
-    far = far_rank(context.world)
+    far = find_far_rank(context.world)
     sleep_at_barrier(world.comm)
     found = [0.0] * len(sizes)
     if world.rank in (0, far):

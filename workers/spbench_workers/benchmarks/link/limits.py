@@ -11,7 +11,7 @@ from spbench_workers.timing import time_batch
 _COPIES = 20
 
 
-def copy_seconds(copies: Callable[[], object], count: int) -> float:
+def time_copies(copies: Callable[[], object], count: int) -> float:
     """Return the seconds of one copy, the median of several samples.
 
     Args:

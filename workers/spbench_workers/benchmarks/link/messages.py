@@ -12,8 +12,8 @@ from typing import Protocol
 from mpi4py import MPI
 
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.limits import copy_seconds
-from spbench_workers.benchmarks.link.payload import poison
+from spbench_workers.benchmarks.link.limits import time_copies
+from spbench_workers.benchmarks.link.payload import invert_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Pair, Peer
 from spbench_workers.timing import calls_of, repeated
@@ -50,25 +50,25 @@ class Messages(Protocol):
     def memory(self) -> str:
         """The memory in words, such as ``its memory``."""
 
-    def pair(self, peer: Peer, count: int) -> Trips:
+    def open_pair(self, peer: Peer, count: int) -> Trips:
         """Return a ping-pong of so many bytes; the peer must open it too."""
 
-    def give(self, data: bytes) -> None:
+    def write_outgoing(self, data: bytes) -> None:
         """Write the message that is sent."""
 
-    def poison(self, expected: bytes) -> None:
+    def poison_incoming(self, expected: bytes) -> None:
         """Make the receive buffer differ from the expected message in every byte."""
 
     def forward(self, count: int) -> None:
         """Copy the received message to the send buffer."""
 
-    def spoil(self, index: int) -> None:
+    def corrupt_incoming(self, index: int) -> None:
         """Flip a byte of the received message."""
 
-    def taken(self, count: int) -> bytes:
+    def read_incoming(self, count: int) -> bytes:
         """Return the received message."""
 
-    def copy_seconds(self, count: int) -> float:
+    def measure_copy(self, count: int) -> float:
         """Return the seconds in which this rank copies so many bytes within the memory."""
 
     def free(self) -> None:
@@ -90,30 +90,30 @@ class HostMessages:
         for memory in (self._outgoing, self._incoming):
             memory[:] = bytes(largest)
 
-    def pair(self, peer: Peer, count: int) -> Pair:
+    def open_pair(self, peer: Peer, count: int) -> Pair:
         return Pair(peer, self._outgoing, self._incoming, count)
 
-    def give(self, data: bytes) -> None:
+    def write_outgoing(self, data: bytes) -> None:
         self._outgoing[: len(data)] = data
 
-    def poison(self, expected: bytes) -> None:
-        self._incoming[: len(expected)] = poison(expected)
+    def poison_incoming(self, expected: bytes) -> None:
+        self._incoming[: len(expected)] = invert_bytes(expected)
 
     def forward(self, count: int) -> None:
         self._outgoing[:count] = self._incoming[:count]
 
-    def spoil(self, index: int) -> None:
+    def corrupt_incoming(self, index: int) -> None:
         self._incoming[index] ^= 0xFF
 
-    def taken(self, count: int) -> bytes:
+    def read_incoming(self, count: int) -> bytes:
         return self._incoming[:count].tobytes()
 
-    def copy_seconds(self, count: int) -> float:
+    def measure_copy(self, count: int) -> float:
         copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
         start = perf_counter()
         copy()
         repeats = calls_of(perf_counter() - start)
-        return copy_seconds(repeated(copy, repeats), repeats)
+        return time_copies(repeated(copy, repeats), repeats)
 
     def free(self) -> None:
         MPI.Free_mem(self._outgoing)
@@ -121,7 +121,7 @@ class HostMessages:
 
 
 @contextmanager
-def messages_of(context: Context) -> Iterator[Messages]:
+def open_messages(context: Context) -> Iterator[Messages]:
     """Open the message buffers of a case, on host or GPU. All ranks must enter and leave it.
 
     Raises:
@@ -135,7 +135,7 @@ def messages_of(context: Context) -> Iterator[Messages]:
         messages.free()
     else:
         # torch is slow to import: a case on the host does not pay for it.
-        from spbench_workers.benchmarks.link.device_messages import device_messages
+        from spbench_workers.benchmarks.link.device_messages import open_device_messages
 
-        with device_messages(context) as on_device:
+        with open_device_messages(context) as on_device:
             yield on_device

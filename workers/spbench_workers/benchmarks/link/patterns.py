@@ -18,11 +18,11 @@ class Pattern:
     """
 
     name: str
-    to: tuple[int, ...]
+    targets: tuple[int, ...]
     sources: tuple[int, ...]
 
 
-def ring(order: Sequence[int], rank: int, name: str) -> Pattern:
+def make_ring(order: Sequence[int], rank: int, name: str) -> Pattern:
     """Return a rank's part of a ring: it sends to both neighbours, and receives from both.
 
     Args:
@@ -38,7 +38,7 @@ def ring(order: Sequence[int], rank: int, name: str) -> Pattern:
     return Pattern(name, (after, before), (before, after))
 
 
-def halves(order: Sequence[int], rank: int, name: str) -> Pattern:
+def make_halves(order: Sequence[int], rank: int, name: str) -> Pattern:
     """Return a rank's part of a bisection: it exchanges with its partner in the other half.
 
     Of an odd number of ranks the last one rests.
@@ -51,7 +51,7 @@ def halves(order: Sequence[int], rank: int, name: str) -> Pattern:
     return Pattern(name, (partner,), (partner,))
 
 
-def orders(size: int, count: int, seed: int) -> list[tuple[str, list[int]]]:
+def draw_orders(size: int, count: int, seed: int) -> list[tuple[str, list[int]]]:
     """Return the ranks in order, and so many times shuffled, each with its name."""
     draw = random.Random(seed)
     named = [("in order", list(range(size)))]

@@ -17,12 +17,12 @@ def random_bytes(seed: int, count: int) -> bytes:
     return b"".join(map(generator.randbytes, sizes))
 
 
-def poison(expected: bytes) -> bytes:
+def invert_bytes(expected: bytes) -> bytes:
     """Return as many bytes, each of them wrong, so that a byte that is not received is noticed."""
     return expected.translate(_INVERTED)
 
 
-def compare(got: bytes, expected: bytes) -> WorstError:
+def compare_bytes(got: bytes, expected: bytes) -> WorstError:
     """Compare received and expected bytes; the largest difference is that of a whole block."""
     for first in range(0, len(expected), _BLOCK):
         here = got[first : first + _BLOCK]

@@ -13,8 +13,8 @@ from spbench_core.events.statuses import Activity
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.link.entry import PingpongParams
-from spbench_workers.benchmarks.link.messages import Messages, Trips, messages_of
-from spbench_workers.benchmarks.link.payload import compare, random_bytes
+from spbench_workers.benchmarks.link.messages import Messages, Trips, open_messages
+from spbench_workers.benchmarks.link.payload import compare_bytes, random_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer
 from spbench_workers.pingpong.schedule import rounds
@@ -50,11 +50,11 @@ class PingPong:
         self.one_way: dict[tuple[int, int], float] = {}
         self.difference = WorstError(keeps_first=True)
 
-    def meet(self, peer: int) -> None:
+    def measure_peer(self, peer: int) -> None:
         """Check and time all sizes with one peer, which must call it as well."""
         other = Peer(self._comm, peer, leads=self._context.world.rank < peer)
         for count in self._sizes:
-            pair = self._messages.pair(other, count)
+            pair = self._messages.open_pair(other, count)
             self._check(pair, "before")
             times = self._time(pair)
             self._check(pair, "after")
@@ -109,9 +109,9 @@ class PingPong:
         messages = self._messages
         ends = sorted((rank, pair.peer.rank))
         expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
-        messages.poison(expected)
+        messages.poison_incoming(expected)
         if pair.peer.leads:
-            messages.give(expected)
+            messages.write_outgoing(expected)
             pair.send()
             pair.receive()
         else:
@@ -119,8 +119,8 @@ class PingPong:
             messages.forward(count)
             pair.send()
         if self._context.planted("corrupt-message"):
-            messages.spoil(count // 2)
-        found = compare(messages.taken(count), expected)
+            messages.corrupt_incoming(count // 2)
+        found = compare_bytes(messages.read_incoming(count), expected)
         if found.exceeds:
             detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
             self.difference.add(found.error, 0.0, detail)
@@ -128,7 +128,7 @@ class PingPong:
 
 def run(context: Context) -> None:
     """Run the case."""
-    with messages_of(context) as messages:
+    with open_messages(context) as messages:
         _run(context, messages)
 
 
@@ -147,7 +147,7 @@ def _run(context: Context, messages: Messages) -> None:
     for peer in peers:
         sleep_at_barrier(world.comm)
         if peer is not None:
-            pingpong.meet(peer)
+            pingpong.measure_peer(peer)
         # No rank sends results before all have ended, nor times before all have sent.
         sleep_at_barrier(world.comm)
         if peer is not None and world.rank < peer:
@@ -158,7 +158,7 @@ def _run(context: Context, messages: Messages) -> None:
     _give_slowest(context, pingpong.one_way)
     sleep_at_barrier(world.comm)
     if world.rank == 0:
-        seconds = messages.copy_seconds(sizes[-1])
+        seconds = messages.measure_copy(sizes[-1])
         what = f"a memory copy of {sizes[-1]} B by rank 0 alone"
         if params.device != "cpu":
             what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"

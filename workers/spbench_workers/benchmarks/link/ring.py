@@ -9,8 +9,8 @@ from __future__ import annotations
 from statistics import fmean
 
 from spbench_workers.benchmarks.link.entry import RingParams
-from spbench_workers.benchmarks.link.exchange import Exchanges, lone_seconds
-from spbench_workers.benchmarks.link.patterns import orders, ring
+from spbench_workers.benchmarks.link.exchange import Exchanges, measure_lone_link
+from spbench_workers.benchmarks.link.patterns import draw_orders, make_ring
 from spbench_workers.context import Context
 
 _MESSAGES = 2
@@ -24,14 +24,14 @@ def run(context: Context) -> None:
     least = sizes[0]
     most = sizes[-1]
     exchanges = Exchanges(context, most)
-    drawn = orders(world.size, params.rings, context.seed_for("rings"))
-    (first, *others) = [ring(order, world.rank, f"ring {name}") for name, order in drawn]
-    small = [exchanges.seconds(pattern, least) for pattern in (first, *others)]
-    large = [exchanges.sampled_seconds(first, most)]
-    large += [exchanges.seconds(pattern, most) for pattern in others]
+    drawn = draw_orders(world.size, params.rings, context.seed_for("rings"))
+    (first, *others) = [make_ring(order, world.rank, f"ring {name}") for name, order in drawn]
+    small = [exchanges.time_pattern(pattern, least) for pattern in (first, *others)]
+    large = [exchanges.sample_pattern(first, most)]
+    large += [exchanges.time_pattern(pattern, most) for pattern in others]
     exchanges.free()
     context.check_worst("message", exchanges.difference)
-    (latency, one_way), how = lone_seconds(context, [least, most])
+    (latency, one_way), how = measure_lone_link(context, [least, most])
     if world.rank == 0:
         rates = [_MESSAGES * most / seconds / 1e9 for seconds in large]
         context.metric("latency_us", small[0] * 1e6)

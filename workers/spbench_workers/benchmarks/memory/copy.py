@@ -9,7 +9,7 @@ import torch
 from spbench_core.host_facts import VISIBLE
 from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
-from spbench_workers.benchmarks.memory.cores import copying_from
+from spbench_workers.benchmarks.memory.cores import bind_to_cores
 from spbench_workers.benchmarks.memory.entry import CopyParams
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
@@ -24,15 +24,15 @@ _HOST = torch.device("cpu")
 def run(context: Context) -> None:
     """Run the case."""
     place = device_of(context)
-    ends = ends_of(context, place)
-    with copying_from(context, place):
+    ends = choose_endpoints(context, place)
+    with bind_to_cores(context, place):
         _run(context, place, *ends)
 
 
 def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
     size = context.read_params(CopyParams).size
     source, target = (
-        buffer(size, end, context.read_params(CopyParams).pinned) for end in (origin, goal)
+        allocate_buffer(size, end, context.read_params(CopyParams).pinned) for end in (origin, goal)
     )
 
     def copy() -> None:
@@ -53,7 +53,7 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
     give_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
 
 
-def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
+def choose_endpoints(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
     """Return the devices of a copy's source and target.
 
     Raises:
@@ -91,7 +91,7 @@ def _peer(context: Context, place: torch.device) -> torch.device:
     return peer
 
 
-def buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
+def allocate_buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
     """Return a buffer of zeros, in pinned memory where it is on the host and asked for."""
     pins = pinned and not is_gpu(place)
     return torch.zeros(size, dtype=torch.uint8, device=place, pin_memory=pins)

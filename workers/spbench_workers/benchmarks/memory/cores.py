@@ -17,7 +17,7 @@ from spbench_workers.context import Context
 
 
 @contextmanager
-def copying_from(context: Context, place: torch.device) -> Iterator[None]:
+def bind_to_cores(context: Context, place: torch.device) -> Iterator[None]:
     """Bind this rank to the cores that ``cores`` asks for; by first touch its memory is there too.
 
     Raises:

@@ -19,20 +19,20 @@ from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.synthetic import synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.benchmarks.model.params import ModelParams
-from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, cost, images_of
+from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, count_images, estimate_cost
 from spbench_workers.context import Context
 
-MOST_STEPS = 5
+MAX_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
 CHEAP_SECONDS = 0.3
-MOST_CHEAP_STEPS = 50
+MAX_CHEAP_STEPS = 50
 """Short steps are timed for this long, as predicted, and at most this often."""
 
-Ready = Callable[[Engine], None]
+PrepareEngine = Callable[[Engine], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """Measurements of the ranks together.
 
     Attributes:
@@ -44,8 +44,8 @@ class Measured:
     bytes: float
 
 
-def give_baseline(
-    context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
+def report_baseline(
+    context: Context, case: ModelCase, measured: MeasuredRun, proxy: ProxyPlan, ready: PrepareEngine
 ) -> None:
     """Time the same work on rank 0 alone; report the speed-up over it. All ranks must call it.
 
@@ -83,7 +83,7 @@ def give_baseline(
 
 
 def _alone(
-    context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
+    context: Context, case: ModelCase, measured: MeasuredRun, proxy: ProxyPlan, ready: PrepareEngine
 ) -> tuple[float | None, str]:
     """Return the seconds of one replica's step; or None, and why it was not measured."""
     params = context.read_params(ModelParams)
@@ -97,17 +97,19 @@ def _alone(
     plan = put_on_one_process(case.plan)
     one = _Alone(context, put_on_one_process(proxy.plan), case.training, ready)
     small = one.median(1)
-    scale = cost(plan.model, images_of(plan)) / cost(one.plan.model, images_of(one.plan))
+    scale = estimate_cost(plan.model, count_images(plan)) / estimate_cost(
+        one.plan.model, count_images(one.plan)
+    )
     predicted = small * scale
     if 2 * predicted > seconds:
         return None, (
             f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
-    asked = params.iterations or MOST_STEPS
+    asked = params.iterations or MAX_STEPS
     predicted = max(predicted, 1e-9)
-    cheap = min(MOST_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
-    steps = min(max(cheap, min(MOST_STEPS, asked)), int(seconds / predicted) - 1)
+    cheap = min(MAX_CHEAP_STEPS, int(CHEAP_SECONDS / predicted))
+    steps = min(max(cheap, min(MAX_STEPS, asked)), int(seconds / predicted) - 1)
     return _Alone(context, plan, case.training, ready).median(max(1, steps)), ""
 
 
@@ -126,7 +128,7 @@ class _Alone:
     context: Context
     plan: ModelPlan
     training: TrainingConfig | None
-    ready: Ready
+    ready: PrepareEngine
 
     def median(self, count: int) -> float:
         """Return the median of a few steps' seconds, after a first one."""

@@ -19,15 +19,19 @@ from spbench_parallel.models.imported.tiled_piece import (
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.same_operators import check_same_operators
-from spbench_workers.benchmarks.model.choices import chosen_balance, chosen_format, straight_skips
-from spbench_workers.benchmarks.model.layout import layout_of
-from spbench_workers.benchmarks.model.network import batching_of, network_of
+from spbench_workers.benchmarks.model.choices import (
+    select_balance,
+    select_format,
+    select_straight_skips,
+)
+from spbench_workers.benchmarks.model.layout import make_layout
+from spbench_workers.benchmarks.model.network import load_network, make_batching
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
-from spbench_workers.benchmarks.model.resolving import model_of
+from spbench_workers.benchmarks.model.resolving import build_known_model
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 
-LEAST_VALUES = 8
+MIN_VALUES = 8
 """Values of a channel in a micro-batch that is compared, where it is normalised."""
 
 
@@ -52,7 +56,7 @@ class ModelCase:
         """Images of a step, of all replicas."""
         return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
 
-    def small(self, batch_size: int) -> ModelPlan:
+    def make_small_plan(self, batch_size: int) -> ModelPlan:
         """Return the plan of a batch that is as small as the layout lets it be.
 
         It has an image more where ``batch_size`` has, so that micro-batches are of unequal sizes.
@@ -64,19 +68,19 @@ class ModelCase:
         members = max(stage.members for stage in plan.layout.stages)
         pairs = 1 + max(batch.pair for batch in plan.batches)
         parts = len(plan.batches) // (pairs * len(plan.layout.directions))
-        pixels = fewest_normalised(plan.model) or LEAST_VALUES
-        images = max(members * (2 if pixels == 1 else 1), -(-LEAST_VALUES // pixels))
+        pixels = fewest_normalised(plan.model) or MIN_VALUES
+        images = max(members * (2 if pixels == 1 else 1), -(-MIN_VALUES // pixels))
         least = parts * len(plan.layout.directions) * images
         size = least + (batch_size > least)
         batches = micro_batches(size, parts, mirrored=plan.layout.mirrored, times=pairs)
         return replace(plan, batches=batches)
 
 
-def case_of(context: Context) -> ModelCase:
+def build_case(context: Context) -> ModelCase:
     """Return the case that the parameters ask for. All ranks must call it."""
     params = context.read_params(ModelParams)
     model = _model(context)
-    layout = layout_of(context.params)
+    layout = make_layout(context.params)
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
     plan = ModelPlan(
@@ -102,14 +106,14 @@ def case_of(context: Context) -> ModelCase:
         loss=context.read_params(OwnNetworkParams).loss or "cross_entropy",
     )
     if len(layout.stages) > 1:
-        plan = replace(plan, balance=chosen_balance(context, plan))
+        plan = replace(plan, balance=select_balance(context, plan))
         if isinstance(model, ImportedModel):
             # If the balance was measured, the stage of a layer was not known before the launch.
-            check_layout(model, layout, plan.balance, batching_of(params, layout))
-        plan = replace(plan, straight=straight_skips(context, plan))
+            check_layout(model, layout, plan.balance, make_batching(params, layout))
+        plan = replace(plan, straight=select_straight_skips(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
         _tell_gathered(context, model, layout)
-    plan = replace(plan, memory_format=chosen_format(context, plan))
+    plan = replace(plan, memory_format=select_format(context, plan))
     return ModelCase(plan, None if params.enable_evaluation else _training(context))
 
 
@@ -137,10 +141,10 @@ def _model(context: Context) -> Model:
     """
     if "network" in context.params:
         context.progress(Activity.IMPORT, 0, 1)
-        model = network_of(context.params, context.seed)
+        model = load_network(context.params, context.seed)
         check_same_operators(context.world.comm, model.network)
         return model
-    return model_of(context.entry.name.removeprefix("model."), context.params)
+    return build_known_model(context.entry.name.removeprefix("model."), context.params)
 
 
 def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:

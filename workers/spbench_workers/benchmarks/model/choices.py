@@ -24,7 +24,7 @@ from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParam
 from spbench_workers.context import Context
 
 
-def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
+def select_balance(context: Context, plan: ModelPlan) -> Balance:
     """Return the layers of each stage: those of the parameters, or by times measured on rank 0.
 
     All ranks must call it.
@@ -73,7 +73,7 @@ def _given_balance(asked: str, plan: ModelPlan) -> Balance:
         raise CannotRunError(f"balance: {error}") from None
 
 
-def straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
+def select_straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
     """Return the stages between which skips go straight, and report why. All ranks must call it."""
     progress = PhaseProgress(partial(context.progress, "skips"))
     chosen = chosen_skips(
@@ -87,7 +87,7 @@ def straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, in
     return chosen.straight
 
 
-def chosen_format(context: Context, plan: ModelPlan) -> MemoryFormat:
+def select_format(context: Context, plan: ModelPlan) -> MemoryFormat:
     """Return the memory format of the parameters, or for ``auto`` the faster one.
 
     All ranks must call it.

@@ -6,7 +6,7 @@ from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, time_of
 from spbench_core.catalog.parameters import Params
-from spbench_workers.benchmarks.model.layout import model_place, model_ranks
+from spbench_workers.benchmarks.model.layout import count_ranks, describe_rank
 from spbench_workers.benchmarks.model.params import (
     AMOEBANET,
     COMMON,
@@ -15,10 +15,10 @@ from spbench_workers.benchmarks.model.params import (
     RESNET,
 )
 from spbench_workers.benchmarks.model.profile.entry import BENCHMARKS as PROFILES
-from spbench_workers.benchmarks.model.regimes import CHECKS, CHECKS_OF_NETWORKS, checks_made
-from spbench_workers.benchmarks.model.resolving import ONLY_PIPELINES, resolve
-from spbench_workers.benchmarks.model.scaling import scaled_model
-from spbench_workers.benchmarks.model.work import estimate_of_model
+from spbench_workers.benchmarks.model.regimes import CHECKS, CHECKS_OF_NETWORKS, select_checks
+from spbench_workers.benchmarks.model.resolving import PIPELINE_PARAMS, resolve
+from spbench_workers.benchmarks.model.scaling import scale_model
+from spbench_workers.benchmarks.model.work import make_estimate
 
 POSITION = 70
 """The place of the family in lists of benchmarks."""
@@ -139,16 +139,16 @@ BENCHMARKS = (
             checks=(*CHECKS, *(CHECKS_OF_NETWORKS if name == "network" else ())),
             faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
             resolve=partial(resolve, name),
-            ranks=model_ranks,
-            scaled=partial(scaled_model, ONLY_PIPELINES),
+            ranks=count_ranks,
+            scaled=partial(scale_model, PIPELINE_PARAMS),
             throughput="images_per_second",
-            choose_checks=checks_made,
+            choose_checks=select_checks,
             choose_faults=_faults,
             own_lines=True,
             says_passed=True,
-            place=model_place,
+            place=describe_rank,
             # Nothing is known of a user's network before it is loaded.
-            work=None if name == "network" else estimate_of_model(name),
+            work=None if name == "network" else make_estimate(name),
             begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
         )
         for name, title, params in (

@@ -15,7 +15,7 @@ from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
 
-def steps_an_epoch(context: Context, images: ImageSource, taken: int) -> int:
+def count_epoch_steps(context: Context, images: ImageSource, taken: int) -> int:
     """Return the steps of an epoch: those of the parameters, or of a pass over a data set.
 
     Args:
@@ -60,7 +60,7 @@ class Epochs:
         self._every = params.checkpoint_every or self._steps * self._count
         self._means: tuple[float, float] | None = None
 
-    def pauses(self) -> Mapping[int, Callable[[], object]]:
+    def make_pauses(self) -> Mapping[int, Callable[[], object]]:
         """Return the actions between steps, by the number of timed steps before them."""
         last = self._steps * self._count
         ends = set(range(self._steps, last + 1, self._steps))
@@ -69,7 +69,7 @@ class Epochs:
         told = set(range(1, last + 1)) if self._context.verbose else set()
         return {done: partial(self._pause, done) for done in ends | saves | told}
 
-    def say_line(self, done: int, seconds: float) -> None:
+    def print_line(self, done: int, seconds: float) -> None:
         """Say the line of the reference scripts (MPI4DL) for the last steps.
 
         Args:

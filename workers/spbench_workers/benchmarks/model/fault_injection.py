@@ -24,7 +24,7 @@ from spbench_workers.context import Context
 _Spoil = Callable[[StageRunner, Stage, int], None]
 
 
-def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
+def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
     """Plant the fault that ``--inject`` asks for in the last rank's stages.
 
     The fault ``tile-batchnorm`` is in the plan: all ranks show it together. All ranks show
@@ -51,7 +51,7 @@ def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
             _keep_initial_weight(stage)
 
 
-def remove() -> None:
+def remove_faults() -> None:
     """Remove the faults of halos, which all gathers of this process share."""
     Gather.fault_hook = Gather.gradient_fault_hook = None
 
@@ -153,7 +153,7 @@ def _scale_weight_gradient(factor: float) -> _Spoil:
     """Return a fault that multiplies the gradient of the largest convolution's weight."""
 
     def spoil(runner: StageRunner, _: Stage, __: int) -> None:
-        scale_gradient_of_weight(_largest_conv(runner.module), factor)
+        scale_weight_gradient(_largest_conv(runner.module), factor)
 
     return spoil
 
@@ -162,7 +162,7 @@ def _scale_input_gradient(factor: float) -> _Spoil:
     """Return a fault that multiplies the gradient that the largest convolution gives back."""
 
     def spoil(runner: StageRunner, _: Stage, __: int) -> None:
-        scale_gradient_of_input(_largest_conv(runner.module), factor)
+        scale_input_gradient(_largest_conv(runner.module), factor)
 
     return spoil
 
@@ -178,7 +178,7 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
         raise NothingToSpoilError(
             "drop-tile: the last rank has no convolution with zeros around its image over tiles"
         )
-    drop_tile_of(max(convs, key=lambda conv: conv.weight.numel()))
+    drop_tile(max(convs, key=lambda conv: conv.weight.numel()))
 
 
 def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
@@ -239,12 +239,12 @@ def _lose_gradient(module: nn.Module) -> None:
     module.forward = lambda values: forward(_scaled_back(values, 0.0))
 
 
-def scale_gradient_of_weight(conv: nn.Conv2d, factor: float) -> None:
+def scale_weight_gradient(conv: nn.Conv2d, factor: float) -> None:
     """Multiply the gradient of a convolution's weight, as its backward pass gives it."""
     conv.weight.register_hook(lambda gradient: gradient * factor)
 
 
-def scale_gradient_of_input(conv: nn.Conv2d, factor: float) -> None:
+def scale_input_gradient(conv: nn.Conv2d, factor: float) -> None:
     """Multiply the gradient that a convolution gives back for its input."""
     forward = conv.forward
 
@@ -254,7 +254,7 @@ def scale_gradient_of_input(conv: nn.Conv2d, factor: float) -> None:
     conv.forward = spoilt  # type: ignore[method-assign, assignment]
 
 
-def drop_tile_of(conv: SpatialConv2d) -> None:
+def drop_tile(conv: SpatialConv2d) -> None:
     """Leave this rank's tile out of the sum of a convolution's gradients over the tiles."""
     shared = conv.shared_parameters
 
@@ -300,7 +300,7 @@ def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
 
 
 _STALE_STATE = "stale-state"
-SLIGHTLY = 1.01
+SLIGHT_FACTOR = 1.01
 """A factor that no single number of 8 bits shows, and that a whole tensor does."""
 _FAULTS: dict[str, _Spoil] = {
     "drop-gradient": _drop_gradient,
@@ -310,8 +310,8 @@ _FAULTS: dict[str, _Spoil] = {
     "lost-halo-gradient": _lose_halo_gradients,
     "zero-weight-gradient": _scale_weight_gradient(0.0),
     "zero-input-gradient": _scale_input_gradient(0.0),
-    "scale-weight-gradient": _scale_weight_gradient(SLIGHTLY),
-    "scale-input-gradient": _scale_input_gradient(SLIGHTLY),
+    "scale-weight-gradient": _scale_weight_gradient(SLIGHT_FACTOR),
+    "scale-input-gradient": _scale_input_gradient(SLIGHT_FACTOR),
     "drop-tile": _drop_tile,
     "lost-tile-sum": _lose_tile_sums,
     "tile-dice": _keep_tile_dice,

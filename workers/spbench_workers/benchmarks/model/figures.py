@@ -17,11 +17,13 @@ from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.context import Context
 
 
-def give_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
+def report_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
     """Report the metrics that follow from the timed steps. All ranks must call it."""
     context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
     context.metric("parameters", case.plan.model.parameters)
-    context.metric("ideal_bubble", ideal_bubble(case.plan, learns=case.training is not None))
+    context.metric(
+        "ideal_bubble", compute_ideal_bubble(case.plan, learns=case.training is not None)
+    )
     if case.training is not None:
         context.metric("loss", engine.loss())
         context.metric("skipped_steps", engine.arithmetic.skipped_steps)
@@ -45,7 +47,7 @@ def _give_overlap(context: Context, engine: Engine) -> None:
         context.choice("overlap", *overlaps)
 
 
-def give_memory(context: Context, engine: Engine, activations: Activations) -> None:
+def report_memory(context: Context, engine: Engine, activations: Activations) -> None:
     """Report the shares, in 10^6 bytes. All ranks must call it."""
     if activations.peak is not None:
         context.metric("activation_mb", activations.peak / 1e6)
@@ -54,7 +56,7 @@ def give_memory(context: Context, engine: Engine, activations: Activations) -> N
     context.metric("message_mb", sum(runner.io.buffer_bytes for runner in engine.runners) / 1e6)
 
 
-def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
+def compute_ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
     """Return the ideal bubble: the share of waiting where every stage takes equally long."""
     orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
     return simulate_orders(plan.layout, orders).bubble

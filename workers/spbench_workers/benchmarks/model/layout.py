@@ -107,7 +107,7 @@ def _read_grid(word: str) -> Grid:
     return Grid(*parse_pair(word))
 
 
-def layout_of(params: Params) -> ModelLayout:
+def make_layout(params: Params) -> ModelLayout:
     """Return the table of ranks of complete parameters; one rank for the sequential model."""
     if params["scheme"] == "sequential":
         return model_layout(1)
@@ -117,14 +117,14 @@ def layout_of(params: Params) -> ModelLayout:
     return model_layout(
         params["split_size"],
         grids,
-        members=members_of(params["local_DP"]),
+        members=parse_members(params["local_DP"]),
         replicas=params["replicas"],
         mirrored=params["scheme"] in MIRRORED,
         rounds=params["rounds"] or 1,
     )
 
 
-def members_of(text: str) -> int | list[int]:
+def parse_members(text: str) -> int | list[int]:
     """Return a complete local_DP: one number for all stages without tiles, or one for each."""
     members = [_read_members(word) for word in text.split(",")]
     return members[0] if len(members) == 1 else members
@@ -143,7 +143,7 @@ def resolve_balance(params: Params, model: Model) -> Params:
     from spbench_core.models.parts import ModelError
     from spbench_core.models.stage_balance import check_tiles, estimated_balance
 
-    layout = layout_of(params)
+    layout = make_layout(params)
     layers = len(model.layers)
     try:
         check_stages(len(layout.stages), layers)
@@ -176,7 +176,7 @@ def resolve_imports_balance(params: Params) -> Params:
     Raises:
         ParamError: The numbers are not one for each stage.
     """
-    stages = len(layout_of(params).stages)
+    stages = len(make_layout(params).stages)
     asked = params["balance"]
     if asked in (None, MEASURED, ESTIMATED):
         return params | {"balance": MEASURED if asked is None else asked}
@@ -202,7 +202,7 @@ def check_fused(params: Params, model: Model) -> None:
 
     if params["fused_layers"] is None:
         return
-    stages = layout_of(params).stages
+    stages = make_layout(params).stages
     layers = len(model.layers)
     if params["balance"] == MEASURED:
         # Not known yet; the largest stage leaves one layer to each of the others.
@@ -217,20 +217,20 @@ def check_fused(params: Params, model: Model) -> None:
         raise ParamError(error.param, str(error)) from None
 
 
-def model_ranks(params: Params) -> Ranks:
+def count_ranks(params: Params) -> Ranks:
     """Return replicas * (sum of tiles + sum of local_DP over the stages without tiles).
 
     Of several rounds the stages of the first one count: the others are on the same ranks.
     """
-    return Ranks(exact=layout_of(params).ranks)
+    return Ranks(exact=make_layout(params).ranks)
 
 
-def model_place(params: Params, rank: int) -> dict[str, Any]:
+def describe_rank(params: Params, rank: int) -> dict[str, Any]:
     """Return the replica, stage and tile of a rank, and in mirrored layouts those of direction 1.
 
     Of a rank with a stage in each of several rounds, ``stage`` is the first of its ``stages``.
     """
-    layout = layout_of(params)
+    layout = make_layout(params)
     shown: dict[str, Any] = {}
     several = ",".join(str(place.stage) for place in layout.places(rank))
     for direction in layout.directions:

@@ -13,11 +13,11 @@ from spbench_parallel.models.imported.layouts import BatchSettings, check_layout
 from spbench_parallel.models.imported.messages import locate
 from spbench_parallel.models.imported.model import ImportedModel, import_network
 from spbench_parallel.models.imported.tiled_piece import list_gathered_operators
-from spbench_workers.benchmarks.model.layout import layout_of
+from spbench_workers.benchmarks.model.layout import make_layout
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 
 
-def network_of(params: Params, seed: int) -> ImportedModel:
+def load_network(params: Params, seed: int) -> ImportedModel:
     """Return the network of a case, which has a layer for each stage.
 
     Raises:
@@ -31,13 +31,13 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     arguments = own.network_args or {}
     model = import_network(filled(own.network), arguments, image, seed, own.weights)
     _check_task(model, own, common.app)
-    layout = layout_of(params)
+    layout = make_layout(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
     check_stage_ends(model, layout)
-    check_layout(model, layout, _balance_of(common, layout, model), batching_of(common, layout))
+    check_layout(model, layout, _balance_of(common, layout, model), make_batching(common, layout))
     missing = list_gathered_operators(
         model.network, {stage.grid for stage in layout.stages if stage.spatial}
     )
@@ -57,7 +57,7 @@ def _balance_of(params: ModelParams, layout: ModelLayout, model: ImportedModel) 
         return None
 
 
-def batching_of(params: ModelParams, layout: ModelLayout) -> BatchSettings:
+def make_batching(params: ModelParams, layout: ModelLayout) -> BatchSettings:
     """Return how the parameters of a case share out the images of a step."""
     return BatchSettings(
         params.parts * (params.times or 1) * len(layout.directions),
@@ -91,4 +91,4 @@ def check(params: Params) -> None:
     Raises:
         CannotRunError: It cannot.
     """
-    network_of(params, seed=0)
+    load_network(params, seed=0)

@@ -346,6 +346,6 @@ def check_tf32(params: Params) -> None:
         raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
 
 
-def multiplies_either_way(device: str, precision: str) -> bool:
+def may_use_tf32(device: str, precision: str) -> bool:
     """Return whether the device is known to be one that multiplies fp32 as fp32 or as TF32."""
     return device == "cuda" and precision in ("fp32", "tf32")

@@ -17,9 +17,9 @@ from spbench_workers.benchmarks.model.case import ModelCase
 from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
 
-LEAST_COST = 4e10
+MIN_COST = 4e10
 """Multiply-adds that a comparison may take in any case: a few seconds of one core."""
-OF_A_LAYER = 5e6
+LAYER_CALL_COST = 5e6
 """Multiply-adds that take as long as it takes to call a layer, whatever its size."""
 _STEPS = 3
 _LEARNING = 3
@@ -42,7 +42,7 @@ class ProxyPlan:
     plan: ModelPlan
 
 
-def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
+def choose_proxy(context: Context, case: ModelCase) -> ProxyPlan:
     """Return the proxy that costs at most what the measurement costs. All ranks must call it."""
     world = context.world
     model = case.plan.model
@@ -57,16 +57,16 @@ def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
         proxy = made
     plan = replace(case.plan, model=proxy.model, balance=proxy.balance)
     return ProxyPlan(
-        proxy, replace(case, plan=plan).small(context.read_params(ModelParams).batch_size)
+        proxy, replace(case, plan=plan).make_small_plan(context.read_params(ModelParams).batch_size)
     )
 
 
-def cost(model: Model, images: int) -> float:
+def estimate_cost(model: Model, images: int) -> float:
     """Return a forward pass' cost of some images, in multiply-adds."""
-    return images * multiply_adds(model) + OF_A_LAYER * len(model.layers)
+    return images * multiply_adds(model) + LAYER_CALL_COST * len(model.layers)
 
 
-def images_of(plan: ModelPlan) -> int:
+def count_images(plan: ModelPlan) -> int:
     """Return the images of a step, of all replicas."""
     return sum(batch.size for batch in plan.batches) * plan.layout.replicas
 
@@ -108,12 +108,12 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
 def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
     """Return the most multiply-adds of a forward pass of one image, and the most kept numbers."""
     plan = case.plan
-    small = case.small(context.read_params(ModelParams).batch_size)
-    images = images_of(small)
+    small = case.make_small_plan(context.read_params(ModelParams).batch_size)
+    images = count_images(small)
     together = max(batch.size for batch in small.batches)
     most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
-    most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
-    layers = OF_A_LAYER * len(plan.model.layers)
+    most = max(MIN_COST, _measured(context, case)) / _comparisons(case)
+    layers = LAYER_CALL_COST * len(plan.model.layers)
     return max(0.0, most - layers) / images, most_kept
 
 
@@ -123,7 +123,7 @@ def _measured(context: Context, case: ModelCase) -> float:
     plan = case.plan
     steps: int = params.warmup + (params.iterations or 1) * params.num_epochs
     passes = 1 if case.training is None else _LEARNING
-    return steps * passes * cost(plan.model, case.images) / plan.layout.ranks
+    return steps * passes * estimate_cost(plan.model, case.images) / plan.layout.ranks
 
 
 def _comparisons(case: ModelCase) -> float:

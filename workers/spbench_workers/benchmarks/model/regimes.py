@@ -16,8 +16,8 @@ from enum import StrEnum
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import read_params
 from spbench_core.layout.stages import ModelLayout
-from spbench_workers.benchmarks.model.layout import layout_of
-from spbench_workers.benchmarks.model.params import ModelParams, multiplies_either_way
+from spbench_workers.benchmarks.model.layout import make_layout
+from spbench_workers.benchmarks.model.params import ModelParams, may_use_tf32
 
 
 class Regime(StrEnum):
@@ -49,20 +49,20 @@ _OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales",
 _OF_16_BITS = ("fp16", "bf16")
 
 
-def regimes_of(params: Params) -> frozenset[Regime]:
+def select_regimes(params: Params) -> frozenset[Regime]:
     """Return the regimes in which a case with complete parameters is verified.
 
     `Regime.PRODUCTS` is one of them only if the case asks for a GPU: with device ``auto`` it is not
     known before the ranks start whether they have one.
     """
-    return _regimes_of(read_params(ModelParams, params), layout_of(params))
+    return _regimes_of(read_params(ModelParams, params), make_layout(params))
 
 
 def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
     if params.validate == "off":
         return frozenset()
     regimes = {Regime.FLOAT64}
-    if multiplies_either_way(params.device, params.precision):
+    if may_use_tf32(params.device, params.precision):
         regimes.add(Regime.PRODUCTS)
     if params.arrival == "poisson":
         regimes.add(Regime.LATENCY)
@@ -73,10 +73,10 @@ def _regimes_of(params: ModelParams, layout: ModelLayout) -> frozenset[Regime]:
     return frozenset(regimes)
 
 
-def checks_made(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+def select_checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return those of the checks that a case with complete parameters makes, in their order."""
     model = read_params(ModelParams, params)
-    layout = layout_of(params)
+    layout = make_layout(params)
     regimes = _regimes_of(model, layout)
     made = {name for regime in regimes for name in _CHECKS[regime]}
     if Regime.FLOAT64 in regimes:

@@ -16,7 +16,7 @@ from spbench_core.schedule.orders import INTERLEAVED, ZERO_BUBBLE
 from spbench_workers.benchmarks.model.layout import (
     MIRRORED,
     TILED,
-    layout_of,
+    make_layout,
     resolve_balance,
     resolve_grids,
     resolve_imports_balance,
@@ -53,7 +53,7 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "baseline_memory": (_PIPELINES, None),
 }
 """Parameters that only some schemes read, and their defaults there."""
-ONLY_PIPELINES = frozenset(_OF_SCHEMES) | {"rounds"}
+PIPELINE_PARAMS = frozenset(_OF_SCHEMES) | {"rounds"}
 _OF_LEARNING: dict[str, Any] = {
     "schedule": None,
     "enable_master_comm_opt": None,
@@ -86,10 +86,10 @@ def resolve(name: str, params: Params) -> Params:
     params = _resolve_recomputation(params)
     if name == "network":
         return _resolve_import(params)
-    params = with_model(name, params)
+    params = resolve_model(name, params)
     if params["scheme"] == "sequential":
         return params
-    return resolve_balance(params, model_of(name, params))
+    return resolve_balance(params, build_known_model(name, params))
 
 
 def _resolve_import(params: Params) -> Params:
@@ -139,7 +139,7 @@ def _check_schedule(params: Params) -> None:
         raise ParamError("recompute", "with schedule zb-h1 activations are kept; take 1f1b")
 
 
-def model_of(name: str, params: Params) -> Model:
+def build_known_model(name: str, params: Params) -> Model:
     """Return the model of complete parameters.
 
     Raises:
@@ -274,7 +274,7 @@ def _resolve_recomputation(params: Params) -> Params:
         _refuse(params, "recompute", "with enable_evaluation")
     if kind == "block" and params.get("halo_D2"):
         raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
-    stages = len(layout_of(params).stages)
+    stages = len(make_layout(params).stages)
     for stage in chosen or ():
         if stage >= stages:
             raise ParamError(
@@ -289,7 +289,7 @@ def _check_shares(params: Params) -> None:
     """Refuse a layout that shares nothing, and a batch too small for its shares."""
     from spbench_core.layout.micro_batches import check_images
 
-    layout = layout_of(params)
+    layout = make_layout(params)
     scheme = params["scheme"]
     if layout.replicas == 1:
         _refuse(params, "sync_batchnorm", "with one replica")
@@ -309,7 +309,7 @@ def _check_shares(params: Params) -> None:
         raise ParamError("batch_size", f"batch_size: {error}") from None
 
 
-def with_model(name: str, params: Params) -> Params:
+def resolve_model(name: str, params: Params) -> Params:
     """Fill in the model's own parameters, and refuse a model that cannot be built.
 
     Raises:
@@ -317,5 +317,5 @@ def with_model(name: str, params: Params) -> Params:
     """
     if name == "resnet" and params["arch"] is None:
         params = _filled(params, {"version": 2, "depth": 110})
-    model_of(name, params)
+    build_known_model(name, params)
     return params

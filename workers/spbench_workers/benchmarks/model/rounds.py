@@ -5,7 +5,7 @@ from __future__ import annotations
 from spbench_core.catalog.benchmark import IdleParamError, ParamError
 from spbench_core.catalog.parameters import Params
 from spbench_core.schedule.orders import INTERLEAVED
-from spbench_workers.benchmarks.model.layout import members_of
+from spbench_workers.benchmarks.model.layout import parse_members
 
 _ROUNDS = 2
 _STAGES = 2
@@ -44,7 +44,7 @@ def check_round_members(params: Params) -> None:
         ParamError: A round would have other ranks than another.
     """
     rounds = params["rounds"] or 1
-    members = members_of(params["local_DP"])
+    members = parse_members(params["local_DP"])
     if isinstance(members, int):
         return
     wanted = members[: len(members) // rounds] * rounds

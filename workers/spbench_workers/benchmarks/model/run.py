@@ -23,35 +23,35 @@ from spbench_parallel.peak_memory import PeakMemory
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP32
 from spbench_workers.benchmarks.model import fault_injection
-from spbench_workers.benchmarks.model.baseline import Measured, give_baseline
-from spbench_workers.benchmarks.model.case import ModelCase, case_of
+from spbench_workers.benchmarks.model.baseline import MeasuredRun, report_baseline
+from spbench_workers.benchmarks.model.case import ModelCase, build_case
 from spbench_workers.benchmarks.model.entry import FAULTS_OF_LEARNING, FULL_SIZE_FAULTS
-from spbench_workers.benchmarks.model.epochs import Epochs, steps_an_epoch
-from spbench_workers.benchmarks.model.figures import give_figures, give_memory
+from spbench_workers.benchmarks.model.epochs import Epochs, count_epoch_steps
+from spbench_workers.benchmarks.model.figures import report_figures, report_memory
 from spbench_workers.benchmarks.model.full_size_step import check_full_size
 from spbench_workers.benchmarks.model.inference.accuracy import (
     InferredAnswers,
-    answers_of,
-    give_accuracy,
-    give_agreement,
-    inferred_again,
+    collect_answers,
+    repeat_inference,
+    report_accuracy,
+    report_agreement,
 )
 from spbench_workers.benchmarks.model.inference.latency import (
     FAULT,
-    arrivals,
-    give_latency,
-    give_open_latency,
+    draw_arrivals,
+    report_latency,
+    report_open_latency,
     serve,
 )
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
-from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, images_of, proxy_plan
-from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, regimes_of
+from spbench_workers.benchmarks.model.proxy_plan import ProxyPlan, choose_proxy, count_images
+from spbench_workers.benchmarks.model.regimes import FULL_SIZE, Regime, select_regimes
 from spbench_workers.benchmarks.model.steps import Steps
 from spbench_workers.benchmarks.model.validation import (
     Validation,
     check_bits,
     check_products,
-    plans_of,
+    make_plans,
 )
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
@@ -69,23 +69,23 @@ _OF_OPERATORS = (
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(ModelParams)
-    case = case_of(context)
+    case = build_case(context)
     _refuse_early(context, case)
     # First of all: missing images are told before minutes of comparing.
     images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
     smaller = params.validate == "auto" or params.baseline
-    proxy = proxy_plan(context, case) if smaller else None
+    proxy = choose_proxy(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
-    if Regime.FULL_SIZE in regimes_of(context.params):
+    if Regime.FULL_SIZE in select_regimes(context.params):
         _check_full_size(context, case)
     if params.baseline and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         release_memory()
         seconds = median([context.largest(time) for time in times]) / 1000.0
-        give_baseline(context, case, Measured(seconds, used), proxy, _make_ready)
+        report_baseline(context, case, MeasuredRun(seconds, used), proxy, _make_ready)
 
 
 def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
@@ -97,24 +97,24 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
         if speaks:
             context.choice("validate", "off", "nothing was compared with the sequential model")
         return
-    small = case.small(params.batch_size)
+    small = case.make_small_plan(params.batch_size)
     model = words_of(case.plan.model)
     if kind == "auto" and proxy is not None:
         small = proxy.plan
         model = str(proxy.proxy)
     if speaks:
         context.choice("validate", kind, _compared(case, small, model))
-    for plan in plans_of(small):
-        Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
-    if Regime.BITS in regimes_of(context.params):
-        check_bits(context, small, case.training, fault_injection.plant)
-    fault_injection.remove()
+    for plan in make_plans(small):
+        Validation(context, plan, case.training, fault_injection.inject_fault, _make_ready).run()
+    if Regime.BITS in select_regimes(context.params):
+        check_bits(context, small, case.training, fault_injection.inject_fault)
+    fault_injection.remove_faults()
     check_products(context, small)
 
 
 def _check_full_size(context: Context, case: ModelCase) -> None:
     """Check a step of a small batch at full size, by what each rank has."""
-    small = full_size_plan(case.small(context.read_params(ModelParams).batch_size))
+    small = full_size_plan(case.make_small_plan(context.read_params(ModelParams).batch_size))
     if context.planted_in_job("full:tile-batchnorm"):
         small = replace(small, statistics="tile")
     if context.world.rank == 0:
@@ -123,15 +123,17 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
         context.choice(
             "full_size", ", ".join(names) or "nothing", f"{size}, {small.precision.name}"
         )
-    check_full_size(context, small, case.training, partial(fault_injection.plant, prefix="full:"))
-    fault_injection.remove()
+    check_full_size(
+        context, small, case.training, partial(fault_injection.inject_fault, prefix="full:")
+    )
+    fault_injection.remove_faults()
     release_memory()
 
 
 def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
     """Return what is compared with one process, and at which size, in words."""
     grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
-    compared = images_of(small)
+    compared = count_images(small)
     if compared <= case.images:
         images = f"{compared} of {case.images} images"
     else:
@@ -176,7 +178,7 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
                     "enable_evaluation"
                 )
     name = params.validate
-    unseen = Regime.FULL_SIZE not in regimes_of(context.params)
+    unseen = Regime.FULL_SIZE not in select_regimes(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     unchecked = "operators" not in context.entry.checks_of(context.params)
@@ -212,31 +214,35 @@ def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array
     begun = _take_up(context, engine)
     _make_ready(engine)
     steps = Steps(engine, images, begun, params.warmup)
-    an_epoch = steps_an_epoch(context, images, case.images)
+    an_epoch = count_epoch_steps(context, images, case.images)
     epochs = Epochs(context, engine, case.images, begun, an_epoch)
     count = an_epoch * params.num_epochs
     times = measure(
-        context, steps.take, iterations=count, pauses=epochs.pauses(), after_batch=epochs.say_line
+        context,
+        steps.run_step,
+        iterations=count,
+        pauses=epochs.make_pauses(),
+        after_batch=epochs.print_line,
     )
     steps.report(context, count)
     epochs.finish(times)
     context.metric("peak_memory_mb", peak.megabytes())
-    give_memory(context, engine, steps.activations)
+    report_memory(context, engine, steps.activations)
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
     counted = context.world.rank < plan.layout.ranks_a_replica
     used: float = context.world.comm.allreduce(peak.grown if counted else 0.0)
-    give_figures(context, case, engine, times)
+    report_figures(context, case, engine, times)
     answers = None
     if case.training is None:
-        answers = answers_of(engine, images, steps.inferred(count))
+        answers = collect_answers(engine, images, steps.list_answers(count))
         _give_latency(context, steps, times)
     images.close()
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
         users_weights.save(Path(file), engine)
     engine.free()
     if answers is not None:
-        give_accuracy(context, answers)
+        report_accuracy(context, answers)
         _compare(context, plan, answers)
     return times, used
 
@@ -245,11 +251,11 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     """Report the latency of a closed load, as it was timed, or serve an open load."""
     params = context.read_params(ModelParams)
     if params.arrival == "closed":
-        give_latency(context, [context.largest(time) for time in times])
+        report_latency(context, [context.largest(time) for time in times])
         return
     seed = context.seed_for("arrivals")
-    arrived = arrivals(len(times), filled(params.arrival_rate), seed)
-    give_open_latency(context, serve(context, steps.take, arrived))
+    arrived = draw_arrivals(len(times), filled(params.arrival_rate), seed)
+    report_open_latency(context, serve(context, steps.run_step, arrived))
 
 
 def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> None:
@@ -267,11 +273,11 @@ def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> Non
     images = _images(context, exact)
     engine = Engine(context.world.comm, exact, images)
     _load(context, engine)
-    again = inferred_again(context, engine, images, answers)
+    again = repeat_inference(context, engine, images, answers)
     images.close()
     engine.free()
     set_fp32_precision(plan.device, tf32=plan.precision.tf32)
-    give_agreement(context, answers, again)
+    report_agreement(context, answers, again)
     reason = f"the same weights, layout and images of the last {len(again.steps)} steps"
     _say_reference(context, "fp32", reason)
 

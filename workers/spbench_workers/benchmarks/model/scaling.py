@@ -9,11 +9,11 @@ from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, of_rank,
 from spbench_core.catalog.tiles import method_of
 from spbench_core.catalog.typed_params import filled, read_params
 from spbench_core.layout.stages import ModelLayout
-from spbench_workers.benchmarks.model.layout import TILED, layout_of
+from spbench_workers.benchmarks.model.layout import TILED, make_layout
 from spbench_workers.benchmarks.model.params import ModelParams
 
 
-def scaled_model(
+def scale_model(
     only_pipelines: Iterable[str], given: Params, params: Params, to: AtRanks
 ) -> Params:
     """Return the parameters of a model over other ranks; on one rank it is sequential.
@@ -40,7 +40,7 @@ def scaled_model(
         images = _images_of_one(model, to)
         one = {name: value for name, value in given.items() if name not in only_pipelines}
         return one | {"scheme": "sequential"} | images
-    return given | _LAYOUTS[by](model, layout_of(params), to) | images
+    return given | _LAYOUTS[by](model, make_layout(params), to) | images
 
 
 def _images(params: ModelParams, to: AtRanks) -> Params:

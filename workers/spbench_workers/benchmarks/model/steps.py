@@ -15,11 +15,11 @@ from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.training.gradients import sums_gradients
 from spbench_workers.context import Context
 
-SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
+SAMPLED_PHASES = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""
-MOST_JUDGED = 50
+MAX_JUDGED_STEPS = 50
 """The most steps of which the answers are kept."""
-MOST_BYTES = 1 << 26
+MAX_LOGIT_BYTES = 1 << 26
 """The bytes of logits that are kept, of at least one step: those of pixels are many."""
 
 
@@ -51,7 +51,7 @@ class Steps:
         self._gathered: list[float] = []
         self._answers: deque[tuple[int, Logits]] = deque(maxlen=_judged(engine.plan))
 
-    def take(self) -> None:
+    def run_step(self) -> None:
         """Take a step."""
         engine = self._engine
         phases = self._engine.phases
@@ -83,7 +83,7 @@ class Steps:
         """Return the number of the step whose images are inferred now."""
         return self._begun + max(0, self._next - self._first)
 
-    def inferred(self, count: int) -> list[tuple[int, Logits]]:
+    def list_answers(self, count: int) -> list[tuple[int, Logits]]:
         """Return the last ``count`` steps, each with its logits.
 
         They are `MOST_JUDGED` at most, and together of `MOST_BYTES`: alike on all ranks.
@@ -105,7 +105,7 @@ class Steps:
         """Report the phases and the traffic of the last ``count`` steps."""
         seconds = self._seconds[-count:]
         totals = self._totals[-count:]
-        for phase in SAMPLED:
+        for phase in SAMPLED_PHASES:
             context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
         context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])
         shares = zip(seconds, totals, strict=True)
@@ -114,7 +114,9 @@ class Steps:
             context.samples("gathered_ms", [one * 1000.0 for one in self._gathered[-count:]])
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
-        summing = summed_by(self._engine.plan) if self._engine.trainer is not None else ""
+        summing = (
+            describe_gradient_sum(self._engine.plan) if self._engine.trainer is not None else ""
+        )
         if summing and context.world.rank == 0:
             context.choice("gradient_sum", summing, f"backend {self._engine.plan.backend}")
 
@@ -123,10 +125,10 @@ def _judged(plan: ModelPlan) -> int:
     """Return of how many steps the answers are kept: one at least."""
     images = sum(batch.size for batch in plan.batches)
     each = images * plan.model.flows[-1][0].values * plan.dtype.itemsize
-    return max(1, min(MOST_JUDGED, MOST_BYTES // max(1, each)))
+    return max(1, min(MAX_JUDGED_STEPS, MAX_LOGIT_BYTES // max(1, each)))
 
 
-def summed_by(plan: ModelPlan) -> str:
+def describe_gradient_sum(plan: ModelPlan) -> str:
     """Return the allreduce of a GPU's gradients, in words; nothing on the host, or without one."""
     directions = (plan.owner,) if plan.master_comm else plan.layout.directions
     if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):

@@ -50,13 +50,13 @@ from spbench_parallel.validation.reference import (
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.context import Context
 
-LEAST_TOLERANCE = 1e-10
+MIN_TOLERANCE = 1e-10
 """The least tolerance in float64, over the largest value of the kind: sums are added in other parts
 than on one rank."""
 SLACK = 100.0
 """The factor by which rounding may do more in the whole model than in its weights and images."""
-MOST_TOLERANCE = 1e-6
-MOST_MOVE = MOST_TOLERANCE / 10.0
+MAX_TOLERANCE = 1e-6
+MAX_MOVE = MAX_TOLERANCE / 10.0
 """The farthest that rounding may move results: beyond it a right model may miss the tolerance."""
 VALIDATION_SCALE = 2.0**8
 """The scale of the loss in fp16 while ranks are compared."""
@@ -64,11 +64,11 @@ FORMAT_SLACK = 2.0
 """The factor by which many ranks may be farther from float64 than one process, in fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
 
-Parts = dict[str, dict[ResultKey, TensorPart]]
+ResultParts = dict[str, dict[ResultKey, TensorPart]]
 """By kind, as in `Results`, and key."""
 
 
-def plans_of(plan: ModelPlan) -> tuple[ModelPlan, ...]:
+def make_plans(plan: ModelPlan) -> tuple[ModelPlan, ...]:
     """Return the plan in the formats that are compared: float64, and its own if tf32 or int8."""
     exact = replace(plan, precision=FP64)
     return (exact, plan) if plan.precision.tf32 or plan.precision.int8 else (exact,)
@@ -96,10 +96,10 @@ def check_bits(
     progress = PhaseProgress(partial(context.progress, "check"), steps)
     images = synthetic_images(plan, context.seed_for("validation"))
 
-    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
+    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> ResultParts:
         return _parts(comm, plan, training, images, ready, progress)
 
-    wanted: Parts = (
+    wanted: ResultParts = (
         parts(MPI.COMM_SELF, put_on_one_process(plan), lambda _: None) if comm.rank == 0 else {}
     )
     sleep_at_barrier(comm)
@@ -210,14 +210,14 @@ class Validation:
         if not self._exact:
             return wanted, self._tolerances(wanted)
         moves = self._moves(wanted)
-        if self._training is not None and max(moves.values()) > MOST_MOVE:
+        if self._training is not None and max(moves.values()) > MAX_MOVE:
             self._training = self._small_steps(wanted, moves)
             self._progress.lengthen(self._by_rank_0)
             self._by_rank_0 *= 2
             wanted = self._expected()
             moves = self._moves(wanted)
         return wanted, {
-            kind: min(MOST_TOLERANCE, max(LEAST_TOLERANCE, SLACK * error))
+            kind: min(MAX_TOLERANCE, max(MIN_TOLERANCE, SLACK * error))
             for kind, error in moves.items()
         }
 
@@ -253,7 +253,7 @@ class Validation:
     ) -> tuple[float, str]:
         return compare(comm, wanted, found, mean_square=not self._exact)
 
-    def _distance(self, kind: str, wanted: Results, found: Parts) -> tuple[float, str]:
+    def _distance(self, kind: str, wanted: Results, found: ResultParts) -> tuple[float, str]:
         """Return how far this rank's results of a kind are off, and where."""
         expected = getattr(wanted, kind)
         parts = found.get(kind, {})
@@ -265,13 +265,13 @@ class Validation:
         error, where = self._comm.bcast(result)
         return float(error), str(where)
 
-    def _alone(self) -> Parts:
+    def _alone(self) -> ResultParts:
         """Return one process' results in the format of the run, one replica's images at a time."""
         return self._found(MPI.COMM_SELF, put_on_one_process(self._plan), lambda *_: None)
 
     def _found(
         self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]
-    ) -> Parts:
+    ) -> ResultParts:
         """Return this rank's parts of the results, after the same steps."""
 
         def prepare(engine: Engine) -> None:
@@ -289,7 +289,7 @@ def _parts(
     images: SyntheticImages,
     prepare: Callable[[Engine], None],
     progress: Progress,
-) -> Parts:
+) -> ResultParts:
     """Return this rank's parts of the results of some steps. All ranks must call it."""
     learns = training is not None
     engine = Engine(comm, plan, images, training, keeps_input_gradients=learns)
@@ -305,8 +305,8 @@ def _parts(
     return found
 
 
-def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Parts:
-    found: Parts = {"loss": {}}
+def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> ResultParts:
+    found: ResultParts = {"loss": {}}
     for step in range(STEPS):
         images.set_step(step)
         engine.step()

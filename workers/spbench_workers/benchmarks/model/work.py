@@ -8,9 +8,9 @@ from functools import cache, partial
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import read_params
 from spbench_core.catalog.work import Work, WorkEstimate
-from spbench_workers.benchmarks.model.layout import MIRRORED, layout_of
+from spbench_workers.benchmarks.model.layout import MIRRORED, make_layout
 from spbench_workers.benchmarks.model.params import ModelParams
-from spbench_workers.benchmarks.model.resolving import model_of
+from spbench_workers.benchmarks.model.resolving import build_known_model
 
 _VALIDATION = 12.0
 """Steps' worth of the comparison with one process; measured on the shipped suites."""
@@ -48,7 +48,7 @@ def _size(name: str, params: Params) -> _ModelSize:
 def _cached_size(name: str, items: tuple[tuple[str, object], ...]) -> _ModelSize:
     from spbench_core.models.operators import count_operators
 
-    model = model_of(name, dict(items))
+    model = build_known_model(name, dict(items))
     operators = count_operators(model)
     return _ModelSize(
         sum(count.multiply_adds for count in model.counts),
@@ -58,7 +58,7 @@ def _cached_size(name: str, items: tuple[tuple[str, object], ...]) -> _ModelSize
     )
 
 
-def estimate_of_model(name: str) -> WorkEstimate:
+def make_estimate(name: str) -> WorkEstimate:
     """Return the estimate of ``model.resnet`` or ``model.amoebanet``."""
     return partial(_model_work, name)
 
@@ -74,7 +74,7 @@ def _model_work(name: str, params: Params, np: int) -> Work | None:
     parts = model.parts * copies * times
     images = model.batch_size * copies * times
     # Each rank of a stage calls each of its operators.
-    stages = layout_of(params).stages
+    stages = make_layout(params).stages
     stage_ranks = np / replicas / len(stages)
     tiled = sum(stage.spatial for stage in stages) / len(stages)
     learns = not model.enable_evaluation

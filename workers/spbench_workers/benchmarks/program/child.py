@@ -25,7 +25,7 @@ GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN = 1.0
 """Seconds that output may still come after the program's end: others may hold its pipes."""
-MOST_COPIED = 4 << 20
+MAX_COPIED_BYTES = 4 << 20
 """Bytes of each stream that are written to the rank's own."""
 _WAIT = 0.1
 _PR_SET_PDEATHSIG = 1
@@ -61,7 +61,7 @@ class ProgramEnd:
     seconds: float
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """How it ended, in words."""
         if self.code >= 0:
             return f"ended with exit code {self.code}"
@@ -92,11 +92,11 @@ class ChildProgram:
         self._command = command
         self._on_line = on_line
         self._on_tick = on_tick
-        self.stopped: str | None = None
+        self.stop_reason: str | None = None
         """Why it was ended before its time; None where it ended by itself."""
         self._pid = 0
 
-    def stands(self) -> str:
+    def describe_state(self) -> str:
         """Return where a rank stands while the program runs: ``in sleep, asleep``."""
         name = f"in {Path(self._command.argv[0]).name}"
         try:
@@ -161,8 +161,8 @@ class ChildProgram:
                     break
                 if ended is None and time.monotonic() >= due:
                     due += TICK
-                    if self.stopped is None and (why := self._on_tick()) is not None:
-                        self.stopped = why
+                    if self.stop_reason is None and (why := self._on_tick()) is not None:
+                        self.stop_reason = why
                         killing = now + GRACE
                         _signal(process.pid, signal.SIGTERM)
                 if killing is not None and now > killing:
@@ -237,7 +237,7 @@ class _Stream:
     def __init__(self, source: int, target: int) -> None:
         self._source = source
         self._target = target
-        self._left = MOST_COPIED
+        self._left = MAX_COPIED_BYTES
         self.splitter = LineSplitter()
 
     def read(self) -> bytes:

@@ -48,7 +48,7 @@ _OF_POINT = ("name", "value", "rank", "measured_by")
 _FOLDS: dict[str, Fold] = {"lower": "max", "higher": "min", "none": "mean"}
 
 
-def expectation(params: Params) -> OutputExpectation:
+def read_expectation(params: Params) -> OutputExpectation:
     """Return what the program is expected to print: as its preset says, where a case says nothing.
 
     Raises:
@@ -63,7 +63,7 @@ def expectation(params: Params) -> OutputExpectation:
         raise ParamError(param, str(error)) from None
 
 
-def awaited(params: Params) -> tuple[int, int, str] | None:
+def parse_wait_for(params: Params) -> tuple[int, int, str] | None:
     """Return the rank that waits, the rank that it waits for, and the pattern of the line.
 
     Raises:
@@ -81,7 +81,7 @@ def awaited(params: Params) -> tuple[int, int, str] | None:
     return given["rank"], given["of"], given["line"]
 
 
-def argv_of(params: Params, rank: int) -> list[str] | None:
+def select_argv(params: Params, rank: int) -> list[str] | None:
     """Return the words that a rank starts, placeholders in them; None: it starts nothing."""
     own = (params["by_rank"] or {}).get(str(rank), params["argv"])
     words: list[str] | None = own
@@ -108,8 +108,8 @@ def _resolve(params: Params) -> Params:
         raise ParamError("argv", "there is no program: give argv, by_rank or a preset")
     params = params | {"by_rank": _by_rank(params), "env": _environment(params)}
     _check_placeholders(params)
-    awaited(params)
-    _check_names(expectation(params))
+    parse_wait_for(params)
+    _check_names(read_expectation(params))
     return params
 
 
@@ -197,7 +197,7 @@ def _labels_of(table: OutputTable) -> set[str]:
 
 
 def _metrics(metrics: tuple[Metric, ...], params: Params) -> tuple[Metric, ...]:
-    figures = expectation(params).figures.values()
+    figures = read_expectation(params).figures.values()
     return (
         *metrics,
         *(Metric(f.name, f.unit, f.better, "as printed", _FOLDS[f.better]) for f in figures),
@@ -205,7 +205,7 @@ def _metrics(metrics: tuple[Metric, ...], params: Params) -> tuple[Metric, ...]:
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    expected = expectation(params)
+    expected = read_expectation(params)
     made = {
         "must": bool(expected.must),
         "output": bool(expected.figures),
@@ -215,7 +215,7 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
 
 
 def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    expected = expectation(params)
+    expected = read_expectation(params)
     changing = {
         "drop-output": bool(expected.must or expected.required),
         "forge-line": bool(expected.never),
@@ -227,7 +227,7 @@ def _ranks(params: Params) -> Ranks:
     preset = _preset(params)
     if preset is not None and preset.np is not None:
         return Ranks(exact=preset.np, why=f"as {preset.name} needs them")
-    waiting = awaited(params)
+    waiting = parse_wait_for(params)
     named = [*map(int, params["by_rank"] or ()), *(waiting[:2] if waiting else ())]
     return Ranks(minimum=max(named, default=0) + 1)
 

@@ -17,7 +17,12 @@ from spbench_core.programs.output import LineSplitter, OutputFindings, OutputRea
 from spbench_core.programs.placeholders import filled
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.child import TICK, ChildProgram, ProgramCommand, ProgramEnd
-from spbench_workers.benchmarks.program.entry import ProgramParams, argv_of, awaited, expectation
+from spbench_workers.benchmarks.program.entry import (
+    ProgramParams,
+    parse_wait_for,
+    read_expectation,
+    select_argv,
+)
 from spbench_workers.channel import FileChannel, TcpChannel
 from spbench_workers.comm import World
 from spbench_workers.context import Context
@@ -37,17 +42,17 @@ def run(context: Context, console: TcpChannel | FileChannel) -> bool:
     ``console`` tells what other ranks' programs have done. Returns whether this rank's broke off,
     which leaves the others to wait for it.
     """
-    words = argv_of(context.params, context.world.rank)
-    if words is None or not starts(context.read_params(ProgramParams).per, context.world):
+    words = select_argv(context.params, context.world.rank)
+    if words is None or not starts_program(context.read_params(ProgramParams).per, context.world):
         for check in context.entry.checks_of(context.params):
             context.check(check, 0.0)
         return False
-    of_rank = ProgramRun(context, console, command_of(context, words))
+    of_rank = ProgramRun(context, console, build_command(context, words))
     of_rank.run()
     return of_rank.broke_off
 
 
-def starts(per: str, world: World) -> bool:
+def starts_program(per: str, world: World) -> bool:
     """Whether a rank starts the program.
 
     Args:
@@ -60,11 +65,11 @@ def starts(per: str, world: World) -> bool:
     return per == "rank" or world.rank == 0
 
 
-def command_of(context: Context, words: list[str]) -> ProgramCommand:
+def build_command(context: Context, words: list[str]) -> ProgramCommand:
     """Return the program of this rank, placeholders filled in."""
 
     def fill(text: str) -> str:
-        return filled(text, lambda name: value_of(name, context.params, context.world))
+        return filled(text, lambda name: resolve_placeholder(name, context.params, context.world))
 
     params = context.read_params(ProgramParams)
     inherited = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
@@ -73,7 +78,7 @@ def command_of(context: Context, words: list[str]) -> ProgramCommand:
     return ProgramCommand([fill(word) for word in words], cwd, inherited | own)
 
 
-def value_of(name: str, params: Params, world: World) -> str:
+def resolve_placeholder(name: str, params: Params, world: World) -> str:
     """Return what stands for a placeholder.
 
     Raises:
@@ -115,7 +120,7 @@ class ProgramRun:
         )
         self._live: dict[str, float] = {}
         self._reader = OutputReader(self._expected, self._live.__setitem__)
-        self._waiting = awaited(params)
+        self._waiting = parse_wait_for(params)
         self._awaited_line = self._line_for_others()
         self._lines = 0
         self._broken_off: str | None = None
@@ -131,14 +136,14 @@ class ProgramRun:
         results = ResultsFile(self._context, self._command)
         self._context.progress(Activity.RUNNING, self._lines, 0)
         child = ChildProgram(self._command, self._on_line, self._on_tick)
-        self._console.where = child.stands
+        self._console.where = child.describe_state
         self._console.kill_children = child.kill
         end = self._run(child)
         for line in results.lines():
             self._on_line(line)
         if self._context.planted_in_job("forge-line"):
             self._reader.line(_FORGED)
-        self._report(end, child.stopped)
+        self._report(end, child.stop_reason)
 
     def _run(self, child: ChildProgram) -> ProgramEnd:
         """Run the program; what a planted fault adds is of its time."""
@@ -155,7 +160,7 @@ class ProgramRun:
         return replace(end, seconds=end.seconds + whole - inside)
 
     def _expectation(self, params: Params) -> OutputExpectation:
-        expected = expectation(params)
+        expected = read_expectation(params)
         forged = self._context.planted_in_job("forge-line")
         never = (re.compile(_FORGED),) if forged else ()
         return replace(expected, never=(*expected.never, *never))
@@ -246,10 +251,13 @@ class ProgramRun:
         expected = context.read_params(ProgramParams).exit_code
         code = end.code + (1 if context.planted_in_job("corrupt-exit") else 0)
         passed = context.check(
-            "exit_code", abs(code - expected), 0.0, "" if code == expected else f"{name} {end.told}"
+            "exit_code",
+            abs(code - expected),
+            0.0,
+            "" if code == expected else f"{name} {end.description}",
         )
         if not passed:
-            self._break_off(f"{program} {end.told}")
+            self._break_off(f"{program} {end.description}")
 
     def _break_off(self, why: str) -> None:
         self.broke_off = True
@@ -289,7 +297,7 @@ class ResultsFile:
         params = context.params
         world = context.world
         name = context.read_params(ProgramParams).reads
-        filled_in = name and filled(name, lambda one: value_of(one, params, world))
+        filled_in = name and filled(name, lambda one: resolve_placeholder(one, params, world))
         self._path = Path(command.cwd or ".", filled_in) if filled_in else None
         self._before = self._state()
 

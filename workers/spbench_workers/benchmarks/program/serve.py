@@ -35,7 +35,7 @@ def serve() -> None:
     channel = connected()
     set_private_folder(os.environ)  # for the program's MPI
     try:
-        world = launched_world(os.environ)
+        world = read_launched_world(os.environ)
         begin(channel, world, {"mpi": None, "mpi4py": None})
         case = channel.receive_cases()[0]
     except BaseException as error:
@@ -49,7 +49,7 @@ def serve() -> None:
         sys.exit(BROKE_OFF_STATUS)  # nobody else would tell the launcher to end the others
 
 
-def launched_world(environ: os._Environ[str]) -> World:
+def read_launched_world(environ: os._Environ[str]) -> World:
     """Return this rank's place by its launcher's environment.
 
     Raises:

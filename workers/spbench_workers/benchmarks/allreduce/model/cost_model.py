@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from spbench_core.durations import time_text
-from spbench_workers.benchmarks.allreduce.model.path import path_of
+from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
 from spbench_workers.collectives.plan import refusal
 
-NOTABLE = 1.5
+NOTABLE_FACTOR = 1.5
 """The factor from which on a time deviates: three numbers predict no better."""
 
 _STEP = 2**0.125
@@ -45,7 +45,7 @@ class Crossover:
     after: str
 
 
-def predicted_seconds(
+def predict_seconds(
     algorithm: str,
     ranks: int,
     nbytes: int,
@@ -68,13 +68,15 @@ def predicted_seconds(
     Raises:
         ValueError: The algorithm cannot run on so many ranks.
     """
-    path = path_of(algorithm, ranks, nbytes // itemsize, group, chunks)
+    path = compute_path(algorithm, ranks, nbytes // itemsize, group, chunks)
     if not nbytes:
         return 0.0
-    return path.messages * link.alpha + nbytes * (path.sent * link.beta + path.added * link.gamma)
+    return path.messages * link.alpha + nbytes * (
+        path.bytes_factor * link.beta + path.reduced_factor * link.gamma
+    )
 
 
-def best(
+def find_fastest(
     ranks: int,
     nbytes: int,
     itemsize: int,
@@ -95,12 +97,12 @@ def best(
         raise ValueError(f"none of the algorithms runs on {ranks} ranks")
 
     def seconds(name: str) -> float:
-        return predicted_seconds(name, ranks, nbytes, itemsize, link, group, chunks)
+        return predict_seconds(name, ranks, nbytes, itemsize, link, group, chunks)
 
     return min(able, key=seconds)
 
 
-def crossovers(
+def find_crossovers(
     ranks: int,
     link: LinkCosts,
     algorithms: Sequence[str],
@@ -119,7 +121,7 @@ def crossovers(
     """
 
     def fastest(nbytes: int) -> str:
-        return best(ranks, nbytes, itemsize, link, algorithms, group, chunks)
+        return find_fastest(ranks, nbytes, itemsize, link, algorithms, group, chunks)
 
     found = []
     low = itemsize
@@ -145,7 +147,9 @@ def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
     return high
 
 
-def deviates(measured: float, predicted: float, interval: tuple[float, float]) -> str | None:
+def describe_deviation(
+    measured: float, predicted: float, interval: tuple[float, float]
+) -> str | None:
     """Return in words how a time deviates from the model, or None where the model explains it.
 
     From a prediction of 0, where nothing is sent, no time deviates.
@@ -157,7 +161,7 @@ def deviates(measured: float, predicted: float, interval: tuple[float, float]) -
             time outside deviates, if it is also off by a factor of `NOTABLE`.
     """
     low, high = interval
-    if predicted == 0.0 or low / NOTABLE <= measured <= high * NOTABLE:
+    if predicted == 0.0 or low / NOTABLE_FACTOR <= measured <= high * NOTABLE_FACTOR:
         return None
     times = measured / predicted
     texts = list(map(time_text, (measured, predicted, low, high)))

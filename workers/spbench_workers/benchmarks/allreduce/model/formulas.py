@@ -33,7 +33,7 @@ class _Run:
         return (index + 1) * self.count // parts - index * self.count // parts
 
 
-def expected_work(
+def compute_costs(
     algorithm: str,
     ranks: int,
     count: int,

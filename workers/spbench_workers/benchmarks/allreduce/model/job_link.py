@@ -13,14 +13,14 @@ import torch
 from mpi4py import MPI
 
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
-from spbench_workers.benchmarks.allreduce.model.link_fit import fit, fit_line
+from spbench_workers.benchmarks.allreduce.model.link_fit import fit_line, fit_link
 from spbench_workers.benchmarks.allreduce.model.link_times import (
     TRIPS,
-    Copies,
     JobLink,
-    host_link,
-    message_times,
-    times_together,
+    StagingCopies,
+    measure_host_link,
+    measure_messages,
+    measure_together,
 )
 from spbench_workers.collectives.arithmetic import TORCH_OPS, Action
 from spbench_workers.pingpong.device_pair import one_way_device_seconds, path_open
@@ -35,7 +35,7 @@ _HOST = torch.device("cpu")
 _links: dict[tuple[int, torch.dtype, str, str, bool], JobLink] = {}
 
 
-def measured_link(
+def measure_link(
     comm: MPI.Intracomm,
     dtype: torch.dtype,
     op: str,
@@ -57,14 +57,14 @@ def measured_link(
         if nccl:
             _links[key] = _nccl_link(comm, dtype, op, device)
         elif is_gpu(device):
-            by_host = measured_link(comm, dtype, op)
-            _links[key] = replace(by_host, copies=_copies(comm, device))
+            by_host = measure_link(comm, dtype, op)
+            _links[key] = replace(by_host, staging=_copies(comm, device))
         else:
-            _links[key] = host_link(comm, dtype, op)
+            _links[key] = measure_host_link(comm, dtype, op)
     return _links[key]
 
 
-def _copies(comm: MPI.Intracomm, device: torch.device) -> Copies:
+def _copies(comm: MPI.Intracomm, device: torch.device) -> StagingCopies:
     """Measure copies between a GPU and pinned memory, as a staged reduction makes them."""
 
     def body_of(nbytes: int, *, to_host: bool) -> Action:
@@ -75,10 +75,10 @@ def _copies(comm: MPI.Intracomm, device: torch.device) -> Copies:
         return _waited(partial(target.copy_, source, non_blocking=True), device)
 
     lines = [
-        fit_line(times_together(comm, _COPY_BYTES, partial(body_of, to_host=to_host)))
+        fit_line(measure_together(comm, _COPY_BYTES, partial(body_of, to_host=to_host)))
         for to_host in (True, False)
     ]
-    return Copies(*lines)
+    return StagingCopies(*lines)
 
 
 def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.device) -> JobLink:
@@ -102,13 +102,13 @@ def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.d
         other = Peer(comm, peer, leads=comm.rank < peer)
         return one_way_device_seconds(other, count, TRIPS, device=device, path="nccl")
 
-    copy = fit_line(times_together(comm, _DEVICE_BYTES, copy_of))
+    copy = fit_line(measure_together(comm, _DEVICE_BYTES, copy_of))
     if comm.size == 1:
-        return JobLink(None, copy, up_to=NCCL_BYTES[-1])
+        return JobLink(None, copy, max_bytes=NCCL_BYTES[-1])
     with path_open(comm, device, "nccl"):
-        messages = message_times(comm, NCCL_BYTES, one_way)
-    sums = times_together(comm, _DEVICE_BYTES, sum_of)
-    return JobLink(fit(messages, sums), copy, up_to=NCCL_BYTES[-1])
+        messages = measure_messages(comm, NCCL_BYTES, one_way)
+    sums = measure_together(comm, _DEVICE_BYTES, sum_of)
+    return JobLink(fit_link(messages, sums), copy, max_bytes=NCCL_BYTES[-1])
 
 
 def _waited(action: Action, device: torch.device) -> Action:

@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class LinkFit:
     """The fitted link: alpha, beta and gamma.
 
     Attributes:
@@ -72,7 +72,7 @@ class Fit:
         return predict(low), predict(high)
 
 
-def fit(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> Fit:
+def fit_link(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> LinkFit:
     """Fit a link to one-way times of messages and to times of reductions, by size.
 
     Gamma is the slope of the reductions; the time of a reduction of no bytes is left out.
@@ -81,7 +81,7 @@ def fit(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> Fit:
         ValueError: One of them has fewer than three sizes, or a time that is not above 0.
     """
     messages = fit_line(ping_pong)
-    return Fit(messages.start, messages.slope, fit_line(reductions).slope, messages.spread)
+    return LinkFit(messages.start, messages.slope, fit_line(reductions).slope, messages.spread)
 
 
 def fit_line(points: Sequence[Point]) -> Line:
@@ -151,7 +151,7 @@ def _one_term(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate
 
 
 def _estimate(value: float, variance: float, freedom: int) -> Estimate:
-    half = student(freedom) * math.sqrt(variance)
+    half = student_t(freedom) * math.sqrt(variance)
     return Estimate(value, max(0.0, value - half), value + half)
 
 
@@ -172,7 +172,7 @@ def _root_mean_square(values: Sequence[float]) -> float:
     return math.sqrt(_dot(values, values) / len(values))
 
 
-def student(freedom: int) -> float:
+def student_t(freedom: int) -> float:
     """Return Student's t at 97.5 %: half a 95 % interval in standard errors.
 
     Beyond the table it is expanded around the normal quantile (Abramowitz and Stegun 26.7.5), and

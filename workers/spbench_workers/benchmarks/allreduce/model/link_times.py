@@ -13,7 +13,13 @@ from mpi4py import MPI
 
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.allreduce.model.cost_model import LinkCosts
-from spbench_workers.benchmarks.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
+from spbench_workers.benchmarks.allreduce.model.link_fit import (
+    Line,
+    LinkFit,
+    Point,
+    fit_line,
+    fit_link,
+)
 from spbench_workers.collectives.arithmetic import Action, copy_into, reduce_into
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
 from spbench_workers.pingpong.schedule import rounds
@@ -26,13 +32,13 @@ _REPEATS = 15
 _ROUNDS = 3
 """Repetitions of the measurement; the least median counts, as the least disturbed."""
 
-LinkEnds = tuple[int, int]
+BufferBytes = tuple[int, int]
 """Bytes of a rank's source, and of its result."""
-_NOWHERE: LinkEnds = (0, 0)
+_NOWHERE: BufferBytes = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class StagingCopies:
     """Copies between a GPU and pinned memory of the host.
 
     Attributes:
@@ -43,21 +49,22 @@ class Copies:
     to_host: Line
     to_device: Line
 
-    def seconds(self, ends: LinkEnds) -> float:
+    def predict_seconds(self, buffer_bytes: BufferBytes) -> float:
         """Return the seconds of both copies; no bytes take no time."""
         return sum(
-            line.start.value + nbytes * line.slope.value for line, nbytes in self._used(ends)
+            line.start.value + nbytes * line.slope.value
+            for line, nbytes in self._used(buffer_bytes)
         )
 
-    def interval(self, ends: LinkEnds) -> tuple[float, float]:
+    def predict_interval(self, buffer_bytes: BufferBytes) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the lines' intervals."""
-        used = self._used(ends)
+        used = self._used(buffer_bytes)
         return (
             sum(line.start.low + nbytes * line.slope.low for line, nbytes in used),
             sum(line.start.high + nbytes * line.slope.high for line, nbytes in used),
         )
 
-    def _used(self, ends: LinkEnds) -> list[tuple[Line, int]]:
+    def _used(self, ends: BufferBytes) -> list[tuple[Line, int]]:
         both = zip((self.to_host, self.to_device), ends, strict=True)
         return [(line, nbytes) for line, nbytes in both if nbytes]
 
@@ -69,35 +76,41 @@ class JobLink:
     Attributes:
         fit: Messages between neighbours in the order of ranks, and reductions; None for one rank.
         copy: A copy within a rank's memory.
-        copies: Copies from the GPU and back, where a reduction is staged; else None.
-        up_to: Bytes of the largest message.
+        staging: Copies from the GPU and back, where a reduction is staged; else None.
+        max_bytes: Bytes of the largest message.
     """
 
-    fit: Fit | None
+    fit: LinkFit | None
     copy: Line
-    copies: Copies | None = None
-    up_to: int = MESSAGE_BYTES[-1]
+    staging: StagingCopies | None = None
+    max_bytes: int = MESSAGE_BYTES[-1]
 
-    def seconds(
-        self, copied: int, predict: Callable[[LinkCosts], float], ends: LinkEnds = _NOWHERE
+    def predict_seconds(
+        self,
+        copied: int,
+        predict: Callable[[LinkCosts], float],
+        buffer_bytes: BufferBytes = _NOWHERE,
     ) -> float:
         """Return the predicted seconds, with a copy of so many bytes before.
 
         Args:
             copied: The bytes.
             predict: The prediction from the link's costs.
-            ends: The bytes that are copied from the GPU and back, where the link has copies.
+            buffer_bytes: The bytes copied from the GPU and back, if the link has copies.
         """
         sent = predict(self.fit.link) if self.fit else 0.0
-        around = self.copies.seconds(ends) if self.copies else 0.0
+        around = self.staging.predict_seconds(buffer_bytes) if self.staging else 0.0
         return sent + copied * self.copy.slope.value + around
 
-    def interval(
-        self, copied: int, predict: Callable[[LinkCosts], float], ends: LinkEnds = _NOWHERE
+    def predict_interval(
+        self,
+        copied: int,
+        predict: Callable[[LinkCosts], float],
+        buffer_bytes: BufferBytes = _NOWHERE,
     ) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the fit's intervals."""
         low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)
-        least, most = self.copies.interval(ends) if self.copies else (0.0, 0.0)
+        least, most = self.staging.predict_interval(buffer_bytes) if self.staging else (0.0, 0.0)
         slope = self.copy.slope
         return low + copied * slope.low + least, high + copied * slope.high + most
 
@@ -105,7 +118,7 @@ class JobLink:
 _messages: dict[int, list[Point]] = {}
 
 
-def host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
+def measure_host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
     """Measure messages, reductions and copies in the memory of the hosts.
 
     All ranks must call it. Messages are measured once a job.
@@ -119,16 +132,16 @@ def host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
     if comm.size == 1:
         return JobLink(None, copy)
     if comm.handle not in _messages:
-        _messages[comm.handle] = message_times(comm, MESSAGE_BYTES, partial(_one_way, comm))
+        _messages[comm.handle] = measure_messages(comm, MESSAGE_BYTES, partial(_one_way, comm))
     sums = _memory_times(comm, dtype, partial(reduce_into, op))
-    return JobLink(fit(_messages[comm.handle], sums), copy)
+    return JobLink(fit_link(_messages[comm.handle], sums), copy)
 
 
 def _one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
     return one_way_seconds(Peer(comm, peer, leads=comm.rank < peer), count, TRIPS)
 
 
-def message_times(
+def measure_messages(
     comm: MPI.Intracomm, sizes: Sequence[int], one_way: Callable[[int, int], float]
 ) -> list[Point]:
     """Return sizes and one-way seconds, of the slowest pair of neighbours.
@@ -161,10 +174,10 @@ def _memory_times(
         one, other = (torch.ones(nbytes // dtype.itemsize, dtype=dtype) for _ in range(2))
         return action(one, other)
 
-    return times_together(comm, MEMORY_BYTES, body_of)
+    return measure_together(comm, MEMORY_BYTES, body_of)
 
 
-def times_together(
+def measure_together(
     comm: MPI.Intracomm, sizes: Sequence[int], body_of: Callable[[int], Action]
 ) -> list[Point]:
     """Return sizes and seconds of an action that all ranks do at once, on the slowest of them.

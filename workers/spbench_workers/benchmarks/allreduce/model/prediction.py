@@ -9,12 +9,12 @@ from functools import partial
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.model.cost_model import (
     LinkCosts,
-    best,
-    crossovers,
-    predicted_seconds,
+    find_crossovers,
+    find_fastest,
+    predict_seconds,
 )
-from spbench_workers.benchmarks.allreduce.model.link_times import JobLink, LinkEnds
-from spbench_workers.benchmarks.allreduce.model.path import path_of
+from spbench_workers.benchmarks.allreduce.model.critical_path import compute_path
+from spbench_workers.benchmarks.allreduce.model.link_times import BufferBytes, JobLink
 from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
 
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
@@ -28,16 +28,16 @@ class Prediction:
     Attributes:
         seconds: The predicted seconds.
         interval: The least and the most within the confidence intervals of the link.
-        by: The algorithm or messages of the prediction, in words.
+        basis: The algorithm or messages of the prediction, in words.
     """
 
     seconds: float
     interval: tuple[float, float]
-    by: str
+    basis: str
 
 
 def predict(
-    params: SweepParams, ranks: int, nbytes: int, link: JobLink, ends: LinkEnds = (0, 0)
+    params: SweepParams, ranks: int, nbytes: int, link: JobLink, buffer_bytes: BufferBytes = (0, 0)
 ) -> Prediction:
     """Return the predicted time of a case.
 
@@ -52,57 +52,57 @@ def predict(
         ranks: Its number of ranks.
         nbytes: Bytes of the size.
         link: The measured link.
-        ends: Bytes of a rank's source, and of its result.
+        buffer_bytes: Bytes of a rank's source, and of its result.
     """
     collective = params.collective
     item = ITEM_BYTES[params.dtype]
     if collective != "allreduce":
         time = partial(_seconds, collective, ranks, nbytes)
-        return _prediction(link, 0, time, ends, "its messages")
+        return _prediction(link, 0, time, buffer_bytes, "its messages")
     copied = 0 if params.in_place else nbytes
     if params.algorithm == "nccl":
         time = partial(_nccl_seconds, ranks, nbytes, nbytes // item)
-        return _prediction(link, copied, time, ends, "a ring in one launch of NCCL")
+        return _prediction(link, copied, time, buffer_bytes, "a ring in one launch of NCCL")
     algorithm = params.algorithm
     options = (params.group, params.chunks)
     if algorithm not in SCHEDULED:
-        algorithm = best_of(ranks, nbytes, item, link)
+        algorithm = find_fastest_algorithm(ranks, nbytes, item, link)
         options = (None, None)
 
     def time_of(numbers: LinkCosts) -> float:
-        return predicted_seconds(algorithm, ranks, nbytes, item, numbers, *options)
+        return predict_seconds(algorithm, ranks, nbytes, item, numbers, *options)
 
-    return _prediction(link, copied, time_of, ends, algorithm)
+    return _prediction(link, copied, time_of, buffer_bytes, algorithm)
 
 
 def _prediction(
-    link: JobLink, copied: int, time_of: Callable[[LinkCosts], float], ends: LinkEnds, by: str
+    link: JobLink, copied: int, time_of: Callable[[LinkCosts], float], ends: BufferBytes, by: str
 ) -> Prediction:
-    seconds = link.seconds(copied, time_of, ends)
-    return Prediction(seconds, link.interval(copied, time_of, ends), by)
+    seconds = link.predict_seconds(copied, time_of, ends)
+    return Prediction(seconds, link.predict_interval(copied, time_of, ends), by)
 
 
-def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
+def find_fastest_algorithm(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
     """Return the one of our algorithms with the least predicted time."""
     numbers = link.fit.link if link.fit else LinkCosts(0.0, 0.0)
-    return best(ranks, nbytes, item, numbers, _COMPETING)
+    return find_fastest(ranks, nbytes, item, numbers, _COMPETING)
 
 
-def crossover_words(ranks: int, item: int, link: JobLink) -> str:
+def describe_crossovers(ranks: int, item: int, link: JobLink) -> str:
     """Return in words the fastest algorithms by size, up to the largest measured message."""
     if link.fit is None:
         return "one rank alone sends nothing"
     numbers = link.fit.link
-    found = crossovers(ranks, numbers, _COMPETING, link.up_to, item)
-    words = best_of(ranks, item, item, link)
+    found = find_crossovers(ranks, numbers, _COMPETING, link.max_bytes, item)
+    words = find_fastest_algorithm(ranks, item, item, link)
     found_words = "".join(f", from {one.nbytes} B {one.after}" for one in found)
-    return f"{words}{found_words}, up to the {link.up_to} B that were measured"
+    return f"{words}{found_words}, up to the {link.max_bytes} B that were measured"
 
 
 def _nccl_seconds(ranks: int, nbytes: int, count: int, link: LinkCosts) -> float:
     if not nbytes or ranks == 1:
         return 0.0
-    return link.alpha + nbytes * path_of("ring", ranks, count).sent * link.beta
+    return link.alpha + nbytes * compute_path("ring", ranks, count).bytes_factor * link.beta
 
 
 def _seconds(collective: str, ranks: int, nbytes: int, link: LinkCosts) -> float:

@@ -12,13 +12,13 @@ from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.entry import SweepParams
 from spbench_workers.benchmarks.allreduce.verification.data import (
-    Kind,
+    InputKind,
     Numbers,
     Values,
     compare,
     fill,
 )
-from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, expect
+from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, compute_expected
 from spbench_workers.collectives.arithmetic import memory_of
 from spbench_workers.collectives.base import Mode, Reduction
 from spbench_workers.context import Context
@@ -41,7 +41,7 @@ class CheckedCollective:
 
     buffers: Buffers
     reduction: Reduction
-    pieces: list[ResultPart]
+    parts: list[ResultPart]
     runs: int
     depth: int
 
@@ -58,7 +58,7 @@ class Checks:
         # A collective without an operation is compared like a maximum: nothing is rounded.
         op = params.op or "max"
         dtype = subject.buffers.result.dtype
-        kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
+        kinds: dict[str, InputKind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
         self._numbers = {name: Numbers(kind, op, dtype, ranks) for name, kind in kinds.items()}
         self._worst = {name: WorstError() for name in ("exact", "bound", "identical", "inputs")}
@@ -81,14 +81,14 @@ class Checks:
         for name, worst in self._worst.items():
             self._context.check_worst(name, worst)
 
-    def values(self, name: str, when: str, giver: int) -> Values:
+    def draw_input(self, name: str, when: str, giver: int) -> Values:
         """Return the input of a rank for a check."""
         seed = self._context.seed_for(name, when, giver)
-        count = self._subject.buffers.given.numel()
-        return self._numbers[name].of(seed, giver, count)
+        count = self._subject.buffers.input.numel()
+        return self._numbers[name].draw_input(seed, giver, count)
 
     def _check(self, name: str, when: str) -> None:
-        mine = self.values(name, when, self._context.world.rank)
+        mine = self.draw_input(name, when, self._context.world.rank)
         digests = {self._outcome(mine)}
         if not self._same:
             digests.add(self._outcome(mine))
@@ -101,7 +101,7 @@ class Checks:
         buffers = self._subject.buffers
         reduction = self._subject.reduction
         buffers.poison()
-        fill(buffers.given, mine)
+        fill(buffers.input, mine)
         if self._mode == "nonblocking":
             reduction.start()
             reduction.poll()
@@ -113,15 +113,15 @@ class Checks:
 
     def _compare(self, name: str, when: str) -> None:
         result = self._subject.buffers.result
-        for piece in self._subject.pieces:
-            expected = expect(
+        for piece in self._subject.parts:
+            expected = compute_expected(
                 self._numbers[name],
-                piece.givers,
-                lambda giver: self.values(name, when, giver),
+                piece.sources,
+                lambda giver: self.draw_input(name, when, giver),
                 self._subject.depth,
             )
-            part = result[piece.at : piece.at + piece.count]
-            self._worst[name].merge(compare(part, expected, piece.first, piece.at))
+            part = result[piece.offset : piece.offset + piece.count]
+            self._worst[name].merge(compare(part, expected, piece.input_offset, piece.offset))
 
     def _identical(self, digests: set[bytes]) -> WorstError:
         """Compare the bits of the result with rank 0's, or with those of another run."""
@@ -138,8 +138,8 @@ class Checks:
     def _inputs(self, mine: Values) -> WorstError:
         """Count the written elements of the source and of the margins, which must not change."""
         buffers = self._subject.buffers
-        outside = buffers.margins_written()
-        changed = 0 if buffers.in_place else _changed(buffers.given, mine)
+        outside = buffers.count_margin_writes()
+        changed = 0 if buffers.in_place else _changed(buffers.input, mine)
         detail = f"{changed} elements of the source, {outside} beside the buffers"
         return WorstError.single(float(changed + outside), 0.0, detail if changed + outside else "")
 

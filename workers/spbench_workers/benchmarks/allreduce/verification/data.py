@@ -16,7 +16,7 @@ from spbench_parallel.verify.worst_error import WorstError
 
 PERIOD = 1_048_573
 
-Kind = Literal["whole", "random"]
+InputKind = Literal["whole", "random"]
 Values = np.ndarray[Any, np.dtype[Any]]
 """One period, or less of a shorter vector: float64, or int64 for integer formats."""
 
@@ -38,12 +38,12 @@ class Numbers:
         ranks: The number of ranks.
     """
 
-    kind: Kind
+    kind: InputKind
     op: str
     dtype: torch.dtype
     ranks: int
 
-    def of(self, seed: int, rank: int, count: int) -> Values:
+    def draw_input(self, seed: int, rank: int, count: int) -> Values:
         """Return the input of a rank: its first elements, at most a period.
 
         Args:
@@ -131,12 +131,12 @@ class ExpectedPeriod:
     """
 
     values: Values
-    rest: Values
+    correction: Values
     tolerance: Values
 
 
 def compare(
-    vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: int = 0
+    vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, offset: int = 0
 ) -> WorstError:
     """Compare a part of a result with its expected values, element by element.
 
@@ -144,12 +144,12 @@ def compare(
         vector: The part.
         expected: One period of the expected values.
         first: The element of the periodic values that the part begins with.
-        at: The element of the result that the part begins with, for messages.
+        offset: The element of the result that the part begins with, for messages.
     """
     worst = WorstError()
     for begin, start, count in _stretches(vector.numel(), len(expected.values), first):
         part = vector[begin : begin + count].cpu()
-        _compare(part, expected, slice(start, start + count), at + begin, worst)
+        _compare(part, expected, slice(start, start + count), offset + begin, worst)
     return worst
 
 
@@ -162,7 +162,7 @@ def _compare(
     tolerance = expected.tolerance[where]
     # An element that was not written is a NaN; infinities may be subtracted.
     with np.errstate(invalid="ignore"):
-        errors = np.abs((got - values) - expected.rest[where]).astype(np.float64)
+        errors = np.abs((got - values) - expected.correction[where]).astype(np.float64)
 
     def detail(index: int) -> str:
         if errors[index] <= tolerance[index]:

@@ -12,7 +12,7 @@ from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPerio
 from spbench_workers.collectives.algorithms.two_level import group_size
 from spbench_workers.collectives.names import DRAWN_FOR, MUJI_SIZES
 
-Given = Callable[[int], Values]
+InputSource = Callable[[int], Values]
 """A function that returns one period of a rank's input."""
 
 
@@ -21,19 +21,19 @@ class ResultPart:
     """A part of a rank's result, and the ranks whose input it is made of.
 
     Attributes:
-        at: Its first element in the result.
+        offset: Its first element in the result.
         count: Its elements.
         givers: The ranks of the input; several ranks are reduced.
         first: Its first element in the input of each of them.
     """
 
-    at: int
+    offset: int
     count: int
-    givers: tuple[int, ...]
-    first: int
+    sources: tuple[int, ...]
+    input_offset: int
 
 
-def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
+def list_result_parts(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
     """Return the parts of a rank's result, by the MPI standard.
 
     Args:
@@ -54,7 +54,9 @@ def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPar
     }[collective]
 
 
-def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> ExpectedPeriod:
+def compute_expected(
+    numbers: Numbers, givers: Sequence[int], given: InputSource, depth: int
+) -> ExpectedPeriod:
     """Return one period of the reduction of some ranks' inputs.
 
     A sum whose terms go each through at most ``depth`` additions is off by at most
@@ -108,7 +110,7 @@ def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: V
 _TREES = ("recursive_doubling", "rabenseifner", "binomial", *DRAWN_FOR)
 
 
-def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
+def compute_depth(algorithm: str, ranks: int, group: int | None) -> int:
     """Return the additions that a term goes through; for a library the most of any order."""
     if algorithm in _TREES or (algorithm == "muji" and ranks in MUJI_SIZES):
         return (ranks - 1).bit_length()

@@ -9,7 +9,7 @@ import torch
 
 from spbench_parallel.errors import allocating
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.keys.buckets import offsets
+from spbench_workers.benchmarks.kvstore.keys.buckets import compute_offsets
 
 
 class Arena:
@@ -30,7 +30,7 @@ class Arena:
     def __init__(
         self, elements: Sequence[int], *, pinned: bool = False, memory: Float32Array | None = None
     ) -> None:
-        self.bounds = offsets(elements)
+        self.bounds = compute_offsets(elements)
         if memory is None:
             with allocating(4 * self.bounds[-1]):
                 self.tensor = torch.zeros(self.bounds[-1], dtype=torch.float32, pin_memory=pinned)
@@ -40,7 +40,7 @@ class Arena:
         self.views = [self.flat[first:last] for first, last in pairwise(self.bounds)]
 
 
-def empty_views(elements: Sequence[int], keys: Sequence[int]) -> list[Float32Array]:
+def allocate_key_views(elements: Sequence[int], keys: Sequence[int]) -> list[Float32Array]:
     """Return an array for each of these keys, and one of no elements for each other key."""
     wanted = set(keys)
     return Arena([count if key in wanted else 0 for key, count in enumerate(elements)]).views

@@ -28,12 +28,12 @@ class Bucket:
         return self.last - self.first
 
 
-def offsets(elements: Sequence[int]) -> list[int]:
+def compute_offsets(elements: Sequence[int]) -> list[int]:
     """Return the first element of each key in the arena, and at the end the number of all."""
     return [0, *accumulate(elements)]
 
 
-def buckets(
+def make_buckets(
     elements: Sequence[int],
     bucket_bytes: int | None,
     *,
@@ -58,7 +58,7 @@ def buckets(
     """
     if not elements:
         return []
-    starts = offsets(elements)
+    starts = compute_offsets(elements)
     if bucket_bytes is None:
         return [Bucket(0, starts[-1], range(len(elements)))]
     most = bucket_bytes // itemsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def largest_first(sizes: Sequence[int], places: int) -> list[int]:
+def assign_largest_first(sizes: Sequence[int], places: int) -> list[int]:
     """Return a place for each size: the largest first, each to the least loaded place.
 
     Equal sizes keep their order, and of equally loaded places the first is taken, so that every
@@ -21,7 +21,7 @@ def largest_first(sizes: Sequence[int], places: int) -> list[int]:
     return chosen
 
 
-def loads_of(sizes: Sequence[int], chosen: Sequence[int], places: int) -> list[int]:
+def sum_loads(sizes: Sequence[int], chosen: Sequence[int], places: int) -> list[int]:
     """Return the load of each place: the sum of the sizes that are assigned to it."""
     loads = [0] * places
     for size, place in zip(sizes, chosen, strict=True):
@@ -35,7 +35,7 @@ def max_over_mean(loads: Sequence[int]) -> float:
     return max(loads) * len(loads) / total if total else 1.0
 
 
-def assign(elements: Sequence[int], devices: int) -> list[int]:
+def assign_merge_devices(elements: Sequence[int], devices: int) -> list[int]:
     """Return each key's merge device among a worker's, as MXNet's ``device`` store has it.
 
     Keys go by size, largest first, each to the least loaded device. None is ever split, so that
@@ -45,9 +45,9 @@ def assign(elements: Sequence[int], devices: int) -> list[int]:
         elements: Elements of each key, in key order.
         devices: Devices of the worker.
     """
-    return largest_first(elements, devices)
+    return assign_largest_first(elements, devices)
 
 
-def imbalance(chosen: Sequence[int], elements: Sequence[int], devices: int) -> float:
+def compute_imbalance(chosen: Sequence[int], elements: Sequence[int], devices: int) -> float:
     """Return the load of the fullest merge device over the mean of all devices; 1.0 is even."""
-    return max_over_mean(loads_of(elements, chosen, devices))
+    return max_over_mean(sum_loads(elements, chosen, devices))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spbench_workers.benchmarks.kvstore.keys.merge_devices import (
-    largest_first,
-    loads_of,
+    assign_largest_first,
     max_over_mean,
+    sum_loads,
 )
 
 BIGARRAY_BOUND = 1_000_000
@@ -36,7 +36,7 @@ Shards = list[list[Shard]]
 """The shards of each key, in the order of their elements; they cover it without a gap."""
 
 
-def shards(
+def make_shards(
     elements: Sequence[int],
     servers: int,
     scheme: str = "hash",
@@ -60,15 +60,15 @@ def shards(
     return SCHEMES[scheme](elements, servers, bigarray_bound, word)
 
 
-def server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
+def sum_server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
     """Return the elements that each server keeps."""
     flat = [shard for shards_of_key in shards_of_keys for shard in shards_of_key]
-    return loads_of([shard.count for shard in flat], [shard.server for shard in flat], servers)
+    return sum_loads([shard.count for shard in flat], [shard.server for shard in flat], servers)
 
 
-def imbalance(shards_of_keys: Shards, servers: int) -> float:
+def compute_imbalance(shards_of_keys: Shards, servers: int) -> float:
     """Return the load of the fullest server over the mean; 1.0 is even."""
-    return max_over_mean(server_loads(shards_of_keys, servers))
+    return max_over_mean(sum_server_loads(shards_of_keys, servers))
 
 
 def _by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
@@ -89,8 +89,8 @@ def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> S
     small = [
         key for key, count in enumerate(elements) if count < bound and count * servers <= total
     ]
-    chosen = largest_first([elements[key] for key in small], servers)
-    loads = loads_of([elements[key] for key in small], chosen, servers)
+    chosen = assign_largest_first([elements[key] for key in small], servers)
+    loads = sum_loads([elements[key] for key in small], chosen, servers)
     chosen_server = dict(zip(small, chosen, strict=True))
     spread: Shards = []
     for key, count in enumerate(elements):
@@ -101,7 +101,7 @@ def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> S
             for shard in spread[-1]:
                 loads[shard.server] += shard.count
     hashed = _by_hash(elements, servers, bound, word)
-    return min(spread, hashed, key=lambda candidate: imbalance(candidate, servers))
+    return min(spread, hashed, key=lambda candidate: compute_imbalance(candidate, servers))
 
 
 def _split(count: int, loads: Sequence[int], word: int) -> list[Shard]:
@@ -166,7 +166,7 @@ class Slot:
         return 2 * self.index + kind
 
 
-def slots_of(shards: Shards, servers: int) -> list[list[Slot]]:
+def make_slots(shards: Shards, servers: int) -> list[list[Slot]]:
     """Return the slots of each key, the same on every rank."""
     counts = [0] * servers
     slots: list[list[Slot]] = []
@@ -179,6 +179,6 @@ def slots_of(shards: Shards, servers: int) -> list[list[Slot]]:
     return slots
 
 
-def slots_on(slots: Sequence[Sequence[Slot]], server: int) -> list[Slot]:
+def list_server_slots(slots: Sequence[Sequence[Slot]], server: int) -> list[Slot]:
     """Return a server's slots, in the order of their indices."""
     return [slot for slots_of_key in slots for slot in slots_of_key if slot.server == server]

@@ -10,8 +10,8 @@ import numpy as np
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
     LEARNING_RATE,
-    InBlocks,
-    decay,
+    BlockwiseOptimizer,
+    update_mean,
 )
 
 ADAM_RATE = 0.001
@@ -30,7 +30,7 @@ FTRL_BETA = 1.0
 FTRL_LAMBDA = 0.01
 
 
-class Adam(InBlocks):
+class Adam(BlockwiseOptimizer):
     """Adam as MXNet has it: the correction of both means lies in the rate.
 
     ``rate_t = rate * sqrt(1 - beta2^t) / (1 - beta1^t)``, with t the updates of this key, and
@@ -49,7 +49,7 @@ class Adam(InBlocks):
         [mean, square] = states
         [step] = scratch
         rate = ADAM_RATE * math.sqrt(1 - BETA2**self._updates) / (1 - BETA1**self._updates)
-        decay(mean, BETA1, gradient, step)
+        update_mean(mean, BETA1, gradient, step)
         _decay_square(square, BETA2, gradient, step)
         np.sqrt(square, out=step)
         np.add(step, EPSILON, out=step)
@@ -58,7 +58,7 @@ class Adam(InBlocks):
         np.subtract(weight, step, out=weight)
 
 
-class RmsProp(InBlocks):
+class RmsProp(BlockwiseOptimizer):
     """RMSProp, ``n`` the mean of squares: ``w -= rate * g / sqrt(n + epsilon)``."""
 
     states = 1
@@ -79,7 +79,7 @@ class RmsProp(InBlocks):
         np.subtract(weight, step, out=weight)
 
 
-class AdaGrad(InBlocks):
+class AdaGrad(BlockwiseOptimizer):
     """AdaGrad, ``h`` the sum of squares: ``w -= rate * g / sqrt(h + epsilon)``."""
 
     states = 1
@@ -101,7 +101,7 @@ class AdaGrad(InBlocks):
         np.subtract(weight, step, out=weight)
 
 
-class AdaDelta(InBlocks):
+class AdaDelta(BlockwiseOptimizer):
     """AdaDelta: steps as long as the mean of earlier steps, by the mean of gradients.
 
     ``d = sqrt(D + epsilon) / sqrt(G + epsilon) * g`` and ``w -= d``, with G and D the means of the
@@ -129,7 +129,7 @@ class AdaDelta(InBlocks):
         _decay_square(steps, ADADELTA_DECAY, step, root)
 
 
-class Ftrl(InBlocks):
+class Ftrl(BlockwiseOptimizer):
     """Follow the regularised leader: weights that stay 0 until gradients outweigh lambda.
 
     ``z += g - (sqrt(n + g^2) - sqrt(n)) / rate * w`` and ``n += g^2``, then

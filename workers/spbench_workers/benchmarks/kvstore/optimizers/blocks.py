@@ -33,7 +33,7 @@ class Optimizer(Protocol):
         """
 
 
-class InBlocks(ABC):
+class BlockwiseOptimizer(ABC):
     """An optimizer whose elements are updated each by itself, block by block.
 
     Attributes:
@@ -72,7 +72,9 @@ class InBlocks(ABC):
         """Change a block of the weight and of the states."""
 
 
-def decay(mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array) -> None:
+def update_mean(
+    mean: Float32Array, rate: float, value: Float32Array, scratch: Float32Array
+) -> None:
     """Let a running mean take in a value: ``mean = rate * mean + (1 - rate) * value``."""
     np.multiply(mean, rate, out=mean)
     np.multiply(value, 1 - rate, out=scratch)

@@ -10,8 +10,8 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.optimizers.blocks import (
     LEARNING_RATE,
     MOMENTUM,
-    InBlocks,
-    decay,
+    BlockwiseOptimizer,
+    update_mean,
 )
 
 
@@ -25,7 +25,7 @@ class Overwrite:
         np.copyto(weight, gradient)
 
 
-class Sgd(InBlocks):
+class Sgd(BlockwiseOptimizer):
     """Stochastic gradient descent, ``w -= rate * g``."""
 
     def _update(
@@ -40,7 +40,7 @@ class Sgd(InBlocks):
         np.subtract(weight, step, out=weight)
 
 
-class Momentum(InBlocks):
+class Momentum(BlockwiseOptimizer):
     """Gradient descent with momentum, ``m = momentum * m - rate * g`` and ``w += m``."""
 
     states = 1
@@ -65,7 +65,7 @@ def _fall(velocity: Float32Array, gradient: Float32Array, step: Float32Array) ->
     np.subtract(velocity, step, out=velocity)
 
 
-class Nag(InBlocks):
+class Nag(BlockwiseOptimizer):
     """Nesterov's momentum, ``m = momentum * m - rate * g`` and ``w += momentum * m - rate * g``.
 
     MXNet's momentum is 0 unless given, which is plain descent; here it is that of `Momentum`.
@@ -88,7 +88,7 @@ class Nag(InBlocks):
         np.add(weight, step, out=weight)
 
 
-class Signum(InBlocks):
+class Signum(BlockwiseOptimizer):
     """Steps of one length in the direction of the gradients' mean, ``w -= rate * sign(m)``."""
 
     states = 1
@@ -102,7 +102,7 @@ class Signum(InBlocks):
     ) -> None:
         [mean] = states
         [step] = scratch
-        decay(mean, MOMENTUM, gradient, step)
+        update_mean(mean, MOMENTUM, gradient, step)
         np.sign(mean, out=step)
         np.multiply(step, LEARNING_RATE, out=step)
         np.subtract(weight, step, out=weight)

@@ -36,7 +36,7 @@ OPTIMIZERS: dict[str, Callable[[int], Optimizer]] = {
 value."""
 
 
-def make(name: str, elements: int) -> Optimizer:
+def create_optimizer(name: str, elements: int) -> Optimizer:
     """Return an optimizer for one key or shard of so many elements, its state all zeros.
 
     Raises:

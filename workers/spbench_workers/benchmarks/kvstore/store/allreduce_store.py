@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket
 from spbench_workers.benchmarks.kvstore.optimizers import registry
-from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.pushes import Push
 from spbench_workers.collectives.base import Reduction
 
@@ -39,9 +39,9 @@ class AllreduceStore:
         if optimizer != "none":
             for bucket in filled:
                 part = slice(bucket.first, bucket.last)
-                made = registry.make(optimizer, bucket.count)
+                made = registry.create_optimizer(optimizer, bucket.count)
                 self._updates.append((made, values[part], sums[part]))
-        self.sent = _sent(self._reductions, [4 * bucket.count for bucket in filled])
+        self.traffic = _sent(self._reductions, [4 * bucket.count for bucket in filled])
 
     def round(self) -> None:
         if not self._updates:
@@ -61,11 +61,11 @@ class AllreduceStore:
             reduction.free()
 
 
-def _sent(reductions: Sequence[Reduction], sizes: Sequence[int]) -> Sent:
+def _sent(reductions: Sequence[Reduction], sizes: Sequence[int]) -> SentTraffic:
     """Return the traffic that the algorithms count; where one does not, the bytes handed to it."""
     traffics = [reduction.traffic for reduction in reductions]
     counted = [
         (size, 1) if traffic is None else (traffic.bytes, traffic.messages)
         for size, traffic in zip(sizes, traffics, strict=True)
     ]
-    return Sent(sum(size for size, _ in counted), sum(count for _, count in counted))
+    return SentTraffic(sum(size for size, _ in counted), sum(count for _, count in counted))

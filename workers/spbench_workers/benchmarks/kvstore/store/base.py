@@ -10,7 +10,7 @@ from spbench_workers.benchmarks.kvstore.store.pushes import Push
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentTraffic:
     """The traffic of one rank in a round: what it sends.
 
     Attributes:
@@ -26,7 +26,7 @@ class Store(Protocol):
     """One rank's part in a store over fixed memory. All ranks of the job run it together."""
 
     @property
-    def sent(self) -> Sent:
+    def traffic(self) -> SentTraffic:
         """The traffic of this rank in a round, as it hands it to MPI."""
 
     @property

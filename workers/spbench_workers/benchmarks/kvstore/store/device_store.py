@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
 from spbench_workers.benchmarks.kvstore.optimizers import registry
-from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
 
 
@@ -43,22 +43,24 @@ class DeviceStore:
         elements = [len(view) for view in gradients.views]
         mine = [key for key in order if merge_devices[key] == comm.rank]
         self._values = values.views
-        self._totals = values.views if optimizer == "none" else empty_views(elements, mine)
+        self._totals = values.views if optimizer == "none" else allocate_key_views(elements, mine)
         self._optimizers = {
-            key: registry.make(optimizer, elements[key]) for key in mine if optimizer != "none"
+            key: registry.create_optimizer(optimizer, elements[key])
+            for key in mine
+            if optimizer != "none"
         }
         self._devices = ReduceBroadcast(
             comm, merge_devices, order, gradients.views, self._totals, values.views, compression
         )
         self.pushes = self._devices.pushes
-        self.sent = Sent(*self._devices.sent)
+        self.traffic = SentTraffic(*self._devices.traffic)
 
     def round(self) -> None:
         devices = self._devices
         devices.begin()
-        for key in devices.others:
+        for key in devices.other_keys:
             devices.push(key)
-        for key in devices.merged:
+        for key in devices.merged_keys:
             devices.reduce(key)
             if self._optimizers:
                 self._optimizers[key].update(self._values[key], self._totals[key])

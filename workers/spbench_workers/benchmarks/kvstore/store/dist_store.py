@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
-from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.reduce_broadcast import ReduceBroadcast
 from spbench_workers.benchmarks.kvstore.store.server_client import ServerClient
 
@@ -46,7 +46,7 @@ class DistStore:
         self._asynchronous = asynchronous
         mine = [key for key in order if merge_devices[key] == worker.rank]
         elements = [len(view) for view in gradients.views]
-        totals = gradients.views if worker.size == 1 else empty_views(elements, mine)
+        totals = gradients.views if worker.size == 1 else allocate_key_views(elements, mine)
         self._devices = ReduceBroadcast(
             worker, merge_devices, order, gradients.views, totals, values.views
         )
@@ -54,17 +54,17 @@ class DistStore:
             comm, servers, [slots[key] for key in mine], totals, values.views, compression
         )
         self.pushes = self._servers.pushes
-        both = zip(self._devices.sent, self._servers.sent, strict=True)
-        self.sent = Sent(*(inside + outside for inside, outside in both))
+        both = zip(self._devices.traffic, self._servers.traffic, strict=True)
+        self.traffic = SentTraffic(*(inside + outside for inside, outside in both))
 
     def round(self) -> None:
         devices = self._devices
         servers = self._servers
         devices.begin()
         servers.begin()
-        for key in devices.others:
+        for key in devices.other_keys:
             devices.push(key)
-        for key in devices.merged:
+        for key in devices.merged_keys:
             devices.reduce(key)
             servers.push(key)
         self._pull()
@@ -72,7 +72,7 @@ class DistStore:
     def settle(self) -> None:
         if self._asynchronous:
             self._devices.begin_values()
-            self._servers.begin_answers()
+            self._servers.begin_values()
             self._pull()
 
     def free(self) -> None:
@@ -82,10 +82,10 @@ class DistStore:
     def _pull(self) -> None:
         devices = self._devices
         servers = self._servers
-        for key in devices.merged:
-            servers.ask(key)
-        for key in devices.merged:
-            servers.take(key)
+        for key in devices.merged_keys:
+            servers.request_pull(key)
+        for key in devices.merged_keys:
+            servers.wait_for_value(key)
             devices.broadcast(key)
         servers.finish()
         devices.finish()

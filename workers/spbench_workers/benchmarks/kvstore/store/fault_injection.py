@@ -20,25 +20,25 @@ from spbench_workers.context import Context
 
 _Kind = TypeVar("_Kind")
 
-LOST = "lost-push"
-DOUBLED = "double-push"
-WRONG = "wrong-element"
+LOST_PUSH = "lost-push"
+DOUBLE_PUSH = "double-push"
+WRONG_ELEMENT = "wrong-element"
 
 
-def spoil_gradients(context: Context, gradients: Sequence[Float32Array]) -> None:
+def corrupt_gradients(context: Context, gradients: Sequence[Float32Array]) -> None:
     """Change the gradients that this device pushes, where ``--inject`` asks for it.
 
     Raises:
         NothingToSpoilError: The device is to lose or double a push, and holds no element.
     """
-    if context.planted(LOST):
-        _largest(context, LOST, gradients).fill(0.0)
-    elif context.planted(DOUBLED):
-        gradient = _largest(context, DOUBLED, gradients)
+    if context.planted(LOST_PUSH):
+        _largest(context, LOST_PUSH, gradients).fill(0.0)
+    elif context.planted(DOUBLE_PUSH):
+        gradient = _largest(context, DOUBLE_PUSH, gradients)
         np.multiply(gradient, 2.0, out=gradient)
 
 
-def spoil_round(
+def corrupt_round(
     context: Context, round_: Callable[[], None], memory: StoreMemory
 ) -> Callable[[], None]:
     """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it.
@@ -46,11 +46,11 @@ def spoil_round(
     Raises:
         NothingToSpoilError: The device is to pull a wrong number, and holds no element.
     """
-    if not context.planted(WRONG):
+    if not context.planted(WRONG_ELEMENT):
         return round_
-    if not memory.got.numel():
-        raise _nothing(context, WRONG)
-    element = memory.got[memory.got.numel() // 2 :][:1]
+    if not memory.device_values.numel():
+        raise _nothing(context, WRONG_ELEMENT)
+    element = memory.device_values[memory.device_values.numel() // 2 :][:1]
 
     def spoiled() -> None:
         round_()
@@ -59,13 +59,13 @@ def spoil_round(
     return spoiled
 
 
-def spoiled_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
+def choose_faulty_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
     """Return the shard in which this server is to have a fault; None without a fault.
 
     Raises:
         NothingToSpoilError: The server is to have a fault, and keeps no element.
     """
-    fault = next((name for name in SYNC if context.planted(name)), None)
+    fault = next((name for name in FAULTY_SYNC_SHARDS if context.planted(name)), None)
     if fault is None:
         return None
     largest = max(slots, key=lambda slot: slot.count, default=None)
@@ -74,7 +74,7 @@ def spoiled_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
     return largest
 
 
-def planted_in(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind]:
+def choose_faulty_class(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind]:
     """Return the class of shard with the fault that is injected, out of SYNC or ASYNC."""
     return next(kind for fault, kind in kinds.items() if context.planted(fault))
 
@@ -144,14 +144,14 @@ class _WrongAsync(AsyncServerShard):
         self.value[len(self.value) // 2] += 1.0
 
 
-SYNC: Mapping[str, type[SyncServerShard]] = {
-    LOST: _LosingSync,
-    DOUBLED: _DoublingSync,
-    WRONG: _WrongSync,
+FAULTY_SYNC_SHARDS: Mapping[str, type[SyncServerShard]] = {
+    LOST_PUSH: _LosingSync,
+    DOUBLE_PUSH: _DoublingSync,
+    WRONG_ELEMENT: _WrongSync,
 }
-ASYNC: Mapping[str, type[AsyncServerShard]] = {
-    LOST: _LosingAsync,
-    DOUBLED: _DoublingAsync,
-    WRONG: _WrongAsync,
+FAULTY_ASYNC_SHARDS: Mapping[str, type[AsyncServerShard]] = {
+    LOST_PUSH: _LosingAsync,
+    DOUBLE_PUSH: _DoublingAsync,
+    WRONG_ELEMENT: _WrongAsync,
 }
 """The class of shard with each fault, of synchronous and of asynchronous stores."""

@@ -27,47 +27,47 @@ class StoreMemory:
         place: Its device.
     """
 
-    def __init__(self, gradients: Arena, values: Arena, place: torch.device) -> None:
-        on_gpu = is_gpu(place)
+    def __init__(self, gradients: Arena, values: Arena, device: torch.device) -> None:
+        on_gpu = is_gpu(device)
         self.gradients = gradients
         self.values = values
-        self.given = self.gradients.tensor
-        self.got = self.values.tensor
+        self.device_gradients = self.gradients.tensor
+        self.device_values = self.values.tensor
         if on_gpu:
-            with allocating(self.given.nbytes + self.got.nbytes):
-                self.given = torch.zeros_like(self.given, device=place)
-                self.got = torch.zeros_like(self.got, device=place)
+            with allocating(self.device_gradients.nbytes + self.device_values.nbytes):
+                self.device_gradients = torch.zeros_like(self.device_gradients, device=device)
+                self.device_values = torch.zeros_like(self.device_values, device=device)
         self.on_gpu = on_gpu
-        self.place = place
+        self.device = device
 
-    def put(self) -> None:
+    def upload_gradients(self) -> None:
         """Copy the host's gradients to the device."""
         if self.on_gpu:
-            self.given.copy_(self.gradients.tensor, non_blocking=True)
-            synchronize_stream(self.place)
+            self.device_gradients.copy_(self.gradients.tensor, non_blocking=True)
+            synchronize_stream(self.device)
 
-    def fetch(self) -> None:
+    def download_values(self) -> None:
         """Copy the device's values to the host."""
         if self.on_gpu:
-            self.values.tensor.copy_(self.got, non_blocking=True)
-            synchronize_stream(self.place)
+            self.values.tensor.copy_(self.device_values, non_blocking=True)
+            synchronize_stream(self.device)
 
-    def take(self) -> None:
+    def download_gradients(self) -> None:
         """Copy the device's gradients to the host."""
         if self.on_gpu:
-            self.gradients.tensor.copy_(self.given, non_blocking=True)
-            synchronize_stream(self.place)
+            self.gradients.tensor.copy_(self.device_gradients, non_blocking=True)
+            synchronize_stream(self.device)
 
-    def bring(self) -> None:
+    def upload_values(self) -> None:
         """Copy the host's values to the device."""
         if self.on_gpu:
-            self.got.copy_(self.values.tensor, non_blocking=True)
-            synchronize_stream(self.place)
+            self.device_values.copy_(self.values.tensor, non_blocking=True)
+            synchronize_stream(self.device)
 
-    def copy(self) -> None:
+    def copy_on_device(self) -> None:
         """Copy gradients over values, on the device."""
-        self.got.copy_(self.given)
-        synchronize_stream(self.place)
+        self.device_values.copy_(self.device_gradients)
+        synchronize_stream(self.device)
 
 
 class StagedStore:
@@ -84,18 +84,18 @@ class StagedStore:
         self._store = store
         self._memory = memory
         self._asynchronous = asynchronous
-        self.sent = store.sent
+        self.traffic = store.traffic
         self.pushes = store.pushes
 
     def round(self) -> None:
-        self._memory.take()
+        self._memory.download_gradients()
         self._store.round()
-        self._memory.bring()
+        self._memory.upload_values()
 
     def settle(self) -> None:
         self._store.settle()
         if self._asynchronous:
-            self._memory.bring()
+            self._memory.upload_values()
 
     def free(self) -> None:
         self._store.free()

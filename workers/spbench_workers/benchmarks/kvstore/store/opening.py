@@ -14,10 +14,10 @@ from spbench_core.catalog.typed_params import filled
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.case import StoreCase
-from spbench_workers.benchmarks.kvstore.entry import PushPullParams, devices_of
+from spbench_workers.benchmarks.kvstore.entry import PushPullParams, select_devices
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, buckets
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_on
+from spbench_workers.benchmarks.kvstore.keys.buckets import Bucket, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
 from spbench_workers.benchmarks.kvstore.roles import Server
 from spbench_workers.benchmarks.kvstore.store import fault_injection
 from spbench_workers.benchmarks.kvstore.store.allreduce_store import AllreduceStore
@@ -28,7 +28,7 @@ from spbench_workers.benchmarks.kvstore.store.memory import StagedStore, StoreMe
 from spbench_workers.benchmarks.kvstore.store.server import ServerRank
 from spbench_workers.benchmarks.kvstore.store.server_shard import (
     AsyncServerShard,
-    Intake,
+    ReceiveBuffer,
     ServerShard,
     SyncServerShard,
 )
@@ -73,7 +73,7 @@ def _obstacle(params: PushPullParams, comm: MPI.Intracomm, place: torch.device) 
     return None if is_on_one_host(comm) else "the devices are not all on one host"
 
 
-def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
+def open_shared_arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
     """Return the gradients and the values of a device in shared memory.
 
     With allreduce and an optimizer the values are in its own memory: others write sums there, and
@@ -82,7 +82,7 @@ def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Are
     updates = case.store.name == "allreduce" and case.optimizer != "none"
     sums = None if updates else window.sums[rank]
     elements = case.elements
-    return Arena(elements, memory=window.given[rank]), Arena(elements, memory=sums)
+    return Arena(elements, memory=window.sources[rank]), Arena(elements, memory=sums)
 
 
 def open_allreduce(
@@ -118,8 +118,8 @@ def open_allreduce(
         got = torch.from_numpy(sums)
         algorithm = filled(params.algorithm)
         if algorithm == "nccl":
-            given = memory.given
-            got = memory.got
+            given = memory.device_gradients
+            got = memory.device_values
 
         def open_(bucket: Bucket) -> Reduction:
             part = slice(bucket.first, bucket.last)
@@ -132,7 +132,7 @@ def _buckets(params: PushPullParams, case: StoreCase) -> list[Bucket]:
     sizes: dict[str | None, int | None] = {"tensor": 0, "flat": None}
     size = sizes.get(params.bucket, params.bucket_bytes)
     backward = params.priority == "descending"
-    return buckets(case.elements, size, backward=backward, split=params.bucket == "sliced")
+    return make_buckets(case.elements, size, backward=backward, split=params.bucket == "sliced")
 
 
 _HOST = torch.device("cpu")
@@ -147,12 +147,12 @@ class StoreComms:
         worker: The devices of this rank's worker; the null communicator on a server.
     """
 
-    all: MPI.Intracomm
+    job: MPI.Intracomm
     worker: MPI.Intracomm
 
     def free(self) -> None:
         """Free them."""
-        self.all.Free()
+        self.job.Free()
         if self.worker != MPI.COMM_NULL:
             self.worker.Free()
 
@@ -172,7 +172,7 @@ class StorePart:
     store: Store
     memory: StoreMemory
     shards: Sequence[ServerShard] = ()
-    serves: bool = False
+    is_server: bool = False
     window: SharedWindow | None = None
 
     def free(self) -> None:
@@ -182,7 +182,7 @@ class StorePart:
             self.window.free()
 
 
-def open_ranks(context: Context, case: StoreCase) -> StoreComms:
+def open_communicators(context: Context, case: StoreCase) -> StoreComms:
     """Return the communicators. All ranks must call it."""
     comm = context.world.comm
     rank = context.world.rank
@@ -203,13 +203,15 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
     if serves:
         nothing = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
-        return StorePart(server, StoreMemory(nothing, nothing, _HOST), server.shards, serves=True)
+        return StorePart(
+            server, StoreMemory(nothing, nothing, _HOST), server.shards, is_server=True
+        )
     window = open_window(context, case, ranks.worker, place)
     if window is None:
         pinned = place.type == "cuda"
         both = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
     else:
-        both = arenas(case, window, ranks.worker.rank)
+        both = open_shared_arenas(case, window, ranks.worker.rank)
     memory = StoreMemory(*both, place)
     store = _open_device(params, case, ranks, memory, window)
     if is_gpu(place) and params.algorithm != "nccl":
@@ -224,7 +226,7 @@ def _place(context: Context, serves: bool) -> torch.device:
         CannotRunError: The device is not there, or some workers have GPUs and others have none.
     """
     params = context.read_params(PushPullParams)
-    gpus = devices_of(params)
+    gpus = select_devices(params)
     named = len(params.gpus or ()) != 1
     place = device_of(
         context,
@@ -244,33 +246,41 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
     roles = case.roles
     role = roles.role(context.world.rank)
     assert isinstance(role, Server)
-    slots = slots_on(case.slots, role.index)
+    slots = list_server_slots(case.slots, role.index)
     largest = max((slot.count for slot in slots), default=0)
-    intake = Intake(ranks.all, largest, case.compression())
+    intake = ReceiveBuffer(ranks.job, largest, case.create_compression())
     make = _async_shard if case.store.asynchronous else _sync_shard
-    spoiled = fault_injection.spoiled_slot(context, slots)
+    spoiled = fault_injection.choose_faulty_slot(context, slots)
     shards = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
-    return ServerRank(ranks.all, shards, roles.workers, roles.devices, case.store.asynchronous)
+    return ServerRank(ranks.job, shards, roles.workers, roles.devices, case.store.asynchronous)
 
 
 def _sync_shard(
-    context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, spoil: bool
 ) -> ServerShard:
-    kind = fault_injection.planted_in(context, fault_injection.SYNC) if spoil else SyncServerShard
-    return kind(intake, slot, case.clients_of(slot.key), case.optimizer)
+    kind = (
+        fault_injection.choose_faulty_class(context, fault_injection.FAULTY_SYNC_SHARDS)
+        if spoil
+        else SyncServerShard
+    )
+    return kind(intake, slot, case.list_clients(slot.key), case.optimizer)
 
 
 def _async_shard(
-    context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
+    context: Context, case: StoreCase, intake: ReceiveBuffer, slot: Slot, spoil: bool
 ) -> ServerShard:
-    kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
+    kind = (
+        fault_injection.choose_faulty_class(context, fault_injection.FAULTY_ASYNC_SHARDS)
+        if spoil
+        else AsyncServerShard
+    )
     # Results are compared after each group of rounds, or only after the last one.
     params = context.read_params(PushPullParams)
     total = params.num_batches
     every = params.disp_batches
     rounds = min(total, every) if context.read_params(PushPullParams).test_results else total + 1
     kept = case.roles.workers * rounds
-    return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)
+    return kind(intake, slot, case.list_clients(slot.key), case.optimizer, kept)
 
 
 def _open_device(
@@ -284,7 +294,7 @@ def _open_device(
         return open_allreduce(params, case, ranks.worker, memory, window)
     if case.store.dist:
         return DistStore(
-            ranks.all,
+            ranks.job,
             ranks.worker,
             case.merge_devices,
             case.roles.server_ranks,
@@ -292,7 +302,7 @@ def _open_device(
             case.order,
             memory.gradients,
             memory.values,
-            case.compression(),
+            case.create_compression(),
             case.store.asynchronous,
         )
     if window is not None:
@@ -311,5 +321,5 @@ def _open_device(
         memory.gradients,
         memory.values,
         case.optimizer,
-        case.compression(),
+        case.create_compression(),
     )

@@ -62,21 +62,23 @@ class CompressedPush(Push):
         self._compression.encode(self.gradient, self.residual, self.code)
 
 
-def push_of(key: int, first: int, gradient: Float32Array, compression: Compression | None) -> Push:
+def make_push(
+    key: int, first: int, gradient: Float32Array, compression: Compression | None
+) -> Push:
     """Return the push of a gradient, compressed if asked."""
     if compression is None:
         return Push(key, first, gradient)
     return CompressedPush(key, first, gradient, compression)
 
 
-def receive_buffer(elements: int, compression: Compression | None) -> Message:
+def allocate_receive_buffer(elements: int, compression: Compression | None) -> Message:
     """Return memory to receive one push of so many elements, compressed if asked."""
     if compression is None:
         return np.zeros(elements, np.float32)
     return np.zeros(compression.nbytes(elements), np.uint8)
 
 
-def summing(
+def make_sum(
     messages: Sequence[Message], into: Float32Array, compression: Compression | None
 ) -> Callable[[], None]:
     """Return a function that sums messages in their order, in float32 and without allocating.

@@ -12,7 +12,12 @@ from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
-from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of, receive_buffer, summing
+from spbench_workers.benchmarks.kvstore.store.pushes import (
+    Push,
+    allocate_receive_buffer,
+    make_push,
+    make_sum,
+)
 
 _PUSH = 0
 _VALUE = 1
@@ -73,15 +78,15 @@ class ReduceBroadcast:
     ) -> None:
         self._comm = comm
         self._compression = compression
-        self.merged = [key for key in order if merge_devices[key] == comm.rank]
-        self.others = [key for key in order if merge_devices[key] != comm.rank]
+        self.merged_keys = [key for key in order if merge_devices[key] == comm.rank]
+        self.other_keys = [key for key in order if merge_devices[key] != comm.rank]
         self._merged = {
             key: self._merged_key(key, gradients[key], totals[key], values[key])
-            for key in self.merged
+            for key in self.merged_keys
         }
         self._others = {
             key: self._other_key(key, merge_devices[key], gradients[key], values[key])
-            for key in self.others
+            for key in self.other_keys
         }
         self._receives = [one for merged in self._merged.values() for one in merged.receives]
         self._values = [other.receive for other in self._others.values()]
@@ -96,7 +101,7 @@ class ReduceBroadcast:
         return [*(key.own for key in merged), *(key.push for key in others)]
 
     @property
-    def sent(self) -> tuple[int, int]:
+    def traffic(self) -> tuple[int, int]:
         pushed = [other.push.message.nbytes for other in self._others.values()]
         peers = range(self._comm.size - 1)
         values = [key.own.gradient.nbytes for key in self._merged.values() for _ in peers]
@@ -106,12 +111,14 @@ class ReduceBroadcast:
         self, key: int, gradient: Float32Array, total: Float32Array, value: Float32Array
     ) -> _MergedKey:
         comm = self._comm
-        own = push_of(key, 0, gradient, self._compression)
+        own = make_push(key, 0, gradient, self._compression)
         messages = [
-            own.message if rank == comm.rank else receive_buffer(len(gradient), self._compression)
+            own.message
+            if rank == comm.rank
+            else allocate_receive_buffer(len(gradient), self._compression)
             for rank in range(comm.size)
         ]
-        merged = _MergedKey(own, summing(messages, total, self._compression))
+        merged = _MergedKey(own, make_sum(messages, total, self._compression))
         for rank, message in enumerate(messages):
             if rank != comm.rank:
                 merged.receives.append(comm.Recv_init(message, rank, 2 * key + _PUSH))
@@ -121,7 +128,7 @@ class ReduceBroadcast:
     def _other_key(
         self, key: int, merge_device: int, gradient: Float32Array, value: Float32Array
     ) -> _OtherKey:
-        push = push_of(key, 0, gradient, self._compression)
+        push = make_push(key, 0, gradient, self._compression)
         send = self._comm.Send_init(push.message, merge_device, 2 * key + _PUSH)
         return _OtherKey(push, send, self._comm.Recv_init(value, merge_device, 2 * key + _VALUE))
 

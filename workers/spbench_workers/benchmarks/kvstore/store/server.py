@@ -8,7 +8,7 @@ from itertools import repeat
 from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL
-from spbench_workers.benchmarks.kvstore.store.base import Sent
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
 from spbench_workers.benchmarks.kvstore.store.pushes import Push
 from spbench_workers.benchmarks.kvstore.store.server_shard import ServerShard
 
@@ -43,8 +43,8 @@ class ServerRank:
         self._workers = workers
         self._devices = devices
         self._status = MPI.Status()
-        sent = [shard.sent for shard in shards]
-        self.sent = Sent(sum(size for size, _ in sent), sum(count for _, count in sent))
+        sent = [shard.traffic for shard in shards]
+        self.traffic = SentTraffic(sum(size for size, _ in sent), sum(count for _, count in sent))
 
     def round(self) -> None:
         self._serve(2 * self._workers * len(self.shards))
@@ -66,6 +66,6 @@ class ServerRank:
             worker = status.source // self._devices
             index, kind = divmod(status.tag, 2)
             if kind == PULL:
-                self.shards[index].pulled(worker)
+                self.shards[index].handle_pull(worker)
             else:
-                self.shards[index].pushed(worker)
+                self.shards[index].handle_push(worker)

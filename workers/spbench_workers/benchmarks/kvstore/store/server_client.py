@@ -11,7 +11,7 @@ from mpi4py import MPI
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.compression import Compression
 from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
-from spbench_workers.benchmarks.kvstore.store.pushes import Push, push_of
+from spbench_workers.benchmarks.kvstore.store.pushes import Push, make_push
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class ServerClient:
         self._requests: dict[int, list[_ShardRequests]] = {}
         for slot in (slot for slots_of_key in slots for slot in slots_of_key):
             part = slice(slot.first, slot.last)
-            push = push_of(slot.key, slot.first, totals[slot.key][part], compression)
+            push = make_push(slot.key, slot.first, totals[slot.key][part], compression)
             one = _requests(comm, servers[slot.server], slot, push, values[slot.key][part])
             self._requests.setdefault(slot.key, []).append(one)
         every = [one for requests in self._requests.values() for one in requests]
@@ -62,7 +62,7 @@ class ServerClient:
         self._sends = [request for one in every for request in (one.send, one.ask)]
 
     @property
-    def sent(self) -> tuple[int, int]:
+    def traffic(self) -> tuple[int, int]:
         """Bytes and messages that this rank sends to the servers in a round."""
         return sum(push.message.nbytes for push in self.pushes), 2 * len(self.pushes)
 
@@ -71,7 +71,7 @@ class ServerClient:
         MPI.Prequest.Startall(self._acks)
         MPI.Prequest.Startall(self._answers)
 
-    def begin_answers(self) -> None:
+    def begin_values(self) -> None:
         """Post the receives of values only: nothing is pushed, hence `ask` waits for no ack."""
         MPI.Prequest.Startall(self._answers)
 
@@ -81,13 +81,13 @@ class ServerClient:
             requests.push.prepare()
             requests.send.Start()
 
-    def ask(self, key: int) -> None:
+    def request_pull(self, key: int) -> None:
         """Send the pull requests of a key's shards, each once the push of its shard is acked."""
         for requests in self._requests.get(key, ()):
             requests.ack.Wait()
             requests.ask.Start()
 
-    def take(self, key: int) -> None:
+    def wait_for_value(self, key: int) -> None:
         """Wait until the values of all shards of a key have come."""
         for requests in self._requests.get(key, ()):
             requests.answer.Wait()

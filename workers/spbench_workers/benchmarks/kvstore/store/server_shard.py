@@ -15,7 +15,7 @@ from spbench_workers.benchmarks.kvstore.keys.sharding import PULL, PUSH, Slot
 from spbench_workers.benchmarks.kvstore.optimizers import registry
 
 
-class Intake:
+class ReceiveBuffer:
     """Receive memory of a server: its shards share it, as pushes are handled one after another.
 
     Args:
@@ -40,7 +40,7 @@ class Intake:
         self.comm.Recv(code, source, tag)
         self._compression.decode(code, into)
 
-    def array(self, elements: int) -> Float32Array:
+    def scratch(self, elements: int) -> Float32Array:
         """Return memory for a push that is needed only until the next one comes."""
         return self._array[:elements]
 
@@ -60,7 +60,7 @@ class ServerShard(ABC):
             without one.
     """
 
-    def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int]) -> None:
+    def __init__(self, intake: ReceiveBuffer, slot: Slot, clients: Sequence[int]) -> None:
         self.slot = slot
         self.violation = ""
         self.value: Float32Array = np.zeros(slot.count, np.float32)
@@ -75,10 +75,10 @@ class ServerShard(ABC):
         self._unacked = [False] * len(clients)
 
     @abstractmethod
-    def pushed(self, worker: int) -> None:
+    def handle_push(self, worker: int) -> None:
         """Receive and handle a worker's push, which has arrived."""
 
-    def pulled(self, worker: int) -> None:
+    def handle_pull(self, worker: int) -> None:
         """Answer a worker's pull, which has arrived, with the value."""
         self._comm.Recv(self._nothing, self._clients[worker], self.slot.tag(PULL))
         if self._unacked[worker]:
@@ -87,7 +87,7 @@ class ServerShard(ABC):
         self._answers[worker].Start()
 
     @property
-    def sent(self) -> tuple[int, int]:
+    def traffic(self) -> tuple[int, int]:
         """Bytes and messages that the shard sends in a round: acks and values."""
         return self.value.nbytes * len(self._clients), 2 * len(self._clients)
 
@@ -131,14 +131,18 @@ class SyncServerShard(ServerShard):
     optimizer the sum and the value change places when the round is complete: nothing is copied.
     """
 
-    def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str) -> None:
+    def __init__(
+        self, intake: ReceiveBuffer, slot: Slot, clients: Sequence[int], optimizer: str
+    ) -> None:
         super().__init__(intake, slot, clients)
         self._merged: Float32Array = np.zeros(slot.count, np.float32)
-        self._further = intake.array(slot.count)
-        self._optimizer = None if optimizer == "none" else registry.make(optimizer, slot.count)
+        self._further = intake.scratch(slot.count)
+        self._optimizer = (
+            None if optimizer == "none" else registry.create_optimizer(optimizer, slot.count)
+        )
         self._spare = [] if self._optimizer else self._answers_of(self._merged)
 
-    def pushed(self, worker: int) -> None:
+    def handle_push(self, worker: int) -> None:
         self._take(worker, first=not any(self._unacked))
         self._admit(worker)
         if all(self._unacked):
@@ -184,23 +188,28 @@ class AsyncServerShard(ServerShard):
     """
 
     def __init__(
-        self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str, kept: int
+        self,
+        intake: ReceiveBuffer,
+        slot: Slot,
+        clients: Sequence[int],
+        optimizer: str,
+        max_arrivals: int,
     ) -> None:
         super().__init__(intake, slot, clients)
-        self._optimizer = registry.make(optimizer, slot.count)
-        self._pushed = intake.array(slot.count)
-        self._arrivals: npt.NDArray[np.int32] = np.zeros(kept, np.int32)
+        self._optimizer = registry.create_optimizer(optimizer, slot.count)
+        self._pushed = intake.scratch(slot.count)
+        self._arrivals: npt.NDArray[np.int32] = np.zeros(max_arrivals, np.int32)
         self._count = 0
 
     @property
     def arrivals(self) -> npt.NDArray[np.int32]:
         return self._arrivals[: self._count]
 
-    def forget(self) -> None:
+    def clear_arrivals(self) -> None:
         """Empty the record of arrivals."""
         self._count = 0
 
-    def pushed(self, worker: int) -> None:
+    def handle_push(self, worker: int) -> None:
         self._receive(worker, self._pushed)
         self._admit(worker)
         self._arrivals[self._count] = worker

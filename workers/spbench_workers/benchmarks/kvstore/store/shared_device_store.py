@@ -13,10 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.benchmarks.kvstore.keys.arena import Arena, allocate_key_views
 from spbench_workers.benchmarks.kvstore.optimizers import registry
-from spbench_workers.benchmarks.kvstore.store.base import Sent
-from spbench_workers.benchmarks.kvstore.store.pushes import Push, summing
+from spbench_workers.benchmarks.kvstore.store.base import SentTraffic
+from spbench_workers.benchmarks.kvstore.store.pushes import Push, make_sum
 from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 
 
@@ -48,18 +48,18 @@ class SharedDeviceStore:
         if optimizer == "none":
             total = window.open_sum(0, sum(elements))
             self.round: Callable[[], None] = total.run
-            self.sent = Sent(total.traffic.bytes, 0)
+            self.traffic = SentTraffic(total.traffic.bytes, 0)
             return
         self.round = self._round
         mine = [key for key in order if merge_devices[key] == comm.rank]
-        given = [Arena(elements, memory=memory).views for memory in window.given]
+        given = [Arena(elements, memory=memory).views for memory in window.sources]
         values = [Arena(elements, memory=memory).views for memory in window.sums]
-        totals = empty_views(elements, mine)
+        totals = allocate_key_views(elements, mine)
         self._updates: list[Callable[[], None]] = []
         for key in mine:
             sources: list[Float32Array] = [views[key] for views in given]
-            self._updates.append(summing(sources, totals[key], None))
-            update = registry.make(optimizer, elements[key]).update
+            self._updates.append(make_sum(sources, totals[key], None))
+            update = registry.create_optimizer(optimizer, elements[key]).update
             self._updates.append(partial(update, values[comm.rank][key], totals[key]))
         own = values[comm.rank]
         self._copies = [
@@ -68,12 +68,12 @@ class SharedDeviceStore:
             if device != comm.rank
         ]
         written = sum(elements[key] for key in mine) * (comm.size - 1)
-        self.sent = Sent(4 * written, 0)
+        self.traffic = SentTraffic(4 * written, 0)
 
     def _round(self) -> None:
         for steps in (self._updates, self._copies):
             # All gradients are there, and then all weights; nobody copies those of last time now.
-            self._window.meet()
+            self._window.synchronize()
             for step in steps:
                 step()
 

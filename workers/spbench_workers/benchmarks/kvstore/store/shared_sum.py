@@ -17,7 +17,7 @@ from spbench_core.layout.tiles import bounds
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import is_on_one_host
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
-from spbench_workers.benchmarks.kvstore.store.pushes import summing
+from spbench_workers.benchmarks.kvstore.store.pushes import make_sum
 from spbench_workers.collectives.base import RankTraffic
 
 _BLOCK = 1 << 15
@@ -47,16 +47,16 @@ class SharedWindow:
         self._window = MPI.Win.Allocate_shared(2 * vector, 1, comm=comm)
         self._window.Lock_all()
         memories = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
-        self.given = [_vector(memory, 0, elements) for memory in memories]
+        self.sources = [_vector(memory, 0, elements) for memory in memories]
         self.sums = [_vector(memory, vector, elements) for memory in memories]
-        for own in (self.given[comm.rank], self.sums[comm.rank]):
+        for own in (self.sources[comm.rank], self.sums[comm.rank]):
             own.fill(0.0)
 
     def open_sum(self, first: int, last: int) -> SharedSum:
         """Return the reduction of the elements from ``first`` to before ``last``."""
-        return SharedSum(self._comm, self.meet, self.given, self.sums, first, last)
+        return SharedSum(self._comm, self.synchronize, self.sources, self.sums, first, last)
 
-    def meet(self) -> None:
+    def synchronize(self) -> None:
         """Wait for all ranks, and let each see what the others have written before."""
         self._window.Sync()
         self._comm.Barrier()
@@ -96,7 +96,7 @@ class SharedSum:
         self._steps: list[Callable[[], object]] = []
         for low in range(begin, end, _BLOCK):
             part = slice(low, min(low + _BLOCK, end))
-            self._steps.append(summing([vector[part] for vector in given], own[part], None))
+            self._steps.append(make_sum([vector[part] for vector in given], own[part], None))
             self._steps += [partial(np.copyto, other[part], own[part]) for other in others]
         self.traffic = RankTraffic(4 * (end - begin) * len(others), 0, 1)
 

@@ -18,8 +18,8 @@ from spbench_workers.benchmarks.kvstore.arrays import Float32Array, Float64Array
 from spbench_workers.benchmarks.kvstore.case import StoreCase
 from spbench_workers.benchmarks.kvstore.gradients import Gradients
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
-from spbench_workers.benchmarks.kvstore.keys.buckets import buckets, offsets
-from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, slots_on
+from spbench_workers.benchmarks.kvstore.keys.buckets import compute_offsets, make_buckets
+from spbench_workers.benchmarks.kvstore.keys.sharding import Slot, list_server_slots
 from spbench_workers.benchmarks.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.benchmarks.kvstore.verification.expectation import Arrivals, KeyExpectation
 
@@ -67,9 +67,11 @@ class StoreComparison:
         self._values = values
         self._shards = shards
         self._serves = case.is_server(comm.rank)
-        self._slots = [slots_on(case.slots, server) for server in range(case.roles.servers)]
-        self._bounds = offsets(case.elements)
-        self._runs = buckets(case.elements, 4 * _BLOCK)
+        self._slots = [
+            list_server_slots(case.slots, server) for server in range(case.roles.servers)
+        ]
+        self._bounds = compute_offsets(case.elements)
+        self._runs = make_buckets(case.elements, 4 * _BLOCK)
         self._expected = self._expectations(case, gradients)
         # measure.py compares with what the sum would be if nothing had been compressed.
         uncoded = replace(case, gc_type="none")
@@ -104,7 +106,7 @@ class StoreComparison:
             when: The rounds, in words.
             progress: The progress over the runs of keys.
         """
-        self.follow(draw, rounds)
+        self.advance(draw, rounds)
         mine = magnitude = 0.0
         progress.begin(len(self._runs))
         for number in range(len(self._runs)):
@@ -115,7 +117,7 @@ class StoreComparison:
         self._compare_bits(when)
         return _errors(self._case, self._comm.allgather(mine), magnitude)
 
-    def follow(self, draw: int, rounds: int) -> None:
+    def advance(self, draw: int, rounds: int) -> None:
         """Advance the reference by rounds after which nothing is compared."""
         arrivals = self._arrivals()
         coded = self._uncoded is not self._expected
@@ -189,7 +191,7 @@ class StoreComparison:
             told |= dict(zip(self._slots[server], orders, strict=True))
         for shard in self._shards:
             if isinstance(shard, AsyncServerShard):
-                shard.forget()
+                shard.clear_arrivals()
         return told
 
     def _compare_bits(self, when: str) -> None:
@@ -227,7 +229,8 @@ def _errors(case: StoreCase, distances: Sequence[float], magnitude: float) -> Er
     """Return the errors over all ranks' distances; measure.py's is that of the worst worker."""
     roles = case.roles
     by_worker = [
-        [distances[rank] for rank in roles.devices_of(worker)] for worker in range(roles.workers)
+        [distances[rank] for rank in roles.list_worker_ranks(worker)]
+        for worker in range(roles.workers)
     ]
     devices = [distances[rank] for rank in roles.device_ranks]
     return Errors(

@@ -150,7 +150,7 @@ class KeyExpectation:
         size = np.zeros(count)
         single: Float32Array = np.zeros(count, np.float32)
         for rank in ranks:
-            gradient = self._gradients.of(rank, self._key, draw)
+            gradient = self._gradients.make_gradient(rank, self._key, draw)
             total += gradient
             size += np.abs(gradient)
             single += gradient
@@ -163,5 +163,5 @@ def _groups(case: StoreCase) -> list[range]:
     if not (case.compressed or case.store.asynchronous):
         return [roles.device_ranks]
     if case.store.dist:
-        return [roles.devices_of(worker) for worker in range(roles.workers)]
+        return [roles.list_worker_ranks(worker) for worker in range(roles.workers)]
     return [range(rank, rank + 1) for rank in roles.device_ranks]

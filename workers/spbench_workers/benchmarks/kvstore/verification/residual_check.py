@@ -30,20 +30,20 @@ class ResidualCheck:
     ) -> None:
         self._pushes = [push for push in pushes if isinstance(push, CompressedPush)]
         self._gradients = gradients
-        self._decoder: Compression | None = case.compression()
+        self._decoder: Compression | None = case.create_compression()
         self._ranks = _contributors(case, rank)
         # The residual so far; gradients are added to it, and delivered values are subtracted.
         self._expected = [push.residual.astype(np.float64) for push in self._pushes]
         self._size = [np.abs(expected) for expected in self._expected]
         self._rounds = 0
 
-    def follow(self, draw: int) -> None:
+    def add_round(self, draw: int) -> None:
         """Add a round that pushed a draw of gradients."""
         self._rounds += 1
         for push, expected, size in zip(self._pushes, self._expected, self._size, strict=True):
             part = slice(push.first, push.first + len(push.gradient))
             for rank in self._ranks:
-                gradient = self._gradients.of(rank, push.key, draw)[part]
+                gradient = self._gradients.make_gradient(rank, push.key, draw)[part]
                 expected += gradient
                 size += np.abs(gradient)
             delivered = np.zeros_like(push.gradient)
@@ -69,4 +69,4 @@ def _contributors(case: StoreCase, rank: int) -> Sequence[int]:
     """Return the ranks whose gradients are summed in a rank's compressed pushes."""
     if not case.store.dist or case.is_server(rank):
         return [rank]
-    return case.roles.devices_of(rank // case.roles.devices)
+    return case.roles.list_worker_ranks(rank // case.roles.devices)

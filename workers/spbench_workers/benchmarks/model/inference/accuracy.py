@@ -19,7 +19,7 @@ from spbench_parallel.engine import Engine, Logits
 from spbench_parallel.images.sources import ImageSource
 from spbench_workers.context import Context
 
-FEW = 5
+TOP_CLASSES = 5
 """The classes among which the right one counts for ``top5``."""
 
 
@@ -42,7 +42,7 @@ class InferredAnswers:
     pixels: int = 1
 
 
-def answers_of(
+def collect_answers(
     engine: Engine, images: ImageSource, inferred: Sequence[tuple[int, Logits]]
 ) -> InferredAnswers:
     """Return this rank's answers of some steps.
@@ -68,7 +68,7 @@ def answers_of(
     )
 
 
-def inferred_again(
+def repeat_inference(
     context: Context, engine: Engine, images: ImageSource, answers: InferredAnswers
 ) -> InferredAnswers:
     """Infer the images of some answers by another engine of the same layout. All ranks call it."""
@@ -78,10 +78,10 @@ def inferred_again(
         images.set_step(step)
         found.append((step, engine.evaluate()))
     context.progress("fp32", len(found), len(found))
-    return answers_of(engine, images, found)
+    return collect_answers(engine, images, found)
 
 
-def give_accuracy(context: Context, answers: InferredAnswers) -> None:
+def report_accuracy(context: Context, answers: InferredAnswers) -> None:
     """Report accuracy and loss over the images of all ranks. All ranks must call it."""
     logits = answers.logits
     classes = answers.classes
@@ -89,13 +89,13 @@ def give_accuracy(context: Context, answers: InferredAnswers) -> None:
         context.world.comm,
         len(classes),
         _among(logits, classes, 1),
-        _among(logits, classes, FEW),
+        _among(logits, classes, TOP_CLASSES),
         float(functional.cross_entropy(logits, classes, reduction="sum")),
     )
     images = rows / answers.pixels
     context.metric("judged_images", images)
     shares = {"top1": right / rows}
-    if logits.shape[1] > FEW:
+    if logits.shape[1] > TOP_CLASSES:
         shares["top5"] = among_few / rows
     if answers.pixels > 1:
         shares["mean_iou"] = _mean_iou(context.world.comm, logits, classes)
@@ -105,7 +105,9 @@ def give_accuracy(context: Context, answers: InferredAnswers) -> None:
     _say(context, f"Images {images:.0f} {said} loss {loss / rows:.6g}")
 
 
-def give_agreement(context: Context, answers: InferredAnswers, reference: InferredAnswers) -> None:
+def report_agreement(
+    context: Context, answers: InferredAnswers, reference: InferredAnswers
+) -> None:
     """Report how near the answers are to those of fp32. All ranks must call it."""
     comm = context.world.comm
     wanted = reference.logits

@@ -44,31 +44,31 @@ class Requests:
         answered: The ends of that work, on all ranks.
     """
 
-    arrived: Sequence[float]
-    begun: Sequence[float]
-    answered: Sequence[float]
+    arrivals: Sequence[float]
+    starts: Sequence[float]
+    ends: Sequence[float]
 
     @property
     def work(self) -> list[float]:
         """The seconds of work on each request."""
-        return [end - begin for begin, end in zip(self.begun, self.answered, strict=True)]
+        return [end - begin for begin, end in zip(self.starts, self.ends, strict=True)]
 
     def latencies(self) -> list[float]:
         """Return the seconds from each request's arrival to its answer."""
-        return [end - begin for begin, end in zip(self.arrived, self.answered, strict=True)]
+        return [end - begin for begin, end in zip(self.arrivals, self.ends, strict=True)]
 
-    def least(self) -> Iterator[float]:
+    def lower_bounds(self) -> Iterator[float]:
         """Yield the least latency of each request that its arrival and all work let be.
 
         It is Lindley's recursion: work begins with the arrival or after the work before it.
         """
         end = 0.0
-        for arrived, work in zip(self.arrived, self.work, strict=True):
+        for arrived, work in zip(self.arrivals, self.work, strict=True):
             end = max(arrived, end) + work
             yield end - arrived
 
 
-def arrivals(count: int, rate: float, seed: int) -> list[float]:
+def draw_arrivals(count: int, rate: float, seed: int) -> list[float]:
     """Return the seconds at which requests arrive: ``rate`` a second in the long run."""
     source = random.Random(seed)
     return list(accumulate(source.expovariate(rate) for _ in range(count)))
@@ -103,7 +103,7 @@ def serve(context: Context, answer: Callable[[], object], arrived: Sequence[floa
     return found
 
 
-def give_open_latency(context: Context, requests: Requests) -> None:
+def report_open_latency(context: Context, requests: Requests) -> None:
     """Report and check the latencies of an open load. All ranks must call it.
 
     Raises:
@@ -114,12 +114,12 @@ def give_open_latency(context: Context, requests: Requests) -> None:
         seconds = _without_waits(requests)
     rate = filled(context.read_params(ModelParams).arrival_rate)
     context.metric("offered_load", fmean(requests.work) * rate)
-    give_latency(context, [1000.0 * one for one in seconds])
+    report_latency(context, [1000.0 * one for one in seconds])
     if "latency" in context.entry.checks_of(context.params):
-        context.check_worst("latency", too_short(seconds, requests))
+        context.check_worst("latency", find_too_short(seconds, requests))
 
 
-def give_latency(context: Context, milliseconds: list[float]) -> None:
+def report_latency(context: Context, milliseconds: list[float]) -> None:
     """Report latencies, request by request."""
     context.samples("latency_ms", milliseconds)
     if context.world.rank == 0:
@@ -127,10 +127,10 @@ def give_latency(context: Context, milliseconds: list[float]) -> None:
         context.say(f"Latency (ms) {' '.join(said)}")
 
 
-def too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
+def find_too_short(seconds: Sequence[float], requests: Requests) -> WorstError:
     """Return the most ms by which a latency is less than possible, and its request; 0 if none."""
     worst = WorstError.with_tolerance(TOLERANCE_MS)
-    for index, (latency, least) in enumerate(zip(seconds, requests.least(), strict=True)):
+    for index, (latency, least) in enumerate(zip(seconds, requests.lower_bounds(), strict=True)):
         detail = f"request {index}: {latency * 1000:.6g} ms, and not below {least * 1000:.6g} ms"
         worst.add(1000.0 * (least - latency), TOLERANCE_MS, detail)
     return worst
@@ -143,7 +143,7 @@ def _percentile(values: Sequence[float], share: int) -> float:
 
 
 def _without_waits(requests: Requests) -> list[float]:
-    if not too_short(requests.work, requests).exceeds:
+    if not find_too_short(requests.work, requests).exceeds:
         raise NothingToSpoilError(
             f"{FAULT}: no request had to wait for another; take a higher arrival_rate"
         )

@@ -16,14 +16,14 @@ from spbench_workers.benchmarks.model.params import (
     NETWORK,
     RESNET,
     check_tf32,
-    multiplies_either_way,
+    may_use_tf32,
 )
-from spbench_workers.benchmarks.model.resolving import with_model
+from spbench_workers.benchmarks.model.resolving import resolve_model
 from spbench_workers.benchmarks.model.work import estimate_layers
 
-KNOWN = {"resnet": RESNET, "amoebanet": AMOEBANET}
+BUILTIN_MODELS = {"resnet": RESNET, "amoebanet": AMOEBANET}
 """Models of spbench's own, and their own parameters."""
-_OWN = tuple({param.name: param for params in KNOWN.values() for param in params}.values())
+_OWN = tuple({param.name: param for params in BUILTIN_MODELS.values() for param in params}.values())
 _UNTIMED = 2
 """Steps of checks and set-up."""
 _NETWORK: dict[str, Any] = {param.name: param.default for param in NETWORK}
@@ -40,12 +40,13 @@ def resolve(params: Params) -> Params:
     sizes = params["batch_sizes"]
     if sorted(set(sizes)) != sizes:
         raise ParamError("batch_sizes", "batch_sizes must rise, as in 1,2,4")
-    if name in KNOWN:
+    if name in BUILTIN_MODELS:
         return _resolve_known(name, params)
     module, _, function = name.partition(":")
     if not all(map(str.isidentifier, (*module.split("."), function))):
         raise ParamError(
-            "model", f"model {name!r} is none of {', '.join(KNOWN)}, and no module:callable"
+            "model",
+            f"model {name!r} is none of {', '.join(BUILTIN_MODELS)}, and no module:callable",
         )
     others = [*_NETWORK.keys() - {"image_size"}, *(param.name for param in _OWN)]
     _refuse(params, others, f"of model {name}")
@@ -56,12 +57,12 @@ def resolve(params: Params) -> Params:
 
 
 def _resolve_known(name: str, params: Params) -> Params:
-    own = [param.name for param in KNOWN[name]]
+    own = [param.name for param in BUILTIN_MODELS[name]]
     _refuse(params, ["network_args"], f"of model {name}")
     _refuse(params, [param.name for param in _OWN if param.name not in own], f"of model {name}")
-    defaults = _NETWORK | {param.name: param.default for param in KNOWN[name]}
+    defaults = _NETWORK | {param.name: param.default for param in BUILTIN_MODELS[name]}
     filled = {key: value for key, value in defaults.items() if params[key] is None}
-    return with_model(name, params | filled)
+    return resolve_model(name, params | filled)
 
 
 def _refuse(params: Params, names: list[str], why: str) -> None:
@@ -72,7 +73,7 @@ def _refuse(params: Params, names: list[str], why: str) -> None:
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return the checks; products are compared on GPUs alone, so ``auto`` does not promise them."""
-    return checks if multiplies_either_way(params["device"], params["precision"]) else checks[:-1]
+    return checks if may_use_tf32(params["device"], params["precision"]) else checks[:-1]
 
 
 def _of_layer(name: str, unit: str, what: str) -> Metric:
@@ -114,7 +115,7 @@ class ProfileParams:
 
 def _estimate(params: Params, np: int) -> Work | None:
     profile = read_params(ProfileParams, params)
-    if profile.model not in KNOWN:
+    if profile.model not in BUILTIN_MODELS:
         return None
     steps = profile.iterations + profile.warmup + _UNTIMED
     return estimate_layers(profile.model, params, profile.batch_sizes, steps, np)

@@ -15,7 +15,7 @@ from torch.autograd.profiler import profile
 
 
 @dataclass(slots=True)
-class Use:
+class MemoryUse:
     """Memory use of a piece of work.
 
     Attributes:
@@ -28,9 +28,9 @@ class Use:
 
 
 @contextmanager
-def use_of(device: torch.device) -> Iterator[Use]:
+def measure_memory(device: torch.device) -> Iterator[MemoryUse]:
     """Measure the memory that torch takes on the device for the work inside."""
-    use = Use()
+    use = MemoryUse()
     if device.type == "cuda":
         # torch counts when memory is asked for and given back, whatever the GPU does meanwhile;
         # memory that only the collector frees must be gone before.
@@ -52,7 +52,7 @@ def use_of(device: torch.device) -> Iterator[Use]:
             use.peak = max(use.peak, use.left)
 
 
-class Kept:
+class SavedTensorCounter:
     """A counter of tensors that layers keep for backward; one kept by two counts for the first.
 
     Args:
@@ -67,7 +67,7 @@ class Kept:
         self._bytes = 0
 
     @contextmanager
-    def of(self, found: list[int]) -> Iterator[None]:
+    def count(self, found: list[int]) -> Iterator[None]:
         """Append to ``found`` the bytes that the work inside keeps."""
         self._bytes = 0
         with saved_tensors_hooks(self._pack, lambda tensor: tensor):

@@ -13,14 +13,14 @@ import torch
 from spbench_parallel.layer_times import Laps, as_tuple, backward, forward
 from spbench_parallel.pipeline.later_weights import LaterWeights
 from spbench_parallel.tensors import TensorTuple
-from spbench_workers.benchmarks.model.profile.memory import Kept, use_of
+from spbench_workers.benchmarks.model.profile.memory import SavedTensorCounter, measure_memory
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel
 
 Step = Callable[[Any], Any]
 
 
 @dataclass(slots=True)
-class Times:
+class PassTimes:
     """Seconds of one pass, by layer.
 
     Attributes:
@@ -65,7 +65,7 @@ class LayerRow:
             lambda data: subject.loss(as_tuple(last(data))),
         ]
 
-    def output(self, images: torch.Tensor) -> TensorTuple:
+    def compute_output(self, images: torch.Tensor) -> TensorTuple:
         """Return the output of the last layer, without the loss."""
         laps = Laps(images.device)
         data: TensorTuple = (images,)
@@ -74,7 +74,7 @@ class LayerRow:
                 data = forward(layer, data, laps)
         return data
 
-    def take(self, images: torch.Tensor) -> Times:
+    def time_pass(self, images: torch.Tensor) -> PassTimes:
         """Time one pass forward and back, and one whose gradients of weights come later."""
         laps = Laps(images.device)
         self._pass(images, laps)
@@ -86,7 +86,7 @@ class LayerRow:
         for place in range(count):
             laps.take(partial(later.compute, place))
         apart = laps.seconds()
-        return Times(
+        return PassTimes(
             forward=seconds[:count],
             backward=seconds[: count - 1 : -1],
             data=apart[2 * count - 1 : count - 1 : -1],
@@ -108,16 +108,16 @@ class LayerRow:
             backward(outputs, gradients, laps)
             gradients = _gradients(inputs)
 
-    def weigh(self, images: torch.Tensor) -> PassMemory:
+    def measure_pass_memory(self, images: torch.Tensor) -> PassMemory:
         """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
         device = images.device
         memory = PassMemory()
         passed = []
-        kept = Kept(self._subject.layers)
+        kept = SavedTensorCounter(self._subject.layers)
         laps = Laps(device)
         data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
-            with kept.of(memory.kept), use_of(device) as use:
+            with kept.count(memory.kept), measure_memory(device) as use:
                 outputs = forward(step, data, laps)
             memory.activation.append(sum(map(_bytes, self._made(place, outputs))))
             memory.working.append(use.peak - use.left)
@@ -126,7 +126,7 @@ class LayerRow:
         gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
         for place in reversed(range(len(passed))):
             inputs, outputs = passed.pop()
-            with use_of(device) as use:
+            with measure_memory(device) as use:
                 backward(outputs, gradients, laps)
             memory.working[place] = max(memory.working[place], use.peak)
             gradients = _gradients(inputs)
@@ -134,7 +134,7 @@ class LayerRow:
 
     def _made(self, place: int, outputs: TensorTuple) -> TensorTuple:
         """Return those of a layer's outputs that it makes itself; of the last one the loss."""
-        made = self._subject.made
+        made = self._subject.made_outputs
         if made is None or place == len(self._steps) - 1:
             return outputs
         return tuple(outputs[at] for at in made[place])

@@ -17,8 +17,8 @@ from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.precision.product_errors import compares
 from spbench_workers.benchmarks.model.profile.entry import ProfileParams
-from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, Times
-from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, subject_of
+from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, PassTimes
+from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from spbench_workers.context import Context
 from spbench_workers.device_choice import device_of
 from spbench_workers.timing import measure
@@ -33,32 +33,32 @@ def run(context: Context) -> None:
     comm = context.world.comm
     precision = PRECISIONS[params.precision]
     place = device_of(context, tf32=precision.tf32)
-    subject = subject_of(context.params, place, context.seed)
+    subject = load_subject(context.params, place, context.seed)
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
     row = LayerRow(subject)
-    batches = {count: subject.pixels(count) for count in params.batch_sizes}
+    batches = {count: subject.make_images(count) for count in params.batch_sizes}
     with arithmetic.entered():
         images = batches[params.batch_sizes[0]]
         _check(context, subject, row, images)
         if compares(precision, place):
             with arithmetic.comparing() as errors, arithmetic.entered():
-                row.output(images)
+                row.compute_output(images)
             context.check_worst("products", errors.worst)
-        rounds: dict[int, list[Times]] = {count: [] for count in batches}
+        rounds: dict[int, list[PassTimes]] = {count: [] for count in batches}
 
         def go() -> None:
             for count, images in batches.items():
                 comm.Barrier()
-                rounds[count].append(row.take(images))
+                rounds[count].append(row.time_pass(images))
 
         measure(context, go)
         timed = {count: kept[-params.iterations :] for count, kept in rounds.items()}
         memory = {}
         for number, (count, images) in enumerate(batches.items()):
             context.progress("memory", number, len(batches))
-            memory[count] = row.weigh(images)
+            memory[count] = row.measure_pass_memory(images)
     _tell(context, subject, timed, memory)
 
 
@@ -66,9 +66,9 @@ def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torc
     """Compare the layers in a row with the whole model, so that the profile is the model's own."""
     owned = sum(each.numel() for layer in subject.layers for each in layer.parameters())
     context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
-    found = row.output(images)
+    found = row.compute_output(images)
     with torch.no_grad():
-        made = subject.whole(images)
+        made = subject.whole_model(images)
     wanted = as_tuple(made)
     name = context.read_params(ProfileParams).model
     if [one.shape for one in found] != [one.shape for one in wanted]:
@@ -97,7 +97,7 @@ def _with_a_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
 def _tell(
     context: Context,
     subject: ProfiledModel,
-    timed: dict[int, list[Times]],
+    timed: dict[int, list[PassTimes]],
     memory: dict[int, PassMemory],
 ) -> None:
     """Report the metrics of all layers, from rank 0. All ranks must call it."""

@@ -23,8 +23,8 @@ from spbench_parallel.models.imported.model import ImportedModel, build_model
 from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.precision.formats import PRECISIONS, Precision
 from spbench_parallel.tensors import TensorTuple
-from spbench_workers.benchmarks.model.profile.entry import KNOWN, ProfileParams
-from spbench_workers.benchmarks.model.resolving import model_of
+from spbench_workers.benchmarks.model.profile.entry import BUILTIN_MODELS, ProfileParams
+from spbench_workers.benchmarks.model.resolving import build_known_model
 
 Loss = Callable[[TensorTuple], torch.Tensor]
 
@@ -47,15 +47,15 @@ class ProfiledModel:
 
     names: tuple[str, ...]
     layers: tuple[nn.Module, ...]
-    whole: nn.Module
+    whole_model: nn.Module
     parameters: int
-    pixels: Callable[[int], torch.Tensor]
+    make_images: Callable[[int], torch.Tensor]
     loss: Loss
-    made: tuple[tuple[int, ...], ...] | None = None
+    made_outputs: tuple[tuple[int, ...], ...] | None = None
     skips: tuple[tuple[int, int], ...] = ()
 
 
-def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
+def load_subject(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
     """Return the model that the parameters of ``model.profile`` name.
 
     Raises:
@@ -64,8 +64,8 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
     profile = read_params(ProfileParams, params)
     name = profile.model
     precision = PRECISIONS[profile.precision]
-    if name in KNOWN:
-        return _of_layers(model_of(name, params), precision, device, seed)
+    if name in BUILTIN_MODELS:
+        return _of_layers(build_known_model(name, params), precision, device, seed)
     torch.manual_seed(seed)
     model = _made(name, profile.network_args or {})
     if isinstance(model, nn.Module):

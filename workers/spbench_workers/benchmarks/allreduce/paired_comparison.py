@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from mpi4py import MPI
 
-MOST_PAIRS = 24
-LEAST_PAIRS = 8
+MAX_PAIRS = 24
+MIN_PAIRS = 8
 """Pairs of batches; with fewer than the least there is no verdict."""
 _BATCH_SECONDS = 0.004
 _ALL_SECONDS = 0.5
@@ -44,7 +44,7 @@ class PairedComparison:
     other_seconds: float
 
 
-def by_turns(
+def compare_interleaved(
     comm: MPI.Intracomm,
     one: Callable[[], object],
     other: Callable[[], object],
@@ -71,13 +71,13 @@ def by_turns(
             times.append(_batch_seconds(comm, body, batch))
     for _, times in ways:
         comm.Allreduce(MPI.IN_PLACE, times, op=MPI.MAX)
-    return compare(*(times for _, times in ways))
+    return compare_times(*(times for _, times in ways))
 
 
 def _pairs_of(seconds: float) -> int:
     """Return the number of pairs to time, each of so many seconds."""
-    wanted = min(MOST_PAIRS, int(_ALL_SECONDS / max(seconds, 1e-9)))
-    return max(wanted, min(LEAST_PAIRS, int(_MOST_SECONDS / max(seconds, 1e-9))), 1)
+    wanted = min(MAX_PAIRS, int(_ALL_SECONDS / max(seconds, 1e-9)))
+    return max(wanted, min(MIN_PAIRS, int(_MOST_SECONDS / max(seconds, 1e-9))), 1)
 
 
 def _batch_seconds(comm: MPI.Intracomm, body: Callable[[], object], count: int) -> float:
@@ -91,7 +91,7 @@ def _batch_seconds(comm: MPI.Intracomm, body: Callable[[], object], count: int) 
     return (perf_counter() - start) / count
 
 
-def compare(one: Sequence[float], other: Sequence[float]) -> PairedComparison:
+def compare_times(one: Sequence[float], other: Sequence[float]) -> PairedComparison:
     """Compare times that were measured in pairs.
 
     One way is called faster only if the interval of the whole and those of the first and of the
@@ -102,7 +102,7 @@ def compare(one: Sequence[float], other: Sequence[float]) -> PairedComparison:
     ratio = float(np.median(ratios))
     interval = _interval(ratios)
     verdict: Verdict = "no significant difference"
-    if len(ratios) >= LEAST_PAIRS:
+    if len(ratios) >= MIN_PAIRS:
         verdict = _verdict([interval, *map(_interval, np.array_split(ratios, 2))])
     return PairedComparison(ratio, interval, verdict, len(ratios), median(other))
 

@@ -17,27 +17,27 @@ from spbench_workers.collectives.plan import refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class CriticalPath:
     """The critical path of an allreduce of ``M`` bytes.
 
     Attributes:
         messages: Messages, each of which costs alpha.
-        sent: Sent bytes, each of which costs beta, as a multiple of ``M``.
-        added: Reduced bytes, each of which costs gamma, as a multiple of ``M``.
+        bytes_factor: Sent bytes, each of which costs beta, as a multiple of ``M``.
+        reduced_factor: Reduced bytes, each of which costs gamma, as a multiple of ``M``.
     """
 
     messages: int
-    sent: float
-    added: float
+    bytes_factor: float
+    reduced_factor: float
 
 
-def path_of(
+def compute_path(
     algorithm: str,
     ranks: int,
     count: int,
     group: int | None = None,
     chunks: int | None = None,
-) -> Path:
+) -> CriticalPath:
     """Return the critical path of an allreduce of ``count`` elements.
 
     Raises:
@@ -47,7 +47,7 @@ def path_of(
     if reason:
         raise ValueError(reason)
     if ranks == 1:
-        return Path(0, 0.0, 0.0)
+        return CriticalPath(0, 0.0, 0.0)
     if algorithm == "two_level":
         return _two_level(ranks, group_size(ranks, group))
     if algorithm == "chain":
@@ -55,65 +55,71 @@ def path_of(
     return _PATHS[algorithm](ranks)
 
 
-def _ring(ranks: int) -> Path:
+def _ring(ranks: int) -> CriticalPath:
     share = (ranks - 1) / ranks
-    return Path(2 * (ranks - 1), 2 * share, share)
+    return CriticalPath(2 * (ranks - 1), 2 * share, share)
 
 
-def _bidirectional_ring(ranks: int) -> Path:
+def _bidirectional_ring(ranks: int) -> CriticalPath:
     """Return the path: two messages a round leave a rank in sequence; two ranks have a ring."""
     plain = _ring(ranks)
-    return plain if ranks == 2 else Path(2 * plain.messages, plain.sent, plain.added)
-
-
-def _recursive_doubling(ranks: int) -> Path:
-    depth = ranks.bit_length() - 1
-    return _folded(ranks, Path(depth, depth, depth))
-
-
-def _rabenseifner(ranks: int) -> Path:
-    depth = ranks.bit_length() - 1
-    share = 1 - 0.5**depth
-    return _folded(ranks, Path(2 * depth, 2 * share, share))
-
-
-def _folded(ranks: int, path: Path) -> Path:
-    """Return a path with the fold around it, where ``ranks`` is no power of two."""
-    if ranks & (ranks - 1) == 0:
-        return path
-    return Path(path.messages + 2, path.sent + 2, path.added + 1)
-
-
-def _binomial(ranks: int) -> Path:
-    depth = (ranks - 1).bit_length()
-    return Path(2 * depth, 2 * depth, depth)
-
-
-def _flat(ranks: int) -> Path:
-    return Path(2 * (ranks - 1), 2 * (ranks - 1), ranks - 1)
-
-
-def _muji(ranks: int) -> Path:
-    return _binomial(ranks) if ranks in MUJI_SIZES else _flat(ranks)
-
-
-def _two_level(ranks: int, group: int) -> Path:
-    inside = _binomial(group)
-    groups = -(-ranks // group)
-    across = _ring(groups)
-    return Path(
-        inside.messages + across.messages, inside.sent + across.sent, inside.added + across.added
+    return (
+        plain
+        if ranks == 2
+        else CriticalPath(2 * plain.messages, plain.bytes_factor, plain.reduced_factor)
     )
 
 
-def _chain(ranks: int, chunks: int) -> Path:
+def _recursive_doubling(ranks: int) -> CriticalPath:
+    depth = ranks.bit_length() - 1
+    return _folded(ranks, CriticalPath(depth, depth, depth))
+
+
+def _rabenseifner(ranks: int) -> CriticalPath:
+    depth = ranks.bit_length() - 1
+    share = 1 - 0.5**depth
+    return _folded(ranks, CriticalPath(2 * depth, 2 * share, share))
+
+
+def _folded(ranks: int, path: CriticalPath) -> CriticalPath:
+    """Return a path with the fold around it, where ``ranks`` is no power of two."""
+    if ranks & (ranks - 1) == 0:
+        return path
+    return CriticalPath(path.messages + 2, path.bytes_factor + 2, path.reduced_factor + 1)
+
+
+def _binomial(ranks: int) -> CriticalPath:
+    depth = (ranks - 1).bit_length()
+    return CriticalPath(2 * depth, 2 * depth, depth)
+
+
+def _flat(ranks: int) -> CriticalPath:
+    return CriticalPath(2 * (ranks - 1), 2 * (ranks - 1), ranks - 1)
+
+
+def _muji(ranks: int) -> CriticalPath:
+    return _binomial(ranks) if ranks in MUJI_SIZES else _flat(ranks)
+
+
+def _two_level(ranks: int, group: int) -> CriticalPath:
+    inside = _binomial(group)
+    groups = -(-ranks // group)
+    across = _ring(groups)
+    return CriticalPath(
+        inside.messages + across.messages,
+        inside.bytes_factor + across.bytes_factor,
+        inside.reduced_factor + across.reduced_factor,
+    )
+
+
+def _chain(ranks: int, chunks: int) -> CriticalPath:
     """Return the path of ``2(n-1) + c-1`` rounds; where both ways meet, ranks send two a round."""
     double = chunks - 1 if ranks > 2 and chunks > 2 else 0
     messages = 2 * (ranks - 1) + chunks - 1 + double
-    return Path(messages, messages / chunks, (ranks - 2 + chunks) / chunks)
+    return CriticalPath(messages, messages / chunks, (ranks - 2 + chunks) / chunks)
 
 
-_PATHS: dict[str, Callable[[int], Path]] = {
+_PATHS: dict[str, Callable[[int], CriticalPath]] = {
     "ring": _ring,
     "bidirectional_ring": _bidirectional_ring,
     "recursive_doubling": _recursive_doubling,

@@ -17,7 +17,7 @@ from spbench_workers.collectives.base import Reduction
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 15
-LOOKS = 10
+POLLS = 10
 """Polls of the collective in a computation: an MPI without threads progresses only then."""
 _CELLS = 2048
 _ROWS = 512
@@ -28,11 +28,11 @@ _HOST = torch.device("cpu")
 class TimedWork(Protocol):
     """A computation that takes about a given time."""
 
-    def run(self, look: Callable[[], object]) -> None:
+    def run(self, poll: Callable[[], object]) -> None:
         """Compute, and call ``look`` now and then."""
 
 
-def overlap(
+def measure_overlap(
     comm: MPI.Intracomm, reduction: Reduction, seconds: float, device: torch.device = _HOST
 ) -> float:
     """Return the share of a collective that is hidden behind a computation as long as itself.
@@ -50,7 +50,7 @@ def overlap(
         device: The device that computes meanwhile: the GPU, where the GPU itself reduces.
     """
     compute: TimedWork = (
-        Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
+        GpuComputation(seconds, device) if is_gpu(device) else HostComputation(seconds)
     )
     computing = partial(_compute_only, compute, device)
     collective = []
@@ -65,7 +65,7 @@ def overlap(
     return hidden_share(whole, median(both) - work, work)
 
 
-class Computation:
+class HostComputation:
     """Additions in the cache of a core that take a given time.
 
     Args:
@@ -82,13 +82,13 @@ class Computation:
             self._slice(100)
             runs += 100
         one = (perf_counter() - start) / runs
-        self._count = max(1, round(seconds / one / LOOKS))
+        self._count = max(1, round(seconds / one / POLLS))
 
-    def run(self, look: Callable[[], object]) -> None:
+    def run(self, poll: Callable[[], object]) -> None:
         """Compute, and call ``look`` now and then."""
-        for _ in range(LOOKS):
+        for _ in range(POLLS):
             self._slice(self._count)
-            look()
+            poll()
 
     def _slice(self, count: int) -> None:
         cells = self._cells
@@ -96,7 +96,7 @@ class Computation:
             np.add(cells, 1.0, cells)
 
 
-class Multiplications:
+class GpuComputation:
     """Matrix products on the current stream of a GPU that take a given time.
 
     They are launched at once: NCCL progresses without polls.
@@ -116,7 +116,7 @@ class Multiplications:
             few *= 2
         self._count = max(1, round(seconds * few / taken))
 
-    def run(self, look: Callable[[], object]) -> None:
+    def run(self, poll: Callable[[], object]) -> None:
         self._multiply(self._count)
 
     def _multiply(self, count: int) -> None:
