@@ -30,11 +30,11 @@ from benchmarks.goals import argument_parser
 from benchmarks.trial_log import Line, TrialLog
 from benchmarks.two_hosts import RunPlace, two_hosts
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import HEADLINE, OUTCOMES
-from spbench.report.comparison.past import past_of
+from spbench.report.comparison.past import find_past_launches
 from spbench.report.gate.check import check_gate
 from spbench.report.gate.check_text import gate_check_lines
 from spbench.report.recorded import RecordedRun, load_run
@@ -137,7 +137,7 @@ def _judged(home: Path, before: str, run: RecordedRun) -> Line:
     """Return the verdicts on a run beside one before it, by what the runs until then tell."""
     judged: Line = {"times": {}, "others": {}}
     a = _of(home, before)
-    for row in compare(a, run, past_of(home, a, run)).rows:
+    for row in compare(a, run, find_past_launches(home, a, run)).rows:
         kind = "times" if row.metric == HEADLINE else "others"
         judged[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
     return judged
@@ -169,13 +169,13 @@ def _shares(told: Sequence[Line]) -> Iterator[str]:
             cells = (f"{100 * counts[each] / max(1, counts.total()):.1f} %" for each in columns)
             rows.append((name, kind, str(len(lines)), str(counts.total()), *cells))
     yield ""
-    yield from aligned(rows, set(range(2, len(rows[0]))))
+    yield from align_columns(rows, set(range(2, len(rows[0]))))
 
 
 def _found(home: Path, name: str, told: Sequence[Line]) -> Iterator[str]:
     """Yield what a comparison with the last run of a suite would find."""
     run = _of(home, [line["run"] for line in told if line["suite"] == name][-1])
-    check = check_gate(run, past_of(home, run, run))
+    check = check_gate(run, find_past_launches(home, run, run))
     yield f"\n{name}"
     yield from gate_check_lines(check, PIPE_WIDTH)
 

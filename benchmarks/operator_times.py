@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.goals import argument_parser
 from benchmarks.mpi_ranks import ENVIRONMENT, find_mpiexec
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 
 ALONE = "one process"
 LAYOUTS: dict[str, tuple[int, dict[str, str]]] = {
@@ -57,7 +57,7 @@ def main() -> int:
     kinds = next(iter(columns.values()))
     rows = [("ms a rank", *columns)]
     rows += [(kind, *(f"{1000 * of[kind]:.0f}" for of in columns.values())) for kind in kinds]
-    print("\n".join(aligned(rows, set(range(1, len(columns) + 1)))))
+    print("\n".join(align_columns(rows, set(range(1, len(columns) + 1)))))
     return 0
 
 

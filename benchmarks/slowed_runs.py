@@ -36,12 +36,12 @@ from benchmarks.goals import argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import Line, TrialLog
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.record.runs.folder import list_runs
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.deciding_factor import LEAST_RECORDED
 from spbench.report.comparison.model import HEADLINE, OUTCOMES, MetricRow
-from spbench.report.comparison.past import Past, nothing_past
+from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.gate.check import POWER
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
@@ -126,7 +126,7 @@ def _tried(about: Line, factor: float) -> Line:
     return {**about, "factor": factor, **result}
 
 
-def _judge(a: RecordedRun, b: RecordedRun, past: Past = nothing_past) -> MetricRow:
+def _judge(a: RecordedRun, b: RecordedRun, past: PastLaunches = no_past_launches) -> MetricRow:
     (row,) = (row for row in compare(a, b, past).rows if row.metric == HEADLINE)
     return row
 
@@ -189,7 +189,7 @@ def _check_controls(controls: Sequence[Control], log: TrialLog, *, sample: bool)
                     result if outcomes else "nothing judged",
                 )
             )
-    print("\n".join(aligned(rows, {2, 3, 4, 5})))
+    print("\n".join(align_columns(rows, {2, 3, 4, 5})))
     return int(failed)
 
 
@@ -258,7 +258,7 @@ def _table(found: dict[float, list[Line]]) -> list[str]:
         ratio = f"{median(line['ratio'] for line in lines):.3f}"
         told = (str(counts[outcome]) for outcome in judged)
         rows.append((f"{factor:g}", str(len(lines)), ratio, *told))
-    return aligned(rows, set(range(len(rows[0]))))
+    return align_columns(rows, set(range(len(rows[0]))))
 
 
 def _smallest(found: dict[float, list[Line]]) -> str:

@@ -37,7 +37,7 @@ from benchmarks.goals import argument_parser
 from benchmarks.rates import upper_bound
 from benchmarks.trial_log import TrialLog
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 
 SPBENCH = (sys.executable, "-m", "spbench")
 OUTCOMES = ("right", "wrong", "none")
@@ -187,7 +187,7 @@ def render_table(outcomes: dict[Setting, list[str]]) -> list[str]:
         counts = [of_setting.count(outcome) for outcome in OUTCOMES]
         bound = f"{100 * upper_bound(counts[1], trials):.1f} %" if trials else "-"
         rows.append((_name(setting), str(trials), *map(str, counts), bound))
-    return aligned(rows, range(1, len(rows[0])))
+    return align_columns(rows, range(1, len(rows[0])))
 
 
 def _name(setting: Setting) -> str:

@@ -36,12 +36,12 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import select_runs, summary_of
 from spbench.record.state import RunState
 from spbench.report.baselines.files import load_baseline
-from spbench.report.baselines.making import as_run, baseline_of, updated
+from spbench.report.baselines.making import make_baseline, make_baseline_run, update_baseline
 from spbench.report.build import build_report
 from spbench.report.comparison.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
 from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy
-from spbench.report.links import link_matrices
+from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case
 from spbench.suites.loader import load_text
@@ -219,17 +219,17 @@ def baseline(draw: random.Random, folder: Path) -> str:
     (run.path / "run.json").write_text(json.dumps(LONG_AGO | {"verdict": "passed"}))
     recorded = load_run(run)
     path = folder / "fuzz.json"
-    right = baseline_of("fuzz", recorded)[0].model_dump(by_alias=True)
+    right = make_baseline("fuzz", recorded)[0].model_dump(by_alias=True)
     if draw.random() < 0.7:
         path.write_text(json.dumps(mutated_value(draw, right)))
     else:
         path.write_bytes(mutated_text(draw, json.dumps(right).encode()))
     found = load_baseline(folder, str(path))
-    gate = BaselineGate(folder, as_run(found, path), GatePolicy(frozenset({"worse"})))
+    gate = BaselineGate(folder, make_baseline_run(found, path), GatePolicy(frozenset({"worse"})))
     result = gate.judge(recorded)
-    shown = [*export_comparison(result.comparison, "csv").splitlines(), *result.failing]
+    shown = [*export_comparison(result.comparison, "csv").splitlines(), *result.failure_reasons]
     result.print_to(shown.append)
-    shown += updated(found, recorded, result.comparison, widen=True)[1]
+    shown += update_baseline(found, recorded, result.comparison, widen=True)[1]
     return clean("\n".join(shown))
 
 
@@ -260,8 +260,8 @@ def _shown(run: RunFolder) -> str:
     shown = [export_text(recorded, kind) for kind in KINDS]
     compared = compare(recorded, recorded)
     shown += [export_comparison(compared, kind) for kind in KINDS]
-    for matrix in link_matrices(recorded):
-        shown += [f"{table.title} {sorted(table.slow())}" for table in matrix.tables]
+    for matrix in build_link_matrices(recorded):
+        shown += [f"{table.title} {sorted(table.find_slow_pairs())}" for table in matrix.tables]
     _look_at_report(json.loads(shown[KINDS.index("json")]))
     replay_lines(run, None, shown.append, 1)
     return "\n".join(shown)

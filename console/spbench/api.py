@@ -71,9 +71,9 @@ class RunResults:
         Raises:
             MissingError: pandas is not installed: it comes with the extra ``frames``.
         """
-        from spbench.report.frames import frame_of
+        from spbench.report.frames import make_frame
 
-        return frame_of(self.recorded, table)
+        return make_frame(self.recorded, table)
 
 
 def load_run(path: str | os.PathLike[str]) -> RunResults:

@@ -90,17 +90,19 @@ class SuiteError(UsageError):
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
-        super().__init__(listed(list(map(str, self.diagnostics))))
+        super().__init__(format_error_list(list(map(str, self.diagnostics))))
 
 
 MOST_ERRORS = 50
-MOST_LETTERS = 1000
+MOST_CHARACTERS = 1000
 """Of the errors of one file so many are told, and of each so many letters."""
 
 
-def listed(errors: Sequence[str]) -> str:
+def format_error_list(errors: Sequence[str]) -> str:
     """Return the errors of a file, one a line: the first of them where there are very many."""
-    lines = [line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} ..." for line in errors]
+    lines = [
+        line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]} ..." for line in errors
+    ]
     more = len(lines) - MOST_ERRORS
     if more > 0:
         lines = [*lines[:MOST_ERRORS], f"and {format_quantity(more, 'more error')}"]
@@ -113,7 +115,7 @@ _PACKAGES = tuple(
 """The folders of spbench's packages; a checkout or a user's folder may have the same name."""
 
 
-def defect_of(error: BaseException) -> str:
+def describe_defect(error: BaseException) -> str:
     """Return a message for an exception that spbench does not expect.
 
     It names the innermost line of spbench's packages that the exception passed through, if any.

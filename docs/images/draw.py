@@ -22,7 +22,7 @@ from spbench.cli.runs.live import colour_status
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import demo_run
 from spbench.record.state import RunState
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import load_run
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import Opening
@@ -98,7 +98,7 @@ def draw_page() -> None:
     """Save the upper part of the report of the demo's run, as Chromium shows it."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         page = Path(folder) / "page.html"
-        page.write_text(html_page(load_run(demo_run())), encoding="utf-8")
+        page.write_text(render_page(load_run(demo_run())), encoding="utf-8")
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         picture = [f"--window-size={PAGE_SIZE}", f"--screenshot={HERE / 'report.png'}"]
         subprocess.run(["chromium", *options, *picture, page.as_uri()], check=True, timeout=60)

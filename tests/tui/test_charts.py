@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.geometry import Size
 
-from spbench.report.scale import Scale, scale_of, tick_words
+from spbench.report.scale import Scale, fit_scale, format_ticks
 from spbench.tui.widgets.axes import below
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.fitting import cells
@@ -535,21 +535,21 @@ def test_a_scale_keeps_the_order_and_its_ends(a, b, value, count):
     low = min(a, b)
     high = max(a, b)
     scale = Scale(low, high)
-    assert scale.place(value, count) in range(count)
+    assert scale.to_index(value, count) in range(count)
     if low < high:
-        assert scale.place(low, count) == 0
-        assert scale.place(high, count) == count - 1
+        assert scale.to_index(low, count) == 0
+        assert scale.to_index(high, count) == count - 1
 
 
 @given(st.lists(figures, max_size=4), st.sampled_from([None, True, False]), st.integers(1, 12))
 def test_ticks_are_few_rising_and_within_the_scale(values, log, most):
-    scale = scale_of(values, log)
+    scale = fit_scale(values, log)
     ticks = scale.ticks(most)
     assert 1 <= len(ticks) <= max(2, most)
     assert ticks == sorted(ticks)
     slack = 1e-9 * max(abs(scale.low), abs(scale.high))
     assert all(scale.low - slack <= tick <= scale.high + slack for tick in ticks)
-    assert len(tick_words(ticks, scale.log)) == len(ticks)
+    assert len(format_ticks(ticks, scale.log)) == len(ticks)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_ticks_are_few_rising_and_within_the_scale(values, log, most):
     ],
 )
 def test_ticks_are_round_and_told_apart(low, high, expected):
-    assert tick_words(Scale(low, high).ticks(4)) == expected
+    assert format_ticks(Scale(low, high).ticks(4)) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 80), st.text("abc1", min_size=1, max_size=9)), max_size=8))

@@ -12,7 +12,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.facts import HostFacts
-from spbench.report.links import link_matrices
+from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import asking as asking_module
 from spbench.tui.hosts import page as page_module
@@ -189,7 +189,7 @@ def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
         "link.pingpong"
     )
     run = load_run(recorded(tmp_path, events, verdict="passed"))
-    (matrix,) = link_matrices(run)
+    (matrix,) = build_link_matrices(run)
     (table,) = matrix.tables
     assert worst_link(table).endswith("2.02 us, near the median within a host.")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.record.runs.history import summaries
-from spbench.report.baselines.files import load_baseline, names
+from spbench.report.baselines.files import list_baseline_names, load_baseline
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from tui.driving import SIZES, shown, until
@@ -102,7 +102,7 @@ async def test_a_run_is_deleted_after_a_yes_but_not_one_that_a_baseline_needs(tm
         page = await ready(pilot)
         await asked(pilot, "B")
         await answered(pilot, "main")
-        await until(pilot, lambda: names(home) == ["main"])
+        await until(pilot, lambda: list_baseline_names(home) == ["main"])
         await pilot.press("d")
         await until(pilot, lambda: told(app, "a baseline was made of it; it stays"))
         await pilot.press("down")

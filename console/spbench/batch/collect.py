@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from spbench.batch.plan_file import LOG, BatchLaunch, BatchPlan, read_plan
-from spbench.batch.replay import LaunchReplay, ReplayClock, Replayed
+from spbench.batch.plan_file import LOG_NAME, BatchLaunch, BatchPlan, read_plan
+from spbench.batch.replay import LaunchReplay, ReplayClock, ReplayResult
 from spbench.engine.connections.descriptors import raise_limit
 from spbench.engine.faults.launcher_output import end_of_file
 from spbench.engine.recorder import Recorder, View
@@ -112,7 +112,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> EndedRun:
 def _begun(batch: Path) -> float:
     words = words_of(batch / "starts")
     begun = number(words[0]) if words else None
-    log = batch / LOG
+    log = batch / LOG_NAME
     if begun is None and log.exists():
         last = end_of_file(log).strip().splitlines()[-1:] or ["it is empty"]
         raise MissingError(
@@ -136,7 +136,7 @@ def _replace(draft: Path, path: Path, aside: Path) -> None:
     draft.rename(path)
 
 
-def end_of(batch: Path, plan: BatchPlan) -> BatchEnd:
+def find_end(batch: Path, plan: BatchPlan) -> BatchEnd:
     """Return whether and how a batch job has ended, by its script and by its ranks' heartbeats.
 
     A launch whose ranks have yet to write is given the time in which they must be ready.
@@ -158,7 +158,7 @@ def _starts(launch: LaunchFolder) -> bool:
     return launch.started is not None and launch.end is None and not launch.event_files()
 
 
-def attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
+def find_attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
     """Return the launches in their order, each with the cases that none after it runs again."""
     found = []
     for planned in plan.jobs:
@@ -183,7 +183,7 @@ class _Collection:
         self._folder = folder
         self._begun = begun
         self._clock = ReplayClock(begun)
-        self._end = end_of(batch, plan)
+        self._end = find_end(batch, plan)
         self._errors: list[SpbenchError] = []
         self._missing = False
 
@@ -202,7 +202,7 @@ class _Collection:
         try:
             self._recorder = Recorder(log, state, view, self._clock)
             self._recorder.say("run_start", **self._run_start())
-            for count, attempt in enumerate(attempts(self._batch, self._plan), 1):
+            for count, attempt in enumerate(find_attempts(self._batch, self._plan), 1):
                 self._attempt(count, attempt)
             return self._finish()
         finally:
@@ -265,7 +265,7 @@ class _Collection:
             if source.is_file():
                 shutil.copyfile(source, folder / log)
 
-    def _settle(self, attempt: Attempt, replayed: Replayed) -> None:
+    def _settle(self, attempt: Attempt, replayed: ReplayResult) -> None:
         """Give a fault to the case that it hit, or to all where none had started."""
         fault = replayed.fault
         if replayed.failure is not None:
@@ -278,7 +278,7 @@ class _Collection:
         started = any(self._state.cases[case].verdict.started for case in attempt.cases)
         if started and fault.status != CaseStatus.CANCELLED:
             # after the last case has ended it is that one which a missing bye makes an error
-            hit = fault.case or replayed.current or attempt.cases[-1]
+            hit = fault.case or replayed.current_case or attempt.cases[-1]
             left = [hit] if hit in attempt.cases else left[:1]
         for case in left:
             self._judge(case, fault.status, fault.sentence, fault.traceback)

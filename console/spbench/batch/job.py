@@ -16,14 +16,14 @@ from typing import Any
 from spbench import __version__
 from spbench.batch.launches import (
     BatchRequest,
-    allocated,
-    allocation_of,
-    launch_in,
+    allocation_environment,
     load_suite,
+    plan_allocation,
     plan_batch,
+    plan_launch,
 )
-from spbench.batch.plan_file import NAME, BatchLaunch, BatchPlan
-from spbench.batch.schedulers.scheduler import Scheduler, choose
+from spbench.batch.plan_file import PLAN_NAME, BatchLaunch, BatchPlan
+from spbench.batch.schedulers.scheduler import Scheduler, choose_scheduler
 from spbench.batch.script import BatchScript
 from spbench.batch.site import batch_settings
 from spbench.engine.job_listener import payload
@@ -39,7 +39,7 @@ from spbench.suites.site_file import read_site_file
 from spbench_core.credentials import hide_words, select_secrets
 from spbench_core.events.batch_files import CASES
 
-SCRIPT = "job.sh"
+SCRIPT_NAME = "job.sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class BatchJob:
     @property
     def script(self) -> Path:
         """The script."""
-        return self.folder / SCRIPT
+        return self.folder / SCRIPT_NAME
 
 
 def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], None]) -> BatchJob:
@@ -75,30 +75,30 @@ def write_batch(request: BatchRequest, out: Path | None, warn: Callable[[str], N
     settings = batch_settings(suite, run.overrides, request.site, run.home, warn)
     if run.system is None and request.site is not None:
         run = replace(run, system=read_site_file(request.site).name)
-    scheduler = choose(request.scheduler, settings, run.environ.get("PATH"))
+    scheduler = choose_scheduler(request.scheduler, settings, run.environ.get("PATH"))
     mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
     folder = (out or run.home / "batch" / _stamped(mark)).absolute()
     _refuse_used(folder)
     plan = plan_batch(run, suite, settings, folder)
-    environ = allocated(run.environ, scheduler)
+    environ = allocation_environment(run.environ, scheduler)
     launches = [
-        (job, launch_in(job, scheduler, folder / "jobs" / str(job.number), environ))
+        (job, plan_launch(job, scheduler, folder / "jobs" / str(job.number), environ))
         for job in plan.jobs
     ]
-    allocation = allocation_of(plan, settings, folder)
+    allocation = plan_allocation(plan, settings, folder)
     cwd = working_folder()
     script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
     files = {
         "suite.yaml": hide_suite(suite.text),
-        NAME: _plan(plan, mark, scheduler, launches).text(),
+        PLAN_NAME: _plan(plan, mark, scheduler, launches).to_json(),
         **{f"jobs/{job.number}/{CASES}": json.dumps(_cases(job)) for job in plan.jobs},
-        SCRIPT: script.text(),
+        SCRIPT_NAME: script.text(),
     }
     # The script needs the values of launch.env, and cases.json those of a program's environment.
     private = any(_has_secrets(job, launch) for job, launch in launches)
     file_mode, script_mode = (0o600, 0o700) if private else (0o666, 0o777)
     for name, text in files.items():
-        mode = script_mode if name == SCRIPT else file_mode
+        mode = script_mode if name == SCRIPT_NAME else file_mode
         write_whole(folder / name, text, mode=mode, root=folder)
     unused = any(case.launch.hostfile for case in suite.cases)
     return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
@@ -170,7 +170,9 @@ def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
         version=launch.version,
         library=launch.library.version_text,
         argv=tuple(hide_words(launch.command.argv, select_secrets(launch.spec.rank_env))),
-        env={name: value for name, value in env.items() if name not in scheduler.marks},
+        env={
+            name: value for name, value in env.items() if name not in scheduler.allocation_variables
+        },
         asked=dict(launch.asked),
     )
 
@@ -179,7 +181,7 @@ PATIENCE = 120.0
 """Seconds in which a scheduler must answer."""
 
 
-def submit(job: BatchJob, environ: Mapping[str, str]) -> str:
+def submit_job(job: BatchJob, environ: Mapping[str, str]) -> str:
     """Hand a job to its scheduler and return what that answers: the job's number, mostly.
 
     Raises:
@@ -187,8 +189,8 @@ def submit(job: BatchJob, environ: Mapping[str, str]) -> str:
         FailedRunError: It refused the job, or did not answer.
     """
     scheduler = job.scheduler
-    program = scheduler.submit[0]
-    words = [*scheduler.submit, *([] if scheduler.takes_stdin else [str(job.script)])]
+    program = scheduler.submit_command[0]
+    words = [*scheduler.submit_command, *([] if scheduler.takes_stdin else [str(job.script)])]
     try:
         with job.script.open("rb") as script:
             done = subprocess.run(

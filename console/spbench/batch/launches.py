@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spbench.batch.plan_file import LOG
+from spbench.batch.plan_file import LOG_NAME
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
-from spbench.batch.site import slots
+from spbench.batch.site import count_slots
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import UsageError
 from spbench.launch.allocator import with_allocator
@@ -24,7 +24,7 @@ from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
 
 PRIVATE = dict.fromkeys((ENV_EVENTS_DIR, ENV_CASES), "")
 """The variables that each launch hands to its ranks; the script knows their values."""
-HOSTFILE = "hostfile"
+HOSTFILE_NAME = "hostfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ def _sized(case: Case, settings: BatchSettings, folder: Path) -> Case:
         mounts = (*container.mounts, str(folder))
         changed["container"] = container.model_copy(update={"mounts": mounts})
     launch = case.launch.model_copy(update=changed)
-    np = case.np or slots(settings, case.launch.ranks_per_host)
+    np = case.np or count_slots(settings, case.launch.ranks_per_host)
     return replace(case, np=np, launch=launch)
 
 
-def allocation_of(plan: RunPlan, settings: BatchSettings, folder: Path) -> Allocation:
+def plan_allocation(plan: RunPlan, settings: BatchSettings, folder: Path) -> Allocation:
     """Return what the batch job asks for: room for the largest of its launches.
 
     Raises:
@@ -107,7 +107,7 @@ def allocation_of(plan: RunPlan, settings: BatchSettings, folder: Path) -> Alloc
         raise UsageError("the cases differ in ranks_per_host: set launch.batch.nodes")
     width = max(known) if known and len(known) == len(widths) else None
     np = max(job.np for job in plan.jobs)
-    return Allocation(f"spbench-{plan.suite.name}", np, width, settings, folder / LOG)
+    return Allocation(f"spbench-{plan.suite.name}", np, width, settings, folder / LOG_NAME)
 
 
 def _check_room(job: Job, nodes: int | None) -> None:
@@ -119,7 +119,7 @@ def _check_room(job: Job, nodes: int | None) -> None:
         )
 
 
-def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str, str]) -> Launch:
+def plan_launch(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str, str]) -> Launch:
     """Return a job's launch inside an allocation.
 
     Args:
@@ -133,7 +133,7 @@ def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str
         UsageError: The launcher cannot express something.
     """
     settings = job.settings
-    name, found = scheduler.launcher()
+    name, found = scheduler.choose_launcher()
     if settings.launcher == "auto":
         settings = settings.model_copy(update={"launcher": name})
     else:
@@ -150,20 +150,20 @@ def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str
         private_env=PRIVATE | job_environment(job, environ),
         oversubscribed=False,
         # the others find the allocation by themselves
-        hostfile=folder / HOSTFILE if traits_of(found.launcher).needs_hostfile else None,
+        hostfile=folder / HOSTFILE_NAME if traits_of(found.launcher).needs_hostfile else None,
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, environ)
     return Launch(found, library, spec, command, None)
 
 
-def allocated(environ: Mapping[str, str], scheduler: Scheduler) -> dict[str, str]:
+def allocation_environment(environ: Mapping[str, str], scheduler: Scheduler) -> dict[str, str]:
     """Return an environment as it will be inside an allocation of this scheduler, and no other."""
     kept = {name: value for name, value in environ.items() if name not in ALLOCATIONS}
-    return kept | dict(scheduler.marks)
+    return kept | dict(scheduler.allocation_variables)
 
 
-def added(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
+def added_variables(launch: Launch, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a launch adds to the environment of the script, or changes in it."""
     return {
         name: value

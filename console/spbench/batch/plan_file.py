@@ -13,8 +13,8 @@ from spbench.suites.settings import StrictModel
 from spbench_core.events import fields
 from spbench_core.events.run_events import CASE
 
-NAME = "plan.json"
-LOG = "job.log"
+PLAN_NAME = "plan.json"
+LOG_NAME = "job.log"
 """The file of what the script prints, which the scheduler makes."""
 
 
@@ -68,7 +68,7 @@ class BatchPlan(StrictModel):
     cases: tuple[dict[str, Any], ...] = Field(strict=False)
     jobs: tuple[BatchLaunch, ...] = Field(strict=False)
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Return the content of the file."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
@@ -79,7 +79,7 @@ def read_plan(folder: Path) -> BatchPlan:
     Raises:
         UsageError: The folder is none of a batch job, or its plan is damaged.
     """
-    path = folder / NAME
+    path = folder / PLAN_NAME
     try:
         plan = BatchPlan.model_validate_json(read_file(path))
     except OSError as error:

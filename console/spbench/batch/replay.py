@@ -55,7 +55,7 @@ class ReplayClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """The outcome of a launch.
 
     Attributes:
@@ -65,7 +65,7 @@ class Replayed:
     """
 
     fault: Fault | None
-    current: str | None
+    current_case: str | None
     failure: Exception | None = None
 
 
@@ -113,10 +113,10 @@ class LaunchReplay:
         job = Job(number, counted, planned.np, LaunchSettings())
         self._listener = JobListener(job, recorder, self.watch, clock)
 
-    def run(self, *, goes_on: bool) -> Replayed:
+    def run(self, *, goes_on: bool) -> ReplayResult:
         """Replay the events, then say what is missing; where it still goes on nothing is."""
         latest = max((s.path.stat().st_mtime for s in self.sources), default=self._clock.now)
-        for item in merged(self.sources):
+        for item in merge_events(self.sources):
             self._clock.advance(item.time, latest)
             self._take(item)
         fault = None if goes_on else self._fault()
@@ -126,12 +126,12 @@ class LaunchReplay:
         if end is not None:
             self._clock.advance(end.time, end.time)
         current = self.watch.current
-        return Replayed(fault, current[0] if current else None, self._listener.failure)
+        return ReplayResult(fault, current[0] if current else None, self._listener.failure)
 
     def _take(self, item: FileEvent) -> None:
         before = self.watch.fault
         if item.event is None:
-            self._listener.on_violation(item.source, item.wrong)
+            self._listener.on_violation(item.source, item.error)
         elif item.event.get("case") not in self._left_out:
             event = item.event
             shown = {**event, "token": "shown"} if event["event"] == "hello" else event
@@ -250,10 +250,10 @@ class FileEvent:
     source: RankFile = field(compare=False)
     line: bytes = field(default=b"", compare=False)
     event: Event | None = field(default=None, compare=False)
-    wrong: str = field(default="", compare=False)
+    error: str = field(default="", compare=False)
 
 
-def merged(sources: Sequence[RankFile]) -> Iterator[FileEvent]:
+def merge_events(sources: Sequence[RankFile]) -> Iterator[FileEvent]:
     """Yield the events of all files in the order of their times; each file's own order is kept."""
     return heapq.merge(*map(_events, sources))
 
@@ -268,11 +268,11 @@ def _events(source: RankFile) -> Iterator[FileEvent]:
             at = max(at, float(event["time"]))
             yield FileEvent(at, source, line, event)
     except EventError as error:
-        yield FileEvent(at, source, wrong=str(error))
+        yield FileEvent(at, source, error=str(error))
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):  # no fault of the rank's
             raise
-        yield FileEvent(at, source, wrong=f"left a file that cannot be read: {error.strerror}")
+        yield FileEvent(at, source, error=f"left a file that cannot be read: {error.strerror}")
 
 
 def _checked(source: RankFile, line: bytes, due: int) -> Event:

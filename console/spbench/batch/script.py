@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench import __version__
-from spbench.batch.launches import HOSTFILE, added
+from spbench.batch.launches import HOSTFILE_NAME, added_variables
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.program import interpreter, wrapped
@@ -154,7 +154,7 @@ class BatchScript:
             "@EVENTS@": ENV_EVENTS_DIR,
             "@CASES@": ENV_CASES,
             "@KILL@": str(KILL_AFTER),
-            "@HOSTS@": self.scheduler.hosts,
+            "@HOSTS@": self.scheduler.hosts_command,
         }
         text = _HEAD + (_PLACE if any(launch.spec.hostfile for _, launch in self.launches) else "")
         for name, value in values.items():
@@ -162,7 +162,7 @@ class BatchScript:
         return text
 
     def _runs(self) -> Iterator[str]:
-        early = self.scheduler.early(self.allocation)
+        early = self.scheduler.early_signal(self.allocation)
         if early is not None:
             yield early
         for job, launch in self.launches:
@@ -178,8 +178,8 @@ class BatchScript:
         yield f"remaining=({shlex.join(['env', *own, *remaining] if own else remaining)})"
         if launch.spec.hostfile is not None:
             most = job.settings.ranks_per_host or ""
-            yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE}"'
-        given = [f"{name}={value}" for name, value in added(launch, self.environ).items()]
+            yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE_NAME}"'
+        given = [f"{name}={value}" for name, value in added_variables(launch, self.environ).items()]
         yield f"variables=({shlex.join(given)})"
         yield f"run {job.number} {compute_time_limit(job)} {shlex.join(launch.command.argv)}"
 

@@ -40,7 +40,7 @@ def batch_settings(
                 layers.append(read_site(path, open_trusted))
             except UntrustedFileError as error:
                 warn(f"{error}; to use it as it is, name it with --site")
-    return merged(layers)
+    return merge_settings(layers)
 
 
 def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> BatchSettings:
@@ -48,7 +48,7 @@ def read_site(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> Ba
     return read_site_file(path, open_).batch
 
 
-def merged(layers: Iterable[BatchSettings]) -> BatchSettings:
+def merge_settings(layers: Iterable[BatchSettings]) -> BatchSettings:
     """Return the settings of which each key is the first layer's that sets it."""
     given: dict[str, object] = {}
     for layer in layers:
@@ -65,14 +65,14 @@ def _only(settings: BatchSettings, names: set[str]) -> BatchSettings:
     return BatchSettings().model_copy(update={name: getattr(settings, name) for name in names})
 
 
-def slots(settings: BatchSettings, ranks_per_host: int | None) -> int | None:
+def count_slots(settings: BatchSettings, ranks_per_host: int | None) -> int | None:
     """Return how many ranks an allocation takes; None where that is not said."""
     if settings.nodes is None or ranks_per_host is None:
         return None
     return settings.nodes * ranks_per_host
 
 
-def refuse_unknown(keyword: str | None, name: str, scheduler: str) -> None:
+def reject_unsupported(keyword: str | None, name: str, scheduler: str) -> None:
     """Refuse a setting that a scheduler has no option for.
 
     Raises:

@@ -103,7 +103,7 @@ def submit(
     batch: BatchChoice = _NO_CHOICE,
 ) -> None:
     """Write and submit a batch job, and print its number and folder."""
-    from spbench.batch.job import submit as hand_in
+    from spbench.batch.job import submit_job as hand_in
 
     job = _written(suite, batch)
     number = hand_in(job, os.environ)

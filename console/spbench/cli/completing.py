@@ -47,9 +47,9 @@ def _runs(context: typer.Context) -> Iterable[str]:
 
 
 def _baselines(context: typer.Context) -> Iterable[str]:
-    from spbench.report.baselines.files import names
+    from spbench.report.baselines.files import list_baseline_names
 
-    return names(_home(context))
+    return list_baseline_names(_home(context))
 
 
 def _sides(context: typer.Context) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.completing import complete_network
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _print_table(found: list[Parameter]) -> None:
         (str(key), param.name, _text(param.shape), str(param.elements))
         for key, param in enumerate(found)
     ]
-    print("\n".join(aligned([("key", "name", "shape", "elements"), *rows], right=(0, 3))))
+    print("\n".join(align_columns([("key", "name", "shape", "elements"), *rows], right=(0, 3))))
 
 
 def _list(as_json: bool) -> None:
@@ -125,7 +125,7 @@ def _list(as_json: bool) -> None:
         (network.name, network.help, _text(network.depths), _text(network.image_shape))
         for network in NETWORKS.values()
     ]
-    print("\n".join(aligned([("name", "what it is", "depths", "image shape"), *rows])))
+    print("\n".join(align_columns([("name", "what it is", "depths", "image shape"), *rows])))
     for network in NETWORKS.values():
         if network.small_height:
             images = f"images up to {network.small_height} pixels high"

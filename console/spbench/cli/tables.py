@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from spbench.record.number_formatting import printable
-from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, aligned, wrap_text
+from spbench.report.text_tables import LEAST_WIDTH, PIPE_WIDTH, align_columns, wrap_text
 
-__all__ = ["PIPE_WIDTH", "aligned", "indent_text", "output_width"]
+__all__ = ["PIPE_WIDTH", "align_columns", "indent_text", "output_width"]
 
 
 def output_width(stream: TextIO | None = None) -> int:

@@ -14,7 +14,7 @@ from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
 from spbench.engine.verdicts import tell_verdicts
 from spbench.engine.watchdog import Watchdog
-from spbench.errors import SpbenchError, defect_of
+from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job
 from spbench.record.runs.event_log import encode
 from spbench.record.runs.files import has_commands, without_commands
@@ -78,7 +78,7 @@ class JobListener:
             self._watch.fail(str(error))
         except Exception as error:
             trace = traceback.format_exc()
-            self._watch.fail(defect_of(error), source.rank, traceback=trace)
+            self._watch.fail(describe_defect(error), source.rank, traceback=trace)
         if wrong is not None:
             self.on_violation(source, wrong)
         if self._watch.fault is not None:

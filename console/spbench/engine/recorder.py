@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from spbench.errors import FailedRunError, defect_of
+from spbench.errors import FailedRunError, describe_defect
 from spbench.record.runs.event_log import EventLog, decode, encode
 from spbench.record.state import RunState
 from spbench_core.events.clock import now
@@ -93,7 +93,7 @@ class Recorder:
         except Exception as error:
             self._view = _unseen
             with suppress(OSError):
-                sys.stderr.write(f"spbench: the run continues unseen: {defect_of(error)}\n")
+                sys.stderr.write(f"spbench: the run continues unseen: {describe_defect(error)}\n")
 
 
 def _unseen(_: Event) -> None:

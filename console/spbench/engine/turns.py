@@ -14,7 +14,7 @@ from spbench.engine.plan import RunPlan, launch_of
 from spbench.engine.recorder import Recorder
 from spbench.engine.stop import Stop
 from spbench.engine.verdicts import judge_case
-from spbench.errors import SpbenchError, defect_of
+from spbench.errors import SpbenchError, describe_defect
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
@@ -116,7 +116,9 @@ class Turns:
         except SpbenchError as error:
             self.errors.append(error)
         except Exception as error:
-            fault = Fault(CaseStatus.ERROR, defect_of(error), traceback=traceback.format_exc())
+            fault = Fault(
+                CaseStatus.ERROR, describe_defect(error), traceback=traceback.format_exc()
+            )
             current = job_run.current_case if job_run else job.cases[0].id
             return self.bad_end(job, fault, current)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spbench.errors import Diagnostic, UsageError, listed
+from spbench.errors import Diagnostic, UsageError, format_error_list
 
 
 class PlannerError(UsageError):
@@ -23,7 +23,7 @@ class FileError(PlannerError):
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
-        super().__init__(listed(list(map(str, self.diagnostics))))
+        super().__init__(format_error_list(list(map(str, self.diagnostics))))
 
 
 class ProfileError(FileError):

@@ -13,10 +13,10 @@ from spbench.record.efficiency import SPEEDUPS, efficiency_of, time_of_efficienc
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import (
     Summary,
+    clamp_to_floats,
     median_of_repeats,
     summarize,
     summarize_repeats,
-    within_floats,
 )
 from spbench.suites.case import DERIVED_METRICS
 from spbench_core.events.rank_facts import RankFacts
@@ -27,7 +27,7 @@ Place = tuple[int, int]
 
 
 def _sum(values: Sequence[float]) -> float:
-    return within_floats(sum(values))
+    return clamp_to_floats(sum(values))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from spbench.record.places import MIRRORED
-from spbench.stats.summary import typical, within_floats
+from spbench.stats.summary import clamp_to_floats, lower_median
 
 if TYPE_CHECKING:
     from spbench.record.case_state import CaseIdentity, CaseState
@@ -107,11 +107,11 @@ class RankComparison:
             owns = [own for rank in ranks if (own := times[rank].own) is not None]
             values = owns if separates else wholes
             wait = max(0.0, min(map(sub, wholes, values)))
-            typical_times[kind] = TypicalTime(typical(values), wait)
+            typical_times[kind] = TypicalTime(lower_median(values), wait)
             whole = typical_times[kind].own + wait
             compared |= {rank: value + wait for rank, value in zip(ranks, values, strict=True)}
             if whole > 0:
-                ratios |= {rank: within_floats(compared[rank] / whole) for rank in ranks}
+                ratios |= {rank: clamp_to_floats(compared[rank] / whole) for rank in ranks}
         return RankRatios(typical_times, ratios, compared)
 
     def alike(self, times: Mapping[int, RankTime]) -> dict[int, Sequence[int]]:

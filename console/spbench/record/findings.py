@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spbench.errors import defect_of
+from spbench.errors import describe_defect
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.machine.core_sharing import summarize_sharing
@@ -35,8 +35,8 @@ from spbench.record.stragglers import (
     is_planted,
     planted_ranks,
 )
-from spbench.stats.generalised_esd import FEWEST
-from spbench.stats.summary import typical
+from spbench.stats.generalised_esd import FEWEST_VALUES
+from spbench.stats.summary import lower_median
 from spbench_core.quantities import format_quantity
 
 NOTABLE_LINK = 1.5
@@ -88,7 +88,7 @@ def found_or_defect(state: RunState) -> list[str]:
     try:
         return findings(state)
     except Exception as error:
-        return [f"findings are missing: {defect_of(error)}"]
+        return [f"findings are missing: {describe_defect(error)}"]
 
 
 def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
@@ -262,7 +262,7 @@ def _extent(cases: list[CaseState]) -> str:
 def _ranks(case: CaseState) -> Iterator[_Slowest]:
     """Yield the slowest rank, compared with the typical one."""
     if (skew := case.skew()) is not None:
-        yield _Slowest(case.id, skew, "", len(case.measured.ranks) < FEWEST)
+        yield _Slowest(case.id, skew, "", len(case.measured.ranks) < FEWEST_VALUES)
 
 
 def _links(case: CaseState) -> list[_Slowest]:
@@ -296,7 +296,7 @@ class _LinkMetric:
     typical: Callable[[Iterable[float]], float]
 
 
-_LATENCY = _LinkMetric("latency_us", "latency", "us", typical)
+_LATENCY = _LinkMetric("latency_us", "latency", "us", lower_median)
 _BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.median_high)
 
 
@@ -313,4 +313,4 @@ def _slow_link(
         f" ({metric.what} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )
-    return _Slowest(case.id, ratio, sentence, ends < FEWEST)
+    return _Slowest(case.id, ratio, sentence, ends < FEWEST_VALUES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from spbench.record.case_state import FOLDS, CaseState
-from spbench.stats.sorted_samples import Ordered, OrderedRepeats
+from spbench.stats.sorted_samples import SortedRepeats, SortedSamples
 
 
 class LiveSamples:
@@ -26,7 +26,7 @@ class LiveSamples:
         self._metric = metric
         self._rank = rank
         self._fold = FOLDS[case.identity.metrics[metric].fold]
-        self._samples = OrderedRepeats()
+        self._samples = SortedRepeats()
         self._taken: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
         self._complete: set[int] = set()
@@ -35,7 +35,7 @@ class LiveSamples:
         """Take in the iterations that all ranks have finished since."""
         if not self._take_all():
             # A further rank has given samples, which belong to each iteration as well.
-            self._samples = OrderedRepeats()
+            self._samples = SortedRepeats()
             self._taken = {}
             self._ranks = {}
             self._complete.clear()
@@ -45,7 +45,7 @@ class LiveSamples:
         return len(self._samples)
 
     @property
-    def values(self) -> Ordered:
+    def values(self) -> SortedSamples:
         """The samples of all repeats in ascending order."""
         return self._samples.values
 

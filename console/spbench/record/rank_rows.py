@@ -13,12 +13,12 @@ from spbench.record.live_samples import LiveSamples
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
-from spbench.stats.sorted_samples import OrderedRepeats
-from spbench.stats.summary import typical
+from spbench.stats.sorted_samples import SortedRepeats
+from spbench.stats.summary import lower_median
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CheckOutcome, RankPhase
 
-_NO_TIMES = OrderedRepeats()
+_NO_TIMES = SortedRepeats()
 RECENT = 10
 """Times that a row has of those that came last."""
 
@@ -46,9 +46,9 @@ class RankFigures:
         self.case = case
         part = case.measured.ranks.get(rank) if case else None
         self.place = short_place(part.place) if part else {}
-        self.times = OrderedRepeats() if case else _NO_TIMES
+        self.times = SortedRepeats() if case else _NO_TIMES
         self.p50: float | None = None
-        self.own = OrderedRepeats()
+        self.own = SortedRepeats()
         self._known: dict[float, float] = {}
         self._taken: dict[int, int] = {}
         self._own_taken: dict[int, int] = {}
@@ -353,7 +353,7 @@ class RankRows:
         self._catch_up()
         if self._stale and self._comparison is not None:
             medians = self._medians.values()
-            self._typical = typical(medians) if len(medians) > 1 else None
+            self._typical = lower_median(medians) if len(medians) > 1 else None
             before, self._compared = self._compared, self._comparison.compare(self._times)
             if self._compared.typical != before.typical:
                 self._moved = next(self._versions)

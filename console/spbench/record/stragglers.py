@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, own_times
 from spbench.record.number_formatting import format_duration, format_factor, format_time
-from spbench.stats.summary import median, typical, within_floats
+from spbench.stats.summary import clamp_to_floats, lower_median, median
 from spbench_core.catalog import FACTOR
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def join_hosts(stragglers: Iterable[Straggler], hosts: Mapping[int, str]) -> lis
     joined: list[Straggler] = []
     for host, ranks in by_host.items():
         if 1 < len(ranks) == sizes[host]:
-            ratio = typical(straggler.ratio for straggler in ranks)
+            ratio = lower_median(straggler.ratio for straggler in ranks)
             last = max(ranks, key=lambda straggler: straggler.since)
             seconds = min(straggler.seconds for straggler in ranks)
             joined.append(Straggler(None, host, ratio, seconds, last.since, last.cause))
@@ -257,7 +257,7 @@ def _longest(lags: Sequence[bool]) -> range:
 
 def _seconds(case: CaseState, rank: int, block: _Block) -> float:
     values = case.measured.samples["time_ms"].get(rank, {}).get(block.repeat, array("d"))
-    return within_floats(sum(values[block.first : block.end])) / 1000.0
+    return clamp_to_floats(sum(values[block.first : block.end])) / 1000.0
 
 
 def _started(case: CaseState, rank: int, block: _Block) -> float:

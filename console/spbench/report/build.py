@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from spbench.errors import ExitCode, defect_of
+from spbench.errors import ExitCode, describe_defect
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
 from spbench.record.hidden_values import hide_arguments
 from spbench.record.host_loads import LoadHistory
@@ -83,15 +83,15 @@ def build_document(state: RunState, cases: PackedCases) -> ReportDocument:
             "seed": run.seed,
             "findings": state.findings,
         },
-        "environment": environment_of(state),
+        "environment": build_environment(state),
         "cases": [],
         "hosts": [_host(host, of) for host, of in state.host_loads.each()],
         "errors": _errors(state),
     }
-    return ReportDocument(checked(document), cases)
+    return ReportDocument(validate_document(document), cases)
 
 
-def environment_of(state: RunState) -> dict[str, Any]:
+def build_environment(state: RunState) -> dict[str, Any]:
     """Return the console's machine, the ranks' versions and the fingerprint of their machines."""
     run = state.run
     if run is None:
@@ -125,17 +125,17 @@ def build_cases(state: RunState) -> tuple[PackedCases, list[tuple[str, str]]]:
 def _case_texts(state: RunState, misfits: list[tuple[str, str]]) -> Iterator[str]:
     for case in state.cases.values():
         try:
-            part = CasePart.model_validate(settled(_case(case, state)))
-            text = dump_json(as_json(part))
+            part = CasePart.model_validate(settle_case(_case(case, state)))
+            text = dump_json(dump_model(part))
         except Exception as error:
             part = CasePart.model_validate(_untold(case, error))
-            text = dump_json(as_json(part))
+            text = dump_json(dump_model(part))
         if part.status != case.status:
             misfits.append((part.id, str(part.reason)))
         yield text
 
 
-def refused_report(
+def build_refused_report(
     error: str, exit_code: ExitCode, argv: Sequence[str], suite: str | None = None
 ) -> dict[str, Any]:
     """Return the report of a run that never started."""
@@ -151,19 +151,19 @@ def refused_report(
         "seed": None,
     }
     document = {"schema": SCHEMA, "run": run, "environment": {}, "cases": []}
-    return checked(document | {"errors": hide_words(error.splitlines())})
+    return validate_document(document | {"errors": hide_words(error.splitlines())})
 
 
-def checked(document: Mapping[str, Any]) -> dict[str, Any]:
+def validate_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document as its format has it.
 
     Raises:
         ValueError: It is no report.
     """
-    return as_json(Report.model_validate(document))
+    return dump_model(Report.model_validate(document))
 
 
-def as_json(report: Report | CasePart) -> dict[str, Any]:
+def dump_model(report: Report | CasePart) -> dict[str, Any]:
     """Return a report, or a case of one, as it is written."""
     return report.model_dump(mode="json", by_alias=True)
 
@@ -184,7 +184,7 @@ def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in told.items()}
 
 
-def case_parts(state: RunState) -> list[CasePart]:
+def build_case_parts(state: RunState) -> list[CasePart]:
     """Return the cases as far as a run's events tell, in the suite's order.
 
     A case that has no verdict yet keeps its status, ``waiting`` or ``running``, which no report
@@ -205,13 +205,13 @@ def _untold(case: CaseState, error: Exception) -> CasePart:
     bare = CaseState(
         replace(case.identity, params={}, metrics={}),
         verdict=CaseVerdict(
-            CaseStatus.ERROR, f"its results cannot be reported: {defect_of(error)}"
+            CaseStatus.ERROR, f"its results cannot be reported: {describe_defect(error)}"
         ),
     )
     return _case(bare, RunState())
 
 
-def settled(case: CasePart) -> CasePart:
+def settle_case(case: CasePart) -> CasePart:
     """Return a case with the verdict that it has once its console is gone."""
     if case.status not in _LOST:
         return case

@@ -16,7 +16,7 @@ from spbench.record.metric_names import describe_separation, folded_name
 from spbench.record.number_formatting import clean, printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import build_cases, build_document
-from spbench.report.comparison.model import CasePair, MetricRow, RunComparison, overall
+from spbench.report.comparison.model import CasePair, MetricRow, RunComparison, compute_overall
 from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
@@ -28,7 +28,7 @@ from spbench.report.document import ReportDocument
 from spbench.report.recorded import RecordedRun, read_document
 from spbench.report.records import metric_records
 from spbench.report.text_tables import TextColumn
-from spbench.report.times import day_and_time, format_timestamp
+from spbench.report.times import format_day_and_time, format_timestamp
 
 KINDS = ("csv", "json", "md")
 
@@ -156,7 +156,7 @@ def _notes(pair: CasePair, row: MetricRow) -> list[str]:
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:
     """Return a comparison as JSON has it."""
-    together = overall(comparison)
+    together = compute_overall(comparison)
     return {
         "a": summary_object(comparison.a),
         "b": summary_object(comparison.b),
@@ -170,7 +170,7 @@ def comparison_object(comparison: RunComparison) -> dict[str, Any]:
 
 def _one_line(summary: RunSummary) -> str:
     where = f" on {summary.host}" if summary.host else ""
-    return f"{summary.id}, {summary.verdict}, {day_and_time(summary.started)}{where}"
+    return f"{summary.id}, {summary.verdict}, {format_day_and_time(summary.started)}{where}"
 
 
 def _json(document: object) -> str:
@@ -200,7 +200,7 @@ def _markdown(
     rows: Iterable[Sequence[str]],
     remarks: Iterable[str],
 ) -> str:
-    right = [column in FIGURE_COLUMNS for column in columns]
+    right = [column in NUMBER_COLUMNS for column in columns]
     table = _markdown_table(columns, right, rows)
     below = [f"\n{escape_markdown(remark)}" for remark in remarks]
     return "\n".join([f"{escape_markdown(head)}\n", table, *below]) + "\n"
@@ -229,7 +229,7 @@ def escape_markdown(text: str) -> str:
 
 
 RUN_COLUMNS = ("case", "status", "metric", "median", "p95", "p99", "n", "reference", "note")
-FIGURE_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
+NUMBER_COLUMNS = frozenset({"time", "median", "p95", "p99", "n", "reference", "efficiency"})
 """The columns that hold numbers."""
 
 

@@ -24,7 +24,7 @@ _RECORDS: Mapping[Table, Callable[[RecordedRun], list[dict[str, Any]]]] = {
 }
 
 
-def frame_of(run: RecordedRun, table: Table = "metrics") -> pandas.DataFrame:
+def make_frame(run: RecordedRun, table: Table = "metrics") -> pandas.DataFrame:
     """Return a table of a run as a data frame; times are UTC.
 
     Raises:
@@ -47,7 +47,7 @@ def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> Non
         MissingError: pandas or pyarrow is not installed.
         FailedRunError: The file cannot be written.
     """
-    frame = frame_of(run, table)
+    frame = make_frame(run, table)
     try:
         import pyarrow  # noqa: F401
     except ImportError:

@@ -18,7 +18,7 @@ from spbench.record.runs.follow import MOST_SKIPPED, READ_SIZE
 from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
-from spbench.stats.summary import typical
+from spbench.stats.summary import lower_median
 from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")
@@ -55,11 +55,11 @@ class LinkTable:
         about = ", ".join(_label(key, value) for key, value in self.labels.items())
         return f"{self.name}{unit}{', ' if about else ''}{about}"
 
-    def at(self, source: int, target: int) -> float | None:
+    def get_value(self, source: int, target: int) -> float | None:
         """Return a pair's value; one that was measured in one direction stands for both."""
         return self.values.get((source, target), self.values.get((target, source)))
 
-    def by_host(self) -> dict[HostPair, float]:
+    def worst_by_host(self) -> dict[HostPair, float]:
         """Return the worst pair between any two hosts, and within each; both directions alike."""
         found: dict[HostPair, list[float]] = defaultdict(list)
         for (source, target), value in self.values.items():
@@ -69,23 +69,23 @@ class LinkTable:
                     found[pair].append(value)
         return {pair: _worst(values, self.better) for pair, values in found.items()}
 
-    def usual(self) -> dict[bool, float]:
+    def typical_values(self) -> dict[bool, float]:
         """Return the usual value of pairs within a host (True) and between hosts (False)."""
         kinds: dict[bool, list[float]] = defaultdict(list)
         for pair, value in self.values.items():
             kinds[self.within_host(pair)].append(value)
-        middle = statistics.median_high if self.better == "higher" else typical
+        middle = statistics.median_high if self.better == "higher" else lower_median
         return {kind: middle(values) for kind, values in kinds.items()}
 
     def within_host(self, pair: RankPair) -> bool:
         """Whether both ranks are on one host."""
         return self.hosts.get(pair[0]) == self.hosts.get(pair[1])
 
-    def slowness(self) -> dict[RankPair, float]:
+    def compute_slowness(self) -> dict[RankPair, float]:
         """Return how many times worse each pair is than the median of its kind; 1 is as usual."""
         if self.better == "none":
             return {}
-        usual = self.usual()
+        usual = self.typical_values()
         found = {}
         for pair, value in self.values.items():
             middle = usual[self.within_host(pair)]
@@ -94,9 +94,11 @@ class LinkTable:
                 found[pair] = over / under
         return found
 
-    def slow(self) -> dict[RankPair, float]:
+    def find_slow_pairs(self) -> dict[RankPair, float]:
         """Return those of the pairs that are `NOTABLE_LINK` times worse, and by how much."""
-        return {pair: ratio for pair, ratio in self.slowness().items() if ratio >= NOTABLE_LINK}
+        return {
+            pair: ratio for pair, ratio in self.compute_slowness().items() if ratio >= NOTABLE_LINK
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class LinkMatrix:
         return len({rank for table in self.tables for rank in table.ranks})
 
 
-def link_matrix(case: CasePart) -> LinkMatrix | None:
+def build_link_matrix(case: CasePart) -> LinkMatrix | None:
     """Return what a case measured between ranks; None where none of it has source and target."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in case.measurements:
@@ -122,12 +124,12 @@ def link_matrix(case: CasePart) -> LinkMatrix | None:
     return LinkMatrix(case.id, tables) if tables else None
 
 
-def link_matrices(run: RecordedRun) -> list[LinkMatrix]:
+def build_link_matrices(run: RecordedRun) -> list[LinkMatrix]:
     """Return the matrices of a run's cases, in the suite's order."""
-    return [matrix for case in run.cases.values() if (matrix := link_matrix(case))]
+    return [matrix for case in run.cases.values() if (matrix := build_link_matrix(case))]
 
 
-def last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
+def find_last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
     """Return the newest run under a home that measured links, and its matrix of the most ranks.
 
     It reads runs until it finds one, so it may take seconds: call it beside an event loop, not in
@@ -139,7 +141,7 @@ def last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
                 run = load_run(folder)
             except UsageError:
                 continue
-            matrices = link_matrices(run)
+            matrices = build_link_matrices(run)
             if matrices:
                 return run.summary, max(matrices, key=lambda matrix: matrix.ranks)
     return None

@@ -13,12 +13,12 @@ from spbench.record.runs.index import PastLaunch, past_launches
 from spbench.report.comparison.compare import TOLERANCE
 from spbench.report.comparison.model import Outcome
 from spbench.report.recorded import load_run
-from spbench.stats.change_points import ENOUGH, ChangePoint, steps
+from spbench.stats.change_points import ENOUGH_RUNS, ChangePoint, find_steps
 from spbench.stats.summary import median
 
-NEWEST = 200
+DEFAULT_RUNS = 200
 """The newest runs that a history is of, unless another number is asked for."""
-MOST = 500
+MOST_RUNS = 500
 """The most that may be asked for: looking for steps takes longer by more than their number."""
 
 
@@ -32,7 +32,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class MetricHistory:
     """A metric of a case over runs, the oldest first.
 
     Attributes:
@@ -50,18 +50,20 @@ class History:
     better: str
     machines: Mapping[str, Any]
     runs: tuple[PastRun, ...]
-    elsewhere: int
-    otherwise: int
-    earlier: int
+    other_machines: int
+    other_work: int
+    earlier_runs: int
     steps: tuple[ChangePoint, ...]
 
     @property
-    def untold(self) -> str | None:
+    def why_no_steps(self) -> str | None:
         """Why nothing is said of steps, where none is found and none could be."""
         if not all(_has_ratios(run.value) for run in self.runs):
             return "no steps are looked for, since a median is not above 0"
-        if not self.steps and len(self.runs) < ENOUGH:
-            return f"too few runs to tell a step: {len(self.runs)}, and it takes about {ENOUGH}"
+        if not self.steps and len(self.runs) < ENOUGH_RUNS:
+            return (
+                f"too few runs to tell a step: {len(self.runs)}, and it takes about {ENOUGH_RUNS}"
+            )
         return None
 
     def outcome(self, step: ChangePoint) -> str:
@@ -76,9 +78,9 @@ def _has_ratios(value: float) -> bool:
     return value > 0
 
 
-def history_of(
-    home: Path, case: str, metric: str, machines: str | None = None, newest: int = NEWEST
-) -> History:
+def load_history(
+    home: Path, case: str, metric: str, machines: str | None = None, newest: int = DEFAULT_RUNS
+) -> MetricHistory:
     """Return the history of a metric on the machines of its newest run, or on others.
 
     Args:
@@ -105,7 +107,7 @@ def history_of(
     runs = all_runs[-newest:]
     unit, better, parts = _about(find_run(home, runs[-1].run), case, metric)
     values = [run.value for run in runs]
-    return History(
+    return MetricHistory(
         case,
         metric,
         unit,
@@ -115,7 +117,7 @@ def history_of(
         len({launch.run for launch in found}) - of_machines,
         of_machines - len(all_runs),
         len(all_runs) - len(runs),
-        tuple(steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
+        tuple(find_steps(values, TOLERANCE) if all(map(_has_ratios, values)) else ()),
     )
 
 

@@ -83,7 +83,7 @@ class LaunchPart(_Part):
     )
 
     @property
-    def line(self) -> str:
+    def command_line(self) -> str:
         """The launch line, with the variables of the suite as far as they are recorded."""
         given = [f"{name}={self.env[name]}" for name in self.variables if name in self.env]
         return shlex.join([*(["env", *given] if given else []), *self.argv])
@@ -295,7 +295,7 @@ class CasePart(_Part):
     ranks: list[RankPart]
 
     @property
-    def word(self) -> CaseStatus:
+    def shown_status(self) -> CaseStatus:
         """Its status; ``flaky`` where it has passed, but not at once."""
         passed_later = self.status == CaseStatus.PASSED and self.earlier
         return CaseStatus.FLAKY if passed_later else self.status

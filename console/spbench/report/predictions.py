@@ -21,7 +21,7 @@ class PredictedTime:
     """A case's time as it was predicted and as it was measured, in milliseconds."""
 
     case: str
-    by: str
+    source: str
     predicted_ms: float
     measured_ms: float
 
@@ -31,12 +31,12 @@ class PredictedTime:
         return (self.predicted_ms - self.measured_ms) / self.measured_ms
 
 
-def planned_line(step_ms: float) -> str:
+def format_planned_time(step_ms: float) -> str:
     """Return the comment with which the suite of a plan says what was predicted."""
     return f"# Predicted: {step_ms:.4g} ms a step."
 
 
-def predictions(run: RecordedRun) -> list[PredictedTime]:
+def find_predictions(run: RecordedRun) -> list[PredictedTime]:
     """Return the predictions of a run's cases beside what was measured, in the suite's order."""
     planned = _planned_ms(run)
     return [

@@ -14,7 +14,7 @@ PATIENCE = 10.0
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def push(text: str, gateway: str, suite: str) -> str:
+def push_metrics(text: str, gateway: str, suite: str) -> str:
     """Replace what a gateway has of a suite by this text of OpenMetrics; return the address.
 
     Raises:

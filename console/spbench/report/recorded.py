@@ -15,7 +15,7 @@ from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
 from spbench.record.runs.history import UNKNOWN, RunSummary, summary_of
 from spbench.record.runs.report_text import read_report_file
-from spbench.report.build import as_json, case_parts, environment_of, settled
+from spbench.report.build import build_case_parts, build_environment, dump_model, settle_case
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import CasePart, RankPart, Report
 from spbench.report.times import parse_timestamp
@@ -57,9 +57,9 @@ def load_run(folder: RunFolder) -> RecordedRun:
     state = folder.replay()
     if state.run is None and folder.report.exists():
         raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
-    cases = case_parts(state)
+    cases = build_case_parts(state)
     if summary.verdict != RunStatus.RUNNING:
-        cases = [settled(case) for case in cases]
+        cases = [settle_case(case) for case in cases]
     ended = state.run is not None and state.run.finished is not None
     return RecordedRun(
         summary,
@@ -67,7 +67,7 @@ def load_run(folder: RunFolder) -> RecordedRun:
         tuple(state.findings if ended else found_or_defect(state)),
         tuple(state.errors),
         state.left_out,
-        environment_of(state),
+        build_environment(state),
     )
 
 
@@ -80,10 +80,10 @@ def load_report(path: Path) -> RecordedRun:
     report = _read(path)
     if report is None:
         raise UsageError(f"{path} is no report of spbench; name a report.json, or a run's id")
-    return run_of(report, path)
+    return make_recorded_run(report, path)
 
 
-def run_of(report: Report, path: Path) -> RecordedRun:
+def make_recorded_run(report: Report, path: Path) -> RecordedRun:
     """Return the run of a report; ``path`` is where that stands, or would."""
     run = report.run
     host = report.environment.get("host")
@@ -132,11 +132,11 @@ def read_document(folder: RunFolder) -> ReportDocument | None:
     cases = PackedCases()
 
     def add_case(case: Any) -> None:
-        cases.append(dump_json(as_json(CasePart.model_validate(case))))
+        cases.append(dump_json(dump_model(CasePart.model_validate(case))))
 
     try:
         head, _ = read_report_file(folder.report, add_case)
-        return ReportDocument(as_json(Report.model_validate(head)), cases)
+        return ReportDocument(dump_model(Report.model_validate(head)), cases)
     except TooLargeError as error:
         raise UsageError(f"cannot read a report: {error}") from None
     except (OSError, ValueError):

@@ -19,7 +19,7 @@ def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
     names = dict.fromkeys(name for case in run.cases.values() for name in case.params)
     return [
         {
-            **head_of(run.summary, case),
+            **case_columns(run.summary, case),
             **record,
             **{f"params.{name}": _plain(case.params.get(name)) for name in names},
         }
@@ -55,7 +55,7 @@ def point_records(run: RecordedRun) -> list[dict[str, Any]]:
     ]
 
 
-def head_of(summary: RunSummary, case: CasePart) -> dict[str, Any]:
+def case_columns(summary: RunSummary, case: CasePart) -> dict[str, Any]:
     """Return what each row of a case begins with."""
     return {
         "run": summary.id,

@@ -13,7 +13,7 @@ LOG_FROM = 100
 _ROUND = (1, 2, 2.5, 5, 10)
 
 
-def finite(value: float | None) -> float | None:
+def drop_infinite(value: float | None) -> float | None:
     """Return the value; None where there is none to draw."""
     return value if value is not None and math.isfinite(value) else None
 
@@ -37,7 +37,7 @@ class Scale:
         span = high / size - low / size
         return (value / size - low / size) / span if span > 0 else 0.5
 
-    def place(self, value: float, count: int) -> int:
+    def to_index(self, value: float, count: int) -> int:
         """Return which of ``count`` places, from 0, the value is in."""
         return round(self.fraction(value) * (count - 1))
 
@@ -70,7 +70,7 @@ class Scale:
         return [10.0**power for power in range(first, last + 1, every)]
 
 
-def scale_of(values: Iterable[float], log: bool | None = None) -> Scale:
+def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
     """Return the scale that holds the values; 0 to 1 where there are none.
 
     Args:
@@ -88,16 +88,16 @@ def scale_of(values: Iterable[float], log: bool | None = None) -> Scale:
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
 
 
-def round_word(value: float) -> str:
+def format_round_value(value: float) -> str:
     """Return a round value without the zeros behind its last digit: ``0.25``, ``64``."""
     word = format_number(value)
     return word.rstrip("0").rstrip(".") if "." in word else word
 
 
-def tick_words(ticks: Sequence[float], log: bool = False) -> list[str]:
+def format_ticks(ticks: Sequence[float], log: bool = False) -> list[str]:
     """Return the ticks in as many figures as tell them apart."""
     if log or len(ticks) < 2:
-        return [round_word(tick) for tick in ticks]
+        return [format_round_value(tick) for tick in ticks]
     step = abs(ticks[1] - ticks[0])
     largest = max(abs(tick) for tick in ticks)
     if largest >= 1e7 or step < 1e-4 or not math.isfinite(step):

@@ -17,18 +17,18 @@ from spbench.record.number_formatting import DISTURBED, format_percent, format_t
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.stats.difference import Difference, difference, least_launches
+from spbench.stats.difference import Difference, estimate_difference, least_launches
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity
 
-WORTH = 0.5
+DEFAULT_LEAST_GAIN = 0.5
 """The share of a rank that one more is to bring, unless told otherwise."""
 SCALING_COLUMNS = (
     *("case", "work", "ranks", "time", "speed-up"),
     *("efficiency", "95 % interval", "reference", "gain", "note"),
 )
-SCALING_FIGURES = (2, 3, 4, 5, 6, 7, 8)
+SCALING_NUMBER_COLUMNS = (2, 3, 4, 5, 6, 7, 8)
 """The columns of numbers."""
 _BUBBLE = "ideal_bubble"
 _BY_ONE = "sequential_ms"
@@ -80,18 +80,18 @@ class Scaling:
     sentence: str
 
 
-def scalings(run: RecordedRun, worth: float = WORTH) -> list[Scaling]:
+def compute_scalings(run: RecordedRun, least_gain: float = DEFAULT_LEAST_GAIN) -> list[Scaling]:
     """Return what a run says of scaling, for each case that it has on several numbers of ranks.
 
     Args:
         run: The run.
-        worth: The share of a rank that one more is to bring.
+        least_gain: The share of a rank that one more is to bring.
     """
     groups: dict[str, list[CasePart]] = {}
     for case in run.cases.values():
         if case.scaled is not None:
             groups.setdefault(case.scaled.of, []).append(case)
-    return [_scaling(of, sorted(cases, key=_np), worth) for of, cases in groups.items()]
+    return [_scaling(of, sorted(cases, key=_np), least_gain) for of, cases in groups.items()]
 
 
 def _np(case: CasePart) -> int:
@@ -115,7 +115,7 @@ def _missing(case: CasePart) -> str:
 
 def _row(first: CasePart, before: CasePart | None, case: CasePart) -> ScalingRow:
     ranks = case.np / first.np
-    whole = difference(_rates(first), _rates(case))
+    whole = estimate_difference(_rates(first), _rates(case))
     gain, most = (None, None) if before is None else _gain(first, before, case)
     limit = _limit(case)
     return ScalingRow(
@@ -145,7 +145,7 @@ def _divided(whole: Difference, ranks: float) -> tuple[float, float] | None:
 
 def _gain(first: CasePart, before: CasePart, case: CasePart) -> tuple[float, float | None]:
     """Return what each added rank brings, over one of the first, and the most that it can be."""
-    step = difference(_rates(before), _rates(case))
+    step = estimate_difference(_rates(before), _rates(case))
     # Of the rates of one of the first ranks.
     unit = _rate(first) / first.np * (case.np - before.np)
     gained = _rate(before) / unit

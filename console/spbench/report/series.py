@@ -55,7 +55,7 @@ class Series:
     points: tuple[Point, ...]
 
 
-def over_runs(runs: Iterable[RecordedRun], case_id: str, metric: str) -> Series:
+def build_run_series(runs: Iterable[RecordedRun], case_id: str, metric: str) -> Series:
     """Return a case's metric over runs, the oldest first; runs that lack it are left out.
 
     x is when the run started. Where a run.json does not say that, x numbers the runs. Points in
@@ -77,7 +77,7 @@ def over_runs(runs: Iterable[RecordedRun], case_id: str, metric: str) -> Series:
     return _series(case_id, metric, newest, numeric, points)
 
 
-def swept_parameters(run: RecordedRun, case_name: str) -> list[str]:
+def find_swept_parameters(run: RecordedRun, case_name: str) -> list[str]:
     """Return the parameters in which the cases of a name differ, in the order of their ids.
 
     The ids name what the suite sweeps; parameters that only follow from those are left out. ``np``
@@ -89,7 +89,9 @@ def swept_parameters(run: RecordedRun, case_name: str) -> list[str]:
     return [key for key in keys if len({_text(case, key) for case in cases}) > 1]
 
 
-def over_parameter(run: RecordedRun, case_name: str, metric: str, parameter: str) -> list[Series]:
+def build_parameter_series(
+    run: RecordedRun, case_name: str, metric: str, parameter: str
+) -> list[Series]:
     """Return a metric over a swept parameter: one series for each combination of the others.
 
     x is the parameter's value where all of them are numbers (sizes are, in bytes), else its place
@@ -99,7 +101,7 @@ def over_parameter(run: RecordedRun, case_name: str, metric: str, parameter: str
     cases = [case for case in run.cases.values() if case.name == case_name]
     others = [
         key
-        for key in swept_parameters(run, case_name)
+        for key in find_swept_parameters(run, case_name)
         if key != parameter and not _follows(cases, parameter, key)
     ]
     labels = list(dict.fromkeys(_text(case, parameter) for case in cases))

@@ -44,7 +44,7 @@ class TextColumn:
     rank: int = 0
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Return one line a row, its cells two blanks apart; the columns in ``right`` end together."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -67,7 +67,7 @@ def align_and_wrap(
         first, *others = list(_wrap(last, room)) or [""]
         lines.append((*cells, first))
         lines += [(*[""] * len(cells), other) for other in others]
-    return aligned(lines, right)
+    return align_columns(lines, right)
 
 
 def render_table(
@@ -100,7 +100,7 @@ def render_table(
     table = [[columns[index].title for index in shown]]
     table += [[row[index] for index in shown] for row in cells]
     right = {place for place, index in enumerate(shown) if columns[index].right}
-    return aligned(table, right)
+    return align_columns(table, right)
 
 
 def _are_distinct(ids: Sequence[str], room: int) -> bool:
@@ -154,7 +154,7 @@ ELLIPSIS = "…"
 _PARAMETER_NAME = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
 
 
-def without_parameter_names(case_id: str) -> str:
+def drop_parameter_names(case_id: str) -> str:
     """Return ``exchange[square,3]`` for ``exchange[slice_method=square,halo_len=3]``."""
     return _PARAMETER_NAME.sub("", case_id)
 
@@ -175,7 +175,7 @@ def shorten_ids(ids: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, ids), default=0) <= width:
         return list(ids)
-    short = [without_parameter_names(case_id) for case_id in ids]
+    short = [drop_parameter_names(case_id) for case_id in ids]
     if len(set(short)) < len(set(ids)):
         short = list(ids)
     return [cut_middle(case_id, width) for case_id in short]

@@ -26,7 +26,7 @@ def parse_timestamp(text: str | None) -> float | None:
         return None
 
 
-def day_and_time(seconds: float | None) -> str:
+def format_day_and_time(seconds: float | None) -> str:
     """Return ``2026-11-01T08:30:00Z``, or ``unknown``."""
     text = format_timestamp(seconds)
     return f"{text[:19]}Z" if text else "unknown"

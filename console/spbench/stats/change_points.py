@@ -1,10 +1,10 @@
-"""Steps in the history of a metric: the runs from which on it is higher or lower than before.
+"""Change points in the history of a metric: the runs at which its median becomes higher or lower.
 
-Between each two runs the ranks of those before and after are held against each other (Pettitt
-1979), in all runs and in windows of them, in deviations, so that a step near either end counts as
-much as one in the middle, and one slow run moves little. The largest is a step where no more than
-`LEVEL` of random orders of the same runs have one as large; what lies before it and after it is
-looked through in the same way.
+The test compares the ranks of the runs before and after each position (Pettitt 1979). It does so in
+all runs and in windows of them. Differences are in standard deviations, so that a step near either
+end counts as much as one in the middle, and one slow run has little influence. The largest
+difference is a step if at most `LEVEL` of random orders of the same runs have one as large. The
+runs before it and after it are then searched in the same way.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ from random import Random
 from spbench.stats.summary import median
 
 LEVEL = 0.01
-"""The share of histories without a step in which one is found, for each part looked through."""
-ORDERS = 299
-"""Random orders that are tried."""
-LEAST = 3
+"""The share of histories without a step in which one is found, for each searched part."""
+RANDOM_ORDERS = 299
+"""The number of random orders that are tried."""
+LEAST_RUNS = 3
 """The fewest runs before a step and after it."""
-ENOUGH = 10
-"""About as many runs as it takes: of fewer, random orders show as much as any step too often."""
+ENOUGH_RUNS = 10
+"""About the number of runs that it takes to find a step.
+
+With fewer, random orders too often show a difference as large as that of any step.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """A step in a history of runs: at which run the median changes, and by how much.
+    """A step in a history of runs: the run at which the median changes, and by how much.
 
     Attributes:
-        at: The position of the first run after the step.
+        index: The position of the first run after the step.
         before: The median of the runs since the previous step.
         after: The median of the runs up to the next step.
         chance: The share of random orders in which a step as large is found.
     """
 
-    at: int
+    index: int
     before: float
     after: float
     chance: float
@@ -50,7 +53,7 @@ class ChangePoint:
         return self.after / self.before
 
 
-def steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list[ChangePoint]:
+def find_steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list[ChangePoint]:
     """Return the steps in values of runs (Pettitt 1979), in the order of the runs.
 
     Equal values and seeds give equal steps.
@@ -60,78 +63,86 @@ def steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list[Chan
         tolerance: The relative change of the median up to which it is not a step.
         seed: The seed of the random orders.
     """
-    chance = Random(seed)
-    found = _cuts(values, 0, len(values), chance)
-    if not found:
+    cuts = _find_cuts(values, 0, len(values), Random(seed))
+    if not cuts:
         return []
-    ends = [0, *(at for at, _ in found), len(values)]
-    medians = [median(values[a:b]) for a, b in pairwise(ends)]
-    points = [
-        ChangePoint(at, medians[place], medians[place + 1], how)
-        for place, (at, how) in enumerate(found)
+    ends = [0, *(index for index, _ in cuts), len(values)]
+    medians = [median(values[start:end]) for start, end in pairwise(ends)]
+    steps = [
+        ChangePoint(index, before, after, chance)
+        for (index, chance), (before, after) in zip(cuts, pairwise(medians), strict=True)
     ]
-    return [step for step in points if max(step.ratio, 1 / step.ratio) > 1 + tolerance]
+    return [step for step in steps if max(step.ratio, 1 / step.ratio) > 1 + tolerance]
 
 
-def _cuts(values: Sequence[float], first: int, end: int, chance: Random) -> list[tuple[int, float]]:
-    """Return the places of the steps between two runs, each with its chance."""
+def _find_cuts(
+    values: Sequence[float], first: int, end: int, rng: Random
+) -> list[tuple[int, float]]:
+    """Return the positions of the steps from run `first` up to run `end`, each with its chance."""
     ranks = _ranks(values[first:end])
-    if len(ranks) < 2 * LEAST:
+    if len(ranks) < 2 * LEAST_RUNS:
         return []
-    at, size = _largest(ranks)
-    how = _chance_of(size, ranks, chance)
-    if how > LEVEL:
+    index, size = _find_largest_step(ranks)
+    chance = _chance_of_step(size, ranks, rng)
+    if chance > LEVEL:
         return []
-    before = _cuts(values, first, first + at, chance)
-    after = _cuts(values, first + at, end, chance)
-    return [*before, (first + at, how), *after]
+    before = _find_cuts(values, first, first + index, rng)
+    after = _find_cuts(values, first + index, end, rng)
+    return [*before, (first + index, chance), *after]
 
 
-def _chance_of(size: float, ranks: Sequence[float], chance: Random) -> float:
-    """Return the share of random orders with a step as large; one above `LEVEL` is cut short."""
+def _chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
+    """Return the share of random orders with a step as large.
+
+    The search ends early once the share exceeds `LEVEL`.
+    """
     as_large = 1
-    for _ in range(ORDERS):
-        as_large += _largest(chance.sample(ranks, len(ranks)))[1] >= size - 1e-9
-        if as_large > LEVEL * (ORDERS + 1):
+    for _ in range(RANDOM_ORDERS):
+        _, random_size = _find_largest_step(rng.sample(ranks, len(ranks)))
+        as_large += random_size >= size - 1e-9
+        if as_large > LEVEL * (RANDOM_ORDERS + 1):
             break
-    return as_large / (ORDERS + 1)
+    return as_large / (RANDOM_ORDERS + 1)
 
 
-def _largest(ranks: Sequence[float]) -> tuple[int, float]:
-    """Return where ranks before and after differ most, in any window, in deviations."""
+def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
+    """Return the position at which the ranks differ most in any window, and the difference.
+
+    The difference is that of the mean ranks before and after, in standard deviations.
+    """
     sums = [0.0, *accumulate(ranks)]
     spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
-    found = (0, 0.0)
+    largest = (0, 0.0)
     for first, end in _windows(len(ranks)):
-        for at in range(first + LEAST, end - LEAST + 1):
-            before = at - first
-            after = end - at
-            distance = (sums[at] - sums[first]) / before - (sums[end] - sums[at]) / after
+        for index in range(first + LEAST_RUNS, end - LEAST_RUNS + 1):
+            before = index - first
+            after = end - index
+            distance = (sums[index] - sums[first]) / before - (sums[end] - sums[index]) / after
             size = abs(distance) / (spread * math.sqrt(1 / before + 1 / after))
-            if size > found[1]:
-                found = at, size
-    return found
+            if size > largest[1]:
+                largest = index, size
+    return largest
 
 
 @lru_cache(maxsize=256)
 def _windows(n: int) -> tuple[tuple[int, int], ...]:
-    """Return the windows of n runs: all, halves, quarters and so on, each by half of its length.
+    """Return the windows of n runs: all, halves, quarters and so on, with half a length between.
 
-    In all runs together a step up and one down again hide each other (Kovacs et al. 2023).
+    In all runs together, a step up and a later step down hide each other (Kovacs et al. 2023).
     """
-    found = []
+    windows = []
     length = n
-    while length >= 2 * LEAST:
-        by = max(1, length // 2)
-        found += [(first, first + length) for first in range(0, n - length, by)]
-        found.append((n - length, n))
+    while length >= 2 * LEAST_RUNS:
+        stride = max(1, length // 2)
+        windows += [(first, first + length) for first in range(0, n - length, stride)]
+        windows.append((n - length, n))
         length //= 2
-    return tuple(found)
+    return tuple(windows)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the values' ranks from 1; equal values share the middle of theirs."""
+    """Return the ranks of the values, from 1; equal values get the mean of their ranks."""
     order = sorted(values)
-    first = {value: at for at, value in reversed([*enumerate(order, 1)])}
-    last = {value: at for at, value in enumerate(order, 1)}
+    first = {value: rank for rank, value in reversed([*enumerate(order, 1)])}
+    last = {value: rank for rank, value in enumerate(order, 1)}
     return [(first[value] + last[value]) / 2 for value in values]

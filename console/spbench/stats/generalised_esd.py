@@ -1,4 +1,4 @@
-"""The generalised test of extreme deviates: the values that are out of line with all others.
+"""The generalised extreme Studentised deviate test: the values that are outliers of all others.
 
 Rosner, Percentage Points for a Generalized ESD Many-Outlier Procedure, Technometrics 25, 1983.
 """
@@ -11,10 +11,12 @@ from typing import TypeVar
 
 from spbench.stats.summary import median
 
-FEWEST = 10
-"""The values from which on the test can tell; of fewer it would hardly ever name one."""
-MOST_SHARE = 4
-"""One in so many values can be out of line; where more are, they are a kind of their own."""
+FEWEST_VALUES = 10
+"""The fewest values for the test; with fewer, it would hardly ever find an outlier."""
+VALUES_PER_OUTLIER = 4
+"""At most one of this many values can be an outlier; more of them would be a group."""
+# The continued fraction of the incomplete beta function: its steps at most, the smallest
+# denominator, and the relative change at which it ends.
 _STEPS = 10_000
 _TINY = 1e-300
 _PRECISE = 1e-12
@@ -22,71 +24,76 @@ _PRECISE = 1e-12
 Key = TypeVar("Key", bound=Hashable)
 
 
-def standing_out(values: Mapping[Key, float], chance: float) -> dict[Key, float]:
+def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key, float]:
     """Return the values that are too large compared with the others (Rosner 1983), less the median.
 
-    Values that are too small are found and left out as well, so that they hide none; they are not
-    returned. It never names one of fewer than `FEWEST`.
+    Values that are too small are removed as well, so that they hide no others, but not returned.
+    With fewer than `FEWEST_VALUES` there is no outlier.
 
     Args:
-        values: Values that are normally distributed but for those out of line: logs of times.
-        chance: The chance that one of them is named where none is out of line.
+        values: Values with a normal distribution except for outliers, such as logarithms of times.
+        chance: The probability of a false alarm if no value is an outlier.
     """
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_VALUES:
         return {}
     middle = median(values.values())
     ordered = sorted(value - middle for value in values.values())
-    end = _within(ordered, chance)
+    end = _count_not_too_large(ordered, chance)
     if end == len(ordered):
         return {}
     least = ordered[end]
     return {key: value - middle for key, value in values.items() if value - middle >= least}
 
 
-def _within(ordered: list[float], chance: float) -> int:
-    """Return the number of values, of those that rise, that are not too large.
+def _count_not_too_large(ordered: list[float], chance: float) -> int:
+    """Return the number of values, in ascending order, that are not too large.
 
-    The farthest value is taken away again and again; as many are out of line as had been taken when
-    one was last too far for what was then left.
+    The value furthest from the mean is removed repeatedly. The outliers are the values removed up
+    to the last one that was too far from the mean of those left at that time.
     """
     low = 0
     high = len(ordered)
     end = len(ordered)
     total = math.fsum(ordered)
     squares = math.fsum(value * value for value in ordered)
-    for _ in range(max(1, len(ordered) // MOST_SHARE)):
+    for _ in range(max(1, len(ordered) // VALUES_PER_OUTLIER)):
         count = high - low
         mean = total / count
         variance = (squares - total * mean) / (count - 1)
         if variance <= _PRECISE * squares / count:
             break
-        upper = ordered[high - 1] - mean >= mean - ordered[low]
-        value = ordered[high - 1] if upper else ordered[low]
-        low, high = (low, high - 1) if upper else (low + 1, high)
-        total, squares = total - value, squares - value * value
-        if _chance_of((value - mean) ** 2 / variance, count) <= chance / count:
+        if ordered[high - 1] - mean >= mean - ordered[low]:
+            high -= 1
+            value = ordered[high]
+        else:
+            value = ordered[low]
+            low += 1
+        total -= value
+        squares -= value * value
+        if _chance_of_deviate((value - mean) ** 2 / variance, count) <= chance / count:
             end = high
     return end
 
 
-def _chance_of(deviate: float, count: int) -> float:
+def _chance_of_deviate(squared_deviate: float, count: int) -> float:
     """Return the chance that one of ``count`` values has a squared deviate as large as this.
 
     A deviate is the distance from the mean in standard deviations, both of all the values.
     """
     freedom = count - 2
-    room = (count - 1) ** 2 - count * deviate
-    if room <= 0:
+    distance_to_largest = (count - 1) ** 2 - count * squared_deviate
+    if distance_to_largest <= 0:
         return 0.0
-    return two_sided(count * deviate * freedom / room, freedom)
+    return student_t_chance(count * squared_deviate * freedom / distance_to_largest, freedom)
 
 
-def two_sided(square: float, freedom: int) -> float:
-    """Return the chance that Student's t is as far from 0 as the root of ``square``, or farther.
+def student_t_chance(square: float, freedom: int) -> float:
+    """Return the chance that Student's t is at least the root of ``square`` away from 0.
 
     By the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
     """
-    # The normal distribution's tails are lighter, and far faster: most values end here.
+    # The tails of the normal distribution are lighter and far faster to compute. They suffice for
+    # most values.
     normal = math.erfc(math.sqrt(square / 2.0))
     if normal > 0.01:
         return normal
@@ -99,21 +106,21 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
         return 1.0 - _incomplete_beta(b, a, 1.0 - x)
     logs = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(logs + a * math.log(x) + b * math.log1p(-x)) / a
-    # Lentz's method, as Thompson and Barnett (1986) have it.
+    # Lentz's method (Thompson and Barnett 1986).
     upper = 1.0
     lower = 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
     fraction = lower
     for step in range(1, _STEPS):
-        for part in _parts(a, b, x, step):
-            lower = 1.0 / (1.0 + part * lower or _TINY)
-            upper = 1.0 + part / upper or _TINY
+        for coefficient in _coefficients(a, b, x, step):
+            lower = 1.0 / (1.0 + coefficient * lower or _TINY)
+            upper = 1.0 + coefficient / upper or _TINY
             fraction *= upper * lower
         if abs(upper * lower - 1.0) < _PRECISE:
             break
     return front * fraction
 
 
-def _parts(a: float, b: float, x: float, step: int) -> tuple[float, float]:
+def _coefficients(a: float, b: float, x: float, step: int) -> tuple[float, float]:
     twice = a + 2 * step
     even = step * (b - step) * x / ((twice - 1.0) * twice)
     odd = -(a + step) * (a + b + step) * x / (twice * (twice + 1.0))

@@ -17,7 +17,7 @@ class Launches(NamedTuple):
     medians: list[float]
     fastest: list[float]
 
-    def slowed(self, share: float) -> Launches:
+    def slow_down(self, share: float) -> Launches:
         """Return them with each iteration longer by a share."""
         return Launches(*([value * (1 + share) for value in of] for of in self))
 
@@ -44,7 +44,7 @@ class Noise:
         return Launches(*([math.exp(level + each) for each in of] for of in sides))
 
 
-def noise_of(
+def estimate_noise(
     runs: Sequence[Sequence[float]], fastest: Sequence[float] | None = None
 ) -> Noise | None:
     """Return the noise of runs of one case; None where one launch alone is known.

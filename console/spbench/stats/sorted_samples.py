@@ -9,13 +9,13 @@ from itertools import chain
 
 from spbench.stats.summary import median, percentile
 
-BLOCK = 1024
+BLOCK_SIZE = 1024
 """Samples that a block begins with; it is split when it has more than twice as many."""
-FEW = 32
+FEW_SAMPLES = 32
 """Up to this many samples are put into a block one by one, more by sorting it again."""
 
 
-class Ordered:
+class SortedSamples:
     """Samples in ascending order, in sorted blocks: a batch moves little of a million."""
 
     def __init__(self, values: Iterable[float] = ()) -> None:
@@ -39,12 +39,12 @@ class Ordered:
         raise IndexError("there are fewer samples")
 
     @property
-    def least(self) -> float:
+    def smallest(self) -> float:
         """The smallest sample; there must be one."""
         return self._blocks[0][0]
 
     @property
-    def greatest(self) -> float:
+    def largest(self) -> float:
         """The largest sample; there must be one."""
         return self._lasts[-1]
 
@@ -52,7 +52,7 @@ class Ordered:
         """Return a percentile, like `summary.percentile`; there must be a sample."""
         return percentile(self._blocks[0] if len(self._blocks) == 1 else self, fraction)
 
-    def below(self, value: float) -> int:
+    def count_below(self, value: float) -> int:
         """Return how many samples are smaller than a value."""
         at = bisect_left(self._lasts, value)
         if at == len(self._blocks):
@@ -78,25 +78,25 @@ class Ordered:
 
     def _merge(self, at: int, new: list[float]) -> None:
         block = self._blocks[at]
-        if len(new) <= FEW:
+        if len(new) <= FEW_SAMPLES:
             for value in new:
                 insort(block, value)
         else:
             block = array("d", sorted([*block, *new]))
-        if block is self._blocks[at] and len(block) <= 2 * BLOCK:
+        if block is self._blocks[at] and len(block) <= 2 * BLOCK_SIZE:
             self._lasts[at] = block[-1]
         else:
             self._put(at, block)
 
     def _put(self, at: int, block: array[float]) -> None:
         """Let a block stand at ``at``, in pieces where it is too long."""
-        size = BLOCK if len(block) > 2 * BLOCK else len(block)
+        size = BLOCK_SIZE if len(block) > 2 * BLOCK_SIZE else len(block)
         pieces = [block[first : first + size] for first in range(0, len(block), size)]
         self._blocks[at : at + 1] = pieces
         self._lasts[at : at + 1] = [piece[-1] for piece in pieces]
 
 
-class OrderedRepeats:
+class SortedRepeats:
     """Samples of several repeats as they come.
 
     Attributes:
@@ -106,8 +106,8 @@ class OrderedRepeats:
     __slots__ = ("_medians", "_repeats", "values")
 
     def __init__(self) -> None:
-        self.values = Ordered()
-        self._repeats: dict[int, Ordered] = {}
+        self.values = SortedSamples()
+        self._repeats: dict[int, SortedSamples] = {}
         self._medians: dict[int, float] = {}
 
     def __len__(self) -> int:
@@ -119,8 +119,8 @@ class OrderedRepeats:
             return
         if repeat not in self._repeats:
             if len(self._repeats) == 1:  # it shared its samples with `values`
-                self._repeats = {first: Ordered(self.values) for first in self._repeats}
-            self._repeats[repeat] = Ordered() if self._repeats else self.values
+                self._repeats = {first: SortedSamples(self.values) for first in self._repeats}
+            self._repeats[repeat] = SortedSamples() if self._repeats else self.values
         self.values.add(values)
         if len(self._repeats) > 1:
             self._repeats[repeat].add(values)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Protocol
 
 
-class Sorted(Protocol):
+class SortedValues(Protocol):
     """Samples in ascending order."""
 
     def __len__(self) -> int: ...
@@ -23,7 +23,7 @@ _SQUARES = 1e150
 """Samples beyond this are scaled first: their squares are no floats."""
 
 
-def within_floats(value: float) -> float:
+def clamp_to_floats(value: float) -> float:
     """Return a value, or the largest float of its sign where it is infinite.
 
     A broken kernel's figures are reported, and a report has no infinities.
@@ -48,7 +48,7 @@ class Summary:
     stdev: float
 
 
-def percentile(ordered: Sorted, fraction: float) -> float:
+def percentile(ordered: SortedValues, fraction: float) -> float:
     """Return the percentile of samples that are sorted and not empty.
 
     Linear interpolation at position ``fraction * (n - 1)``, numpy's default
@@ -93,7 +93,7 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     return (ordered[outside - 1], ordered[n - outside]) if outside else None
 
 
-def typical(values: Iterable[float]) -> float:
+def lower_median(values: Iterable[float]) -> float:
     """Return the lower median: the value of one of the ranks, even if there are only two.
 
     What is slow is compared with it, so that of two ranks the slow one stands out.
@@ -135,4 +135,4 @@ def summarize_repeats(repeats: Sequence[Sequence[float]]) -> Summary | None:
 
 def _scaled(ordered: list[float], scale: float) -> Summary | None:
     unit = summarize(value / scale for value in ordered)
-    return unit and Summary(unit.n, *(within_floats(x * scale) for x in astuple(unit)[1:]))
+    return unit and Summary(unit.n, *(clamp_to_floats(x * scale) for x in astuple(unit)[1:]))

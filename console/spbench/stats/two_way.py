@@ -17,7 +17,7 @@ LEAST_SHARE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class TwoWay:
+class PairEffects:
     """Values of pairs, each the sum of a middle, the shares of both ends, and a rest.
 
     Attributes:
@@ -25,11 +25,11 @@ class TwoWay:
         rests: What neither end explains, of each pair.
     """
 
-    ends: Mapping[int, float]
-    rests: Mapping[EndPair, float]
+    end_effects: Mapping[int, float]
+    residuals: Mapping[EndPair, float]
 
 
-def two_way(values: Mapping[EndPair, float]) -> TwoWay | None:
+def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
     """Decompose the values of pairs by medians.
 
     It is the median polish of Tukey (Exploratory Data Analysis, 1977), for a symmetric table.
@@ -55,4 +55,4 @@ def two_way(values: Mapping[EndPair, float]) -> TwoWay | None:
         off = median(shares.values())
         ends = {end: share - off for end, share in shares.items()}
     rests = {pair: value - ends[pair[0]] - ends[pair[1]] for pair, value in values.items()}
-    return TwoWay(ends, rests)
+    return PairEffects(ends, rests)

@@ -4,7 +4,7 @@ import pytest
 
 import spbench
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.report.frames import frame_of, write_parquet
+from spbench.report.frames import make_frame, write_parquet
 from unit.events import recorded, whole_run
 from unit.results import case, figure, run
 
@@ -57,4 +57,4 @@ def test_parquet_gives_back_what_was_written(tmp_path):
 def test_without_pandas_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingError, match=r"pip install 'spbench\[frames\]'"):
-        frame_of(CASES)
+        make_frame(CASES)

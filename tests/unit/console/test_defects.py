@@ -6,7 +6,7 @@ import runpy
 import pytest
 
 from spbench import errors
-from spbench.errors import defect_of, did_you_mean
+from spbench.errors import describe_defect, did_you_mean
 from spbench_core.layout.tiles import grid_of
 
 
@@ -22,7 +22,7 @@ def test_a_users_file_is_not_taken_for_spbenchs_own(tmp_path, folder):
     script.parent.mkdir(parents=True)
     script.write_text("1 / 0\n")
     error = raised(lambda: runpy.run_path(str(script)))
-    assert defect_of(error) == "a defect of spbench: ZeroDivisionError: division by zero"
+    assert describe_defect(error) == "a defect of spbench: ZeroDivisionError: division by zero"
 
 
 def test_the_innermost_line_of_spbench_is_named_before_the_users(tmp_path):
@@ -32,13 +32,13 @@ def test_the_innermost_line_of_spbench_is_named_before_the_users(tmp_path):
 
     error = raised(lambda: did_you_mean(Word("a"), ["b"]))
     assert re.fullmatch(
-        r"a defect of spbench at errors\.py:\d+: OSError: of the user", defect_of(error)
+        r"a defect of spbench at errors\.py:\d+: OSError: of the user", describe_defect(error)
     )
 
 
 def test_lines_of_the_core_are_spbenchs_own():
     error = raised(lambda: grid_of("square", 3))
-    assert re.match(r"a defect of spbench at layout/tiles\.py:\d+: ", defect_of(error))
+    assert re.match(r"a defect of spbench at layout/tiles\.py:\d+: ", describe_defect(error))
 
 
 def test_packages_are_found_where_they_lie():

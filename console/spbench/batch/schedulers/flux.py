@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.batch.schedulers.scheduler import Allocation, given
-from spbench.batch.site import refuse_unknown
+from spbench.batch.schedulers.scheduler import Allocation, format_options
+from spbench.batch.site import reject_unsupported
 from spbench.launch.detect import Found
 from spbench.launch.launcher import Command, JobSpec, Placed, Said
 
@@ -56,19 +56,19 @@ class FluxScheduler:
 
     name = "flux"
     prefix = "#flux: "
-    marks = {"FLUX_JOB_ID": "0"}  # noqa: RUF012 - a constant of the Protocol
+    allocation_variables = {"FLUX_JOB_ID": "0"}  # noqa: RUF012 - a constant of the Protocol
     job_id = "${FLUX_JOB_ID:-}"
-    hosts = "flux hostlist --expand --delimiter='\\n' local"
-    submit = ("flux", "batch")
+    hosts_command = "flux hostlist --expand --delimiter='\\n' local"
+    submit_command = ("flux", "batch")
     takes_stdin = False
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
         """Yield flux batch's options; a slot is a node where nodes are asked for, else a rank."""
         settings = allocation.settings
-        refuse_unknown(settings.qos, "qos", "Flux")
+        reject_unsupported(settings.qos, "qos", "Flux")
         yield f"--job-name={allocation.name}"
         yield f"--output={allocation.log}"
-        yield from given(
+        yield from format_options(
             ("--bank={}", settings.account),
             ("--queue={}", settings.partition),
             ("--time-limit={}s", allocation.seconds),
@@ -79,15 +79,15 @@ class FluxScheduler:
             yield f"--cores-per-slot={allocation.tasks_per_node}"
         else:
             yield f"--nslots={allocation.np}"
-        yield from given(("--gpus-per-slot={}", settings.gpus))
+        yield from format_options(("--gpus-per-slot={}", settings.gpus))
         yield f"--signal=SIGTERM@{allocation.notice}s"
 
-    def launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, Found | None]:
         """Return its own launcher."""
         launcher = FluxRun()
         return "auto", Found(launcher, Path("flux"), "flux run")
 
-    def early(self, allocation: Allocation) -> None:
+    def early_signal(self, allocation: Allocation) -> None:
         """Return nothing: ``--signal`` does it."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from spbench.batch.schedulers.scheduler import Allocation, given
-from spbench.batch.site import refuse_unknown
+from spbench.batch.schedulers.scheduler import Allocation, format_options
+from spbench.batch.site import reject_unsupported
 from spbench.launch.detect import Found
 
 
@@ -15,19 +15,19 @@ class LsfScheduler:
 
     name = "lsf"
     prefix = "#BSUB "
-    marks = {"LSB_JOBID": "0"}  # noqa: RUF012 - a constant of the Protocol
+    allocation_variables = {"LSB_JOBID": "0"}  # noqa: RUF012 - a constant of the Protocol
     job_id = "${LSB_JOBID:-}"
-    hosts = 'cat "$LSB_DJOB_HOSTFILE"'
-    submit = ("bsub",)
+    hosts_command = 'cat "$LSB_DJOB_HOSTFILE"'
+    submit_command = ("bsub",)
     takes_stdin = True
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
         """Yield bsub's options; its times are whole minutes."""
         settings = allocation.settings
-        refuse_unknown(settings.qos, "qos", "LSF")
+        reject_unsupported(settings.qos, "qos", "LSF")
         yield f"-J {allocation.name}"
         yield f"-o {allocation.log}"
-        yield from given(("-P {}", settings.account), ("-q {}", settings.partition))
+        yield from format_options(("-P {}", settings.account), ("-q {}", settings.partition))
         if allocation.seconds is not None:
             minutes = math.ceil(allocation.seconds / 60)
             yield f"-W {minutes // 60}:{minutes % 60:02}"
@@ -40,13 +40,13 @@ class LsfScheduler:
         else:
             yield f"-n {allocation.nodes * tasks}"
             yield f'-R "span[ptile={tasks}]"'
-        yield from given(('-gpu "num={}"', settings.gpus))
+        yield from format_options(('-gpu "num={}"', settings.gpus))
 
-    def launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, Found | None]:
         """Leave it to the MPI library: its launcher finds the allocation."""
         return "auto", None
 
-    def early(self, allocation: Allocation) -> None:
+    def early_signal(self, allocation: Allocation) -> None:
         """Return nothing: ``-wa`` and ``-wt`` do it."""
 
 

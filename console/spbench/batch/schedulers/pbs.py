@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.batch.schedulers.scheduler import Allocation, clock, given
-from spbench.batch.site import refuse_unknown
+from spbench.batch.schedulers.scheduler import Allocation, format_clock_time, format_options
+from spbench.batch.site import reject_unsupported
 from spbench.launch.detect import Found
 
 
@@ -14,32 +14,32 @@ class PbsScheduler:
 
     name = "pbs"
     prefix = "#PBS "
-    marks = {"PBS_NODEFILE": "/dev/null"}  # noqa: RUF012 - a constant of the Protocol
+    allocation_variables = {"PBS_NODEFILE": "/dev/null"}  # noqa: RUF012 - a constant of the Protocol
     job_id = "${PBS_JOBID:-}"
-    hosts = 'cat "$PBS_NODEFILE"'
-    submit = ("qsub",)
+    hosts_command = 'cat "$PBS_NODEFILE"'
+    submit_command = ("qsub",)
     takes_stdin = False
 
     def directives(self, allocation: Allocation) -> Iterator[str]:
         """Yield qsub's options; ``-V`` hands the environment on, as other schedulers do."""
         settings = allocation.settings
-        refuse_unknown(settings.qos, "qos", "PBS")
+        reject_unsupported(settings.qos, "qos", "PBS")
         yield f"-N {allocation.name}"
         yield f"-o {allocation.log}"
         yield "-j oe"
         yield "-V"
-        yield from given(("-A {}", settings.account), ("-q {}", settings.partition))
+        yield from format_options(("-A {}", settings.account), ("-q {}", settings.partition))
         if allocation.seconds is not None:
-            yield f"-l walltime={clock(allocation.seconds)}"
+            yield f"-l walltime={format_clock_time(allocation.seconds)}"
         yield f"-l select={_chunks(allocation)}"
         if allocation.nodes is not None:
             yield "-l place=scatter"
 
-    def launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, Found | None]:
         """Leave it to the MPI library: its launcher finds PBS_NODEFILE."""
         return "auto", None
 
-    def early(self, allocation: Allocation) -> str | None:
+    def early_signal(self, allocation: Allocation) -> str | None:
         """Return a timer: PBS sends SIGTERM at the limit alone, and SIGKILL seconds later."""
         if allocation.seconds is None:
             return None

@@ -67,13 +67,13 @@ class Scheduler(Protocol):
     name: str
     prefix: str
     """The beginning of a directive's line."""
-    marks: Mapping[str, str]
+    allocation_variables: Mapping[str, str]
     """A variable that shows its allocations to launchers, with some value."""
     job_id: str
     """The shell word of a job's number."""
-    hosts: str
+    hosts_command: str
     """The shell command that prints the nodes of the allocation, one a line or several times."""
-    submit: tuple[str, ...]
+    submit_command: tuple[str, ...]
     """The command that takes a script."""
     takes_stdin: bool
     """Whether that command reads the script from its input."""
@@ -85,17 +85,17 @@ class Scheduler(Protocol):
             UsageError: It has no option for a setting.
         """
 
-    def launcher(self) -> tuple[str, Found | None]:
+    def choose_launcher(self) -> tuple[str, Found | None]:
         """Return the launcher that auto means here, and how it is called where none is looked for.
 
         ``auto`` and None leave it to the MPI library.
         """
 
-    def early(self, allocation: Allocation) -> str | None:
+    def early_signal(self, allocation: Allocation) -> str | None:
         """Return a shell line that sends the script SIGTERM early, where no directive does."""
 
 
-def scheduler_named(name: str) -> Scheduler:
+def load_scheduler(name: str) -> Scheduler:
     """Return the scheduler module's object, by one of SCHEDULERS.
 
     Raises:
@@ -107,7 +107,7 @@ def scheduler_named(name: str) -> Scheduler:
     return cast(Scheduler, module.SCHEDULER)
 
 
-def choose(asked: str | None, settings: BatchSettings, path: str | None) -> Scheduler:
+def choose_scheduler(asked: str | None, settings: BatchSettings, path: str | None) -> Scheduler:
     """Return the scheduler that was asked for, that the settings name, or that is installed.
 
     Args:
@@ -120,24 +120,24 @@ def choose(asked: str | None, settings: BatchSettings, path: str | None) -> Sche
     """
     named = asked or settings.scheduler
     if named is not None:
-        return scheduler_named(named)
+        return load_scheduler(named)
     for name in SCHEDULERS:
-        found = scheduler_named(name)
-        if shutil.which(found.submit[0], path=path):
+        found = load_scheduler(name)
+        if shutil.which(found.submit_command[0], path=path):
             return found
-    programs = ", ".join(scheduler_named(name).submit[0] for name in SCHEDULERS)
+    programs = ", ".join(load_scheduler(name).submit_command[0] for name in SCHEDULERS)
     raise UsageError(
         f"no batch system is installed here (none of {programs}); name one with --scheduler"
     )
 
 
-def given(*options: tuple[str, object]) -> Iterator[str]:
+def format_options(*options: tuple[str, object]) -> Iterator[str]:
     """Yield the options, with ``{}`` for their values, whose value is not None."""
     for text, value in options:
         if value is not None:
             yield text.format(value)
 
 
-def clock(seconds: int) -> str:
+def format_clock_time(seconds: int) -> str:
     """Return seconds as ``1:30:00``."""
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_links,
@@ -103,7 +103,7 @@ def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iter
         for batch, plan in plans
     ]
     *titles, last = _BATCHES
-    numbers = aligned([titles, *rows], range(len(titles)))
+    numbers = align_columns([titles, *rows], range(len(titles)))
     room = width - max(map(len, numbers)) - 2
     stages = [
         _cut_stages([_stage_word(plan, stage) for stage in plan.stages], room)
@@ -111,7 +111,7 @@ def render_batches(plans: Sequence[tuple[int, Plan | None]], width: int) -> Iter
         else "no plan"
         for _, plan in plans
     ]
-    yield from aligned(
+    yield from align_columns(
         [(*row, cell) for row, cell in zip((titles, *rows), (last, *stages), strict=True)],
         range(len(titles)),
     )

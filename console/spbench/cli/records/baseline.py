@@ -49,15 +49,15 @@ def set_(
     """Make a baseline of a run: a small file that you can commit."""
     from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import home_of
-    from spbench.report.baselines.files import name_of, path_of, save_baseline
-    from spbench.report.baselines.making import baseline_of, fault_warnings, launch_warnings
+    from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
+    from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 
     root = home_of(home, os.environ)
-    path = path_of(root, name)
+    path = baseline_path(root, name)
     if path.exists() and not force:
         raise UsageError(f"there is {path} already; --force replaces a baseline")
     recorded = load_run_or_report(root, run)
-    baseline, left_out = baseline_of(name_of(path), recorded)
+    baseline, left_out = make_baseline(baseline_name(path), recorded)
     save_baseline(root, name, baseline)
     _say(f"baseline {baseline.name}: {_cases(baseline)} of run {baseline.run}, in {path}")
     _say_wrapped(*left_out)
@@ -68,9 +68,9 @@ def set_(
 def list_(home: HomeOption = None) -> None:
     """List the baselines of the home folder."""
     from spbench.record.runs.folder import home_of
-    from spbench.report.baselines.files import each
+    from spbench.report.baselines.files import load_baselines
 
-    for name, found in each(home_of(home, os.environ)):
+    for name, found in load_baselines(home_of(home, os.environ)):
         if isinstance(found, UsageError):
             _say(f"{name:<20}  {found}")
         else:
@@ -134,15 +134,17 @@ def update(
     """Replace slower results of a baseline, and add new cases."""
     from spbench.cli.records.recorded import load_run_or_report
     from spbench.record.runs.folder import home_of
-    from spbench.report.baselines.files import load_baseline, path_of, save_baseline
-    from spbench.report.baselines.making import as_run, launch_warnings, updated
-    from spbench.report.gate.baseline_gate import comparison_of
+    from spbench.report.baselines.files import baseline_path, load_baseline, save_baseline
+    from spbench.report.baselines.making import launch_warnings, make_baseline_run, update_baseline
+    from spbench.report.gate.baseline_gate import compare_with_past
 
     root = home_of(home, os.environ)
     old = load_baseline(root, name)
     later = load_run_or_report(root, run)
-    comparison = comparison_of(root, as_run(old, path_of(root, name)), later, force=force)
-    new, changes = updated(old, later, comparison, widen=widen)
+    comparison = compare_with_past(
+        root, make_baseline_run(old, baseline_path(root, name)), later, force=force
+    )
+    new, changes = update_baseline(old, later, comparison, widen=widen)
     if new != old:
         save_baseline(root, name, new)
     _say_wrapped(*changes)

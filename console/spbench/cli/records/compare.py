@@ -71,11 +71,11 @@ def compare(
     from spbench.report.comparison.notes import comparison_summary
     from spbench.report.comparison.text import comparison_lines
     from spbench.report.export import export_comparison
-    from spbench.report.gate.baseline_gate import comparison_of
+    from spbench.report.gate.baseline_gate import compare_with_past
 
     policy = build_policy(fail_on or FailOn.NEVER, max_unjudged)
     root = home_of(home, os.environ)
-    comparison = comparison_of(root, load_side(root, a), load_side(root, b), force=force)
+    comparison = compare_with_past(root, load_side(root, a), load_side(root, b), force=force)
     shown = comparison if only is None else comparison.with_only(_check_word(only))
     if only is not None and not shown.cases:
         print_to_stderr(f"spbench: no case is {only}; leave out --only to see all")
@@ -87,7 +87,7 @@ def compare(
         print(export_comparison(shown, MARKDOWN.get(format_, format_), comparison), end="")
     if format_ == CSV:
         print_to_stderr(f"spbench: {comparison_summary(comparison)}")
-    for why in policy.printed_failures(comparison):
+    for why in policy.explain_failures_to_users(comparison):
         print_to_stderr(f"spbench: error: {why}")
     if not comparison.cases and not policy.outcomes:
         ids = f"{comparison.a.id} and {comparison.b.id}"

@@ -67,14 +67,14 @@ def check(
     from spbench.cli.records.recorded import load_side
     from spbench.cli.tables import output_width
     from spbench.record.runs.folder import home_of
-    from spbench.report.comparison.past import past_of
+    from spbench.report.comparison.past import find_past_launches
     from spbench.report.gate.check import check_gate
     from spbench.report.gate.check_text import gate_check_lines, gate_object
 
     root = home_of(home, os.environ)
     recorded = load_side(root, run)
-    past = past_of(root, recorded, recorded)
-    gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
+    past = find_past_launches(root, recorded, recorded)
+    gate_check = check_gate(recorded, past, resamples=resamples, seed=seed, progress=print_progress)
     if format_ is GateFormat.JSON:
         print(json.dumps(gate_object(gate_check), indent=1, allow_nan=False))
     else:

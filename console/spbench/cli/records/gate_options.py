@@ -106,8 +106,8 @@ def load_gate(
         UsageError: The baseline does not exist or cannot be read, or an option needs one.
     """
     from spbench.record.runs.folder import home_of
-    from spbench.report.baselines.files import load_baseline, path_of
-    from spbench.report.baselines.making import as_run
+    from spbench.report.baselines.files import baseline_path, load_baseline
+    from spbench.report.baselines.making import make_baseline_run
     from spbench.report.gate.baseline_gate import BaselineGate
 
     if name is None:
@@ -116,5 +116,5 @@ def load_gate(
                 raise UsageError(f"{option} needs a baseline to compare with; add --baseline NAME")
         return None
     root = home_of(home, os.environ)
-    baseline = as_run(load_baseline(root, name), path_of(root, name))
+    baseline = make_baseline_run(load_baseline(root, name), baseline_path(root, name))
     return BaselineGate(root, baseline, build_policy(fail_on or FailOn.WORSE, max_unjudged))

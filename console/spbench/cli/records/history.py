@@ -15,7 +15,7 @@ from spbench.errors import UsageError
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
-    from spbench.report.metric_history import History
+    from spbench.report.metric_history import MetricHistory
 
 WIDTH = 32
 """Columns of the plot."""
@@ -65,13 +65,13 @@ def history(
     """Print a metric over runs on the same machines, and its changes."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
-    from spbench.report.metric_history import MOST, NEWEST, history_of
+    from spbench.report.metric_history import DEFAULT_RUNS, MOST_RUNS, load_history
 
-    count = NEWEST if newest is None else newest
-    if count > MOST:
+    count = DEFAULT_RUNS if newest is None else newest
+    if count > MOST_RUNS:
         use = "spbench results series prints any number"
-        raise UsageError(f"--newest {count}: a history is of {MOST} runs at most; {use}")
-    found = history_of(home_of(home, os.environ), case, metric, machines, count)
+        raise UsageError(f"--newest {count}: a history is of {MOST_RUNS} runs at most; {use}")
+    found = load_history(home_of(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
         print(json.dumps(_document(found), indent=1))
         return
@@ -79,15 +79,17 @@ def history(
         print(clean(line))
 
 
-def _lines(found: History) -> Iterator[str]:
+def _lines(found: MetricHistory) -> Iterator[str]:
     from spbench.record.number_formatting import format_factor, format_value
-    from spbench.report.scale import scale_of
+    from spbench.report.scale import fit_scale
 
     yield f"{found.case}: {found.metric}, better: {found.better}"
-    scale = scale_of(run.value for run in found.runs)
-    marks = {step.at: f"{format_factor(step.ratio)}, {found.outcome(step)}" for step in found.steps}
+    scale = fit_scale(run.value for run in found.runs)
+    marks = {
+        step.index: f"{format_factor(step.ratio)}, {found.outcome(step)}" for step in found.steps
+    }
     for at, run in enumerate(found.runs):
-        place = scale.place(run.value, WIDTH)
+        place = scale.to_index(run.value, WIDTH)
         plot = f"{'·' * place}●{'·' * (WIDTH - 1 - place)}"
         step = f"  {marks[at]}" if at in marks else ""
         launches = format_quantity(run.launches, "launch", "launches")
@@ -96,7 +98,7 @@ def _lines(found: History) -> Iterator[str]:
     yield _summary(found)
 
 
-def _summary(found: History) -> str:
+def _summary(found: MetricHistory) -> str:
     from spbench.stats.change_points import LEVEL
 
     count = len(found.steps)
@@ -105,26 +107,26 @@ def _summary(found: History) -> str:
     hosts = ", ".join(map(str, found.machines.get("hosts", ())))
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
     others = (
-        (found.elsewhere, "on other machines"),
-        (found.otherwise, "with other parameters or planted faults"),
-        (found.earlier, "before these"),
+        (found.other_machines, "on other machines"),
+        (found.other_work, "with other parameters or planted faults"),
+        (found.earlier_runs, "before these"),
     )
     rest = [f"; {format_quantity(left, 'run')} {which} left out" for left, which in others if left]
-    return f"{found.untold or steps}{where}{''.join(rest)}"
+    return f"{found.why_no_steps or steps}{where}{''.join(rest)}"
 
 
-def _csv(found: History) -> Iterator[str]:
-    ratios = {step.at: step.ratio for step in found.steps}
+def _csv(found: MetricHistory) -> Iterator[str]:
+    ratios = {step.index: step.ratio for step in found.steps}
     yield "run,median,launches,step"
     for at, run in enumerate(found.runs):
         yield f"{run.run},{run.value!r},{run.launches},{ratios.get(at, '')}"
 
 
-def _document(found: History) -> dict[str, object]:
+def _document(found: MetricHistory) -> dict[str, object]:
     runs = [{"run": run.run, "median": run.value, "launches": run.launches} for run in found.runs]
     steps = [
         {
-            "run": found.runs[step.at].run,
+            "run": found.runs[step.index].run,
             "before": step.before,
             "after": step.after,
             "ratio": step.ratio,
@@ -136,6 +138,6 @@ def _document(found: History) -> dict[str, object]:
     about: dict[str, object] = {"case": found.case, "metric": found.metric}
     about |= {"unit": found.unit, "better": found.better}
     about |= {"machines": dict(found.machines)}
-    about |= {"elsewhere": found.elsewhere, "otherwise": found.otherwise}
-    about |= {"earlier": found.earlier, "untold": found.untold}
+    about |= {"elsewhere": found.other_machines, "otherwise": found.other_work}
+    about |= {"earlier": found.earlier_runs, "untold": found.why_no_steps}
     return {**about, "runs": runs, "steps": steps}

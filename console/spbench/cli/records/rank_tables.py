@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spbench.cli.tables import aligned, output_width
+from spbench.cli.tables import align_columns, output_width
 from spbench.report.text_tables import wrap_text
 
 if TYPE_CHECKING:
@@ -89,4 +89,4 @@ def _table(case: CaseState, legend: dict[str, None]) -> Iterator[str]:
             cells["skew"] = format_factor(skews[rank])
         rows.append([str(rank), *place_cells(part), *(cells.get(name, "") for name in titles)])
     right = (0, 2, *range(len(_PLACE), len(_PLACE) + len(titles)))
-    yield from map(printable, aligned(rows, right))
+    yield from map(printable, align_columns(rows, right))

@@ -7,8 +7,13 @@ from pathlib import Path
 
 from spbench.record.number_formatting import printable
 from spbench.record.runs.folder import RunFolder, find_run
-from spbench.report.baselines.files import is_baseline, load_baseline, names, path_of
-from spbench.report.baselines.making import as_run
+from spbench.report.baselines.files import (
+    baseline_path,
+    is_baseline,
+    list_baseline_names,
+    load_baseline,
+)
+from spbench.report.baselines.making import make_baseline_run
 from spbench.report.recorded import RecordedRun, load_report, load_run
 
 
@@ -29,8 +34,8 @@ def load_side(home: Path, name: str) -> RecordedRun:
         UsageError: There is none of them, or it cannot be read.
     """
     path = Path(name)
-    if is_baseline(path) if path.is_file() else name in names(home):
-        return as_run(load_baseline(home, name), path_of(home, name))
+    if is_baseline(path) if path.is_file() else name in list_baseline_names(home):
+        return make_baseline_run(load_baseline(home, name), baseline_path(home, name))
     return load_run_or_report(home, name)
 
 

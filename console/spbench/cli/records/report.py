@@ -98,19 +98,19 @@ def report(
 
 def _text_of(run: RecordedRun, format_: str, gate_result: GateResult | None) -> str:
     """Return a report of a run, or of the run's comparison with a baseline."""
-    from spbench.report.formats.writing import report_text
+    from spbench.report.formats.writing import render_report
 
     if gate_result is None:
-        return report_text(run, format_, None)
-    shown = gate_result.page if format_ in _FOR_PEOPLE else gate_result.shown
-    return report_text(shown, format_, gate_result.comparison)
+        return render_report(run, format_, None)
+    shown = gate_result.run_for_readers if format_ in _FOR_PEOPLE else gate_result.run_for_programs
+    return render_report(shown, format_, gate_result.comparison)
 
 
 def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
-    from spbench.report.push import push
+    from spbench.report.push import push_metrics
 
     sys.stderr.write(f"spbench: pushing {recorded.summary.id} to {gateway}\n")
-    address = push(text, gateway, recorded.summary.suite)
+    address = push_metrics(text, gateway, recorded.summary.suite)
     print(f"pushed {recorded.summary.id} to {address}")
 
 
@@ -171,9 +171,11 @@ class ReportFiles:
         if not any(self.targets()):
             return
         from spbench.report.model import Report
-        from spbench.report.recorded import run_of
+        from spbench.report.recorded import make_recorded_run
 
-        for unwritten in self.write(run_of(Report.model_validate(document), Path("report.json"))):
+        for unwritten in self.write(
+            make_recorded_run(Report.model_validate(document), Path("report.json"))
+        ):
             sys.stderr.write(f"spbench: error: {unwritten}\n")
 
 

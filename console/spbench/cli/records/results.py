@@ -17,7 +17,7 @@ from spbench.cli.records import history, notes, prune, series
 from spbench.cli.records.output_format import FROM_SUFFIX, choose_format
 from spbench.cli.records.rank_tables import render_rank_tables
 from spbench.cli.request import HomeOption, OutputOption, RunArgument, reject_folder
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.cli.text_layout import cut_line
 from spbench.errors import (
     FailedRunError,
@@ -105,7 +105,7 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
     """Yield a heading and a line for each run, cut to a width; None: not cut."""
     from spbench.record.number_formatting import format_duration
     from spbench.record.runs.notes import NO_NOTE
-    from spbench.report.times import day_and_time
+    from spbench.report.times import format_day_and_time
 
     if not runs:
         return
@@ -114,7 +114,7 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
         note = "" if run.note == NO_NOTE else str(run.note)
         cells = (
             run.id,
-            day_and_time(run.started),
+            format_day_and_time(run.started),
             run.verdict,
             run.passed,
             "" if run.duration_s is None else format_duration(run.duration_s),
@@ -131,7 +131,7 @@ def _run_lines(runs: Sequence[RunSummary], width: int | None) -> Iterator[str]:
             del columns[title]
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     right = {list(columns).index(title) for title in ("passed", "took") if title in columns}
-    yield from (cut_line(line, width) for line in aligned(rows, right))
+    yield from (cut_line(line, width) for line in align_columns(rows, right))
 
 
 def _needed(columns: Mapping[str, Sequence[str]]) -> int:
@@ -249,9 +249,9 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:
     from spbench.cli.records.recorded import read_run
-    from spbench.report.links import link_matrices
+    from spbench.report.links import build_link_matrices
 
-    matrices = link_matrices(read_run(folder))
+    matrices = build_link_matrices(read_run(folder))
     if not matrices:
         raise NothingSelected(
             f"run {folder.id} has no case that measured links between ranks; "
@@ -266,21 +266,21 @@ def _table_lines(table: LinkTable) -> Iterator[str]:
 
     if len(table.ranks) <= MOST_RANKS:
         rows = _rank_rows(table)
-        yield from aligned(rows, range(len(rows[0])))
+        yield from align_columns(rows, range(len(rows[0])))
     rows = _host_rows(table)
     if len(rows) > 2:
         yield "the worst pair of ranks on each two hosts"
-        yield from aligned(rows, range(1, len(rows[0])))
-    if table.slow():
+        yield from align_columns(rows, range(1, len(rows[0])))
+    if table.find_slow_pairs():
         yield f"! at least {NOTABLE_LINK}x worse than the median within a host or between hosts"
 
 
 def _rank_rows(table: LinkTable) -> list[list[str]]:
-    marks = {end: "!" for pair in table.slow() for end in (pair, pair[::-1])}
+    marks = {end: "!" for pair in table.find_slow_pairs() for end in (pair, pair[::-1])}
     rows = [["rank", *map(str, table.ranks)]]
     for source in table.ranks:
         cells = [
-            _cell(table.at(source, target)) + marks.get((source, target), "")
+            _cell(table.get_value(source, target)) + marks.get((source, target), "")
             for target in table.ranks
         ]
         rows.append([str(source), *cells])
@@ -288,7 +288,7 @@ def _rank_rows(table: LinkTable) -> list[list[str]]:
 
 
 def _host_rows(table: LinkTable) -> list[list[str]]:
-    by_host = table.by_host()
+    by_host = table.worst_by_host()
     hosts = sorted({host for pair in by_host for host in pair})
     return [
         ["host", *hosts],

@@ -42,7 +42,7 @@ def series(
     from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of
     from spbench.record.runs.history import select_runs, summaries
-    from spbench.report.series import over_runs
+    from spbench.report.series import build_run_series
 
     root = home_of(home, os.environ)
     if over is not None:
@@ -50,30 +50,30 @@ def series(
     else:
         chosen = select_runs(summaries(root), words)
         runs = [read_run(summary.folder) for summary in chosen if not summary.unreadable]
-        plotted = [over_runs(runs, case, metric)]
+        plotted = [build_run_series(runs, case, metric)]
     if not any(series.points for series in plotted):
         raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")
     _print(plotted)
 
 
 def _over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
-    from spbench.report.series import over_parameter, swept_parameters
+    from spbench.report.series import build_parameter_series, find_swept_parameters
 
-    swept = swept_parameters(run, case)
+    swept = find_swept_parameters(run, case)
     if parameter not in swept:
         near = did_you_mean(parameter, swept) or f" (swept: {', '.join(swept) or 'nothing'})"
         raise UsageError(f"--over {parameter}: the cases {case!r} do not sweep it{near}")
-    return over_parameter(run, case, metric, parameter)
+    return build_parameter_series(run, case, metric, parameter)
 
 
 def _print(plotted: Iterable[Series]) -> None:
-    from spbench.cli.tables import aligned
+    from spbench.cli.tables import align_columns
     from spbench.record.number_formatting import clean
 
     for line in plotted:
         print(clean(f"{line.name}: {line.metric}, better: {line.better}"))
         rows = [(point.label, *_value_cells(line, point), point.status) for point in line.points]
-        for row in aligned([HEADING, *rows], (1, 2, 3)):
+        for row in align_columns([HEADING, *rows], (1, 2, 3)):
             print(clean(f"  {row}"))
 
 

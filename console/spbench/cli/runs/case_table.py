@@ -24,7 +24,7 @@ from spbench.record.number_formatting import (
     format_value,
 )
 from spbench.record.run_parts import JobState
-from spbench.report.text_tables import cut_middle, shorten_ids, without_parameter_names
+from spbench.report.text_tables import cut_middle, drop_parameter_names, shorten_ids
 
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (
@@ -260,7 +260,7 @@ class CaseTable:
         for layout in layouts:
             if layout.complete and layout.id_width >= whole:
                 return layout.with_ids(names)
-        short = max((len(without_parameter_names(name)) for name in names), default=0)
+        short = max((len(drop_parameter_names(name)) for name in names), default=0)
         needed = min(whole, max(short, _SHORTEST_ID))
         for layout in layouts:
             if layout.id_width >= needed:

@@ -29,10 +29,10 @@ def report_refusal(
     error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES
 ) -> None:
     """Write the reports of a run that never began, if options ask for them."""
-    from spbench.report.build import refused_report
+    from spbench.report.build import build_refused_report
     from spbench.report.document import ReportDocument
 
-    report = refused_report(str(error), error.exit_code, sys.argv[1:])
+    report = build_refused_report(str(error), error.exit_code, sys.argv[1:])
     try:
         write_report(ReportDocument.from_json(report), json_target, False)
     except SpbenchError as unwritten:

@@ -281,7 +281,7 @@ def _write(
     try:
         report = outcome.report
         if gate_result:
-            report = report.with_head(gate_result.document(report.head))
+            report = report.with_head(gate_result.add_to_report(report.head))
         write_report(report, json_target, no_samples)
     except SpbenchError as error:
         unwritten.append(str(error))

@@ -100,14 +100,14 @@ def scale(
     from spbench.cli.runs.views import line_writer
     from spbench.engine.plan import plan
     from spbench.report.recorded import load_run
-    from spbench.report.scaling import scalings
+    from spbench.report.scaling import compute_scalings
 
     planned = plan(request, print_warning)
     if not any(case.scaled for job in planned.jobs for case in job.cases):
         raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
     on_stderr = json_target == "-"
     done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless)
-    found = scalings(load_run(done.folder), worth)
+    found = compute_scalings(load_run(done.folder), worth)
     _tell(found, line_writer(sys.stderr if on_stderr else sys.stdout))
     if json_target is not None:
         _write(found, json_target)
@@ -156,17 +156,17 @@ def _selected(request: Request) -> list[str] | None:
 
 
 def _tell(found: Sequence[Scaling], say: Callable[[str], None]) -> None:
-    from spbench.cli.tables import aligned
+    from spbench.cli.tables import align_columns
     from spbench.record.number_formatting import clean
     from spbench.report.scaling import (
         SCALING_COLUMNS,
-        SCALING_FIGURES,
+        SCALING_NUMBER_COLUMNS,
         scaling_remarks,
         scaling_rows,
     )
 
     say("")
-    for line in aligned([SCALING_COLUMNS, *scaling_rows(found)], SCALING_FIGURES):
+    for line in align_columns([SCALING_COLUMNS, *scaling_rows(found)], SCALING_NUMBER_COLUMNS):
         say(clean(line))
     for remark in scaling_remarks(found):
         say(clean(remark))

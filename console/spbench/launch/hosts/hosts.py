@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spbench.errors import UsageError, did_you_mean, listed
+from spbench.errors import UsageError, did_you_mean, format_error_list
 from spbench.launch.hosts.names import expand, fold
 from spbench.suites.given_files import read_start
 
@@ -109,7 +109,7 @@ def read_hostfile(path: Path) -> Hosts:
     if not errors and not found:
         errors.append(f"{path}:1: error: the hostfile names no host; {ACCEPTED}")
     if errors:
-        raise UsageError(listed(errors))
+        raise UsageError(format_error_list(errors))
     return Hosts(_added_up(found), str(path))
 
 

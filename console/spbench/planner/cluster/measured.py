@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.links import LinkMatrix, LinkTable, link_matrices
+from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.stats.summary import median
 
@@ -36,7 +36,9 @@ def cluster_from_run(folder: RunFolder, memory_bytes: float | None = None) -> Cl
         UsageError: It cannot be read.
     """
     measured = [
-        (matrix, tables) for matrix in link_matrices(load_run(folder)) if (tables := _times(matrix))
+        (matrix, tables)
+        for matrix in build_link_matrices(load_run(folder))
+        if (tables := _times(matrix))
     ]
     if not measured:
         raise PlannerError(

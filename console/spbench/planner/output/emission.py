@@ -13,7 +13,7 @@ from spbench.planner.plans import Plan, format_span
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.measurement import TIMEOUT, make_suite_word
 from spbench.planner.profile.origin import Origin
-from spbench.report.predictions import PLANNED_CASE, planned_line
+from spbench.report.predictions import PLANNED_CASE, format_planned_time
 from spbench.suites.case import SCHEMA, Suite
 from spbench.suites.edit.writing import key_lines
 from spbench.suites.loader import load_text
@@ -97,7 +97,7 @@ def _of_model(origin: Origin) -> dict[str, Any]:
 
 def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
-    yield planned_line(1000.0 * plan.step_s)
+    yield format_planned_time(1000.0 * plan.step_s)
     for at, stage in enumerate(plan.stages):
         layers = format_span(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.number_formatting import format_factor
-from spbench.stats.generalised_esd import FEWEST, standing_out
+from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers
 
 CHANCE = 0.001
 """The chance that a run in which nothing is out of line names something nevertheless, at most."""
@@ -57,7 +57,7 @@ class Kind:
     @property
     def testable(self) -> bool:
         """Whether they are as many as the test needs."""
-        return len(self.times) >= FEWEST
+        return len(self.times) >= FEWEST_VALUES
 
 
 def out_of_line(kinds: Sequence[Kind]) -> list[Slow]:
@@ -67,7 +67,7 @@ def out_of_line(kinds: Sequence[Kind]) -> list[Slow]:
     """
     found: dict[Hashable, Slow] = {}
     for kind in kinds:
-        excess = standing_out(kind.times, CHANCE / len(kinds))
+        excess = find_large_outliers(kind.times, CHANCE / len(kinds))
         ratios = {key: math.exp(value) for key, value in excess.items()}
         for slow in kind.told({key: ratio for key, ratio in ratios.items() if ratio >= LEAST}):
             if slow.what not in found or found[slow.what].ratio < slow.ratio:

@@ -16,9 +16,9 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_size
 from spbench.record.outliers.kinds import Kind, Slow
-from spbench.stats.generalised_esd import FEWEST
+from spbench.stats.generalised_esd import FEWEST_VALUES
 from spbench.stats.summary import median
-from spbench.stats.two_way import two_way
+from spbench.stats.two_way import decompose_pairs
 
 RankPair = tuple[int, int]
 """The source and the target of a measurement."""
@@ -116,13 +116,13 @@ def _kinds(view: _View) -> Iterator[Kind]:
     if within:
         yield Kind(within, partial(_links, view))
     # Of too few ends none could be named: their links are tested as they are.
-    many = len({rank for pair in between for rank in pair}) >= FEWEST
-    apart = two_way(between) if many else None
+    many = len({rank for pair in between for rank in pair}) >= FEWEST_VALUES
+    apart = decompose_pairs(between) if many else None
     if apart is None:
         yield Kind(between, partial(_links, view))
     else:
-        yield Kind(apart.ends, partial(_ends, view))
-        yield Kind(apart.rests, partial(_links, view))
+        yield Kind(apart.end_effects, partial(_ends, view))
+        yield Kind(apart.residuals, partial(_links, view))
 
 
 def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:

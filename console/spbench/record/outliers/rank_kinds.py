@@ -9,7 +9,7 @@ from functools import partial
 
 from spbench.record.case_state import CaseState
 from spbench.record.outliers.kinds import Kind, Slow, advise_host, advise_host_of_rank
-from spbench.stats.summary import typical
+from spbench.stats.summary import lower_median
 
 
 def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
@@ -25,7 +25,7 @@ def rank_kinds(cases: Sequence[CaseState]) -> list[Kind]:
             continue
         logs = {rank: math.log(value) for rank, value in medians.items()}
         hosts = by_host(case, logs)
-        by_case.append({host: typical(values.values()) for host, values in hosts.items()})
+        by_case.append({host: lower_median(values.values()) for host, values in hosts.items()})
         kinds.append(Kind(by_case[-1], partial(_hosts, f"in {case.id}")))
         if len(hosts) < len(logs):
             kinds.append(Kind(logs, partial(_ranks, case)))
@@ -54,7 +54,7 @@ def _ranks(case: CaseState, slow: Mapping[int, float]) -> Iterator[Slow]:
     ranks = by_host(case, dict.fromkeys(case.measured.ranks, 0.0))
     for host, ratios in by_host(case, slow).items():
         if len(ratios) > 1 and len(ratios) == len(ranks[host]):
-            yield from _hosts(f"in {case.id}", {host: typical(ratios.values())})
+            yield from _hosts(f"in {case.id}", {host: lower_median(ratios.values())})
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"

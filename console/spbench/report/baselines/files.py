@@ -23,7 +23,7 @@ _RUN = re.compile(r"last(~\d+)?|\d{8}(-.*)?")
 """The words that name runs."""
 
 
-def path_of(home: Path, name: str) -> Path:
+def baseline_path(home: Path, name: str) -> Path:
     """Return the file of a baseline: that path where it ends in ``.json``, or the home's.
 
     Raises:
@@ -39,14 +39,14 @@ def path_of(home: Path, name: str) -> Path:
     return home / BASELINES / f"{name}{SUFFIX}"
 
 
-def name_of(path: Path) -> str:
+def baseline_name(path: Path) -> str:
     """Return the name of the baseline in a file."""
     return path.name.removesuffix(SUFFIX)
 
 
-def names(home: Path) -> list[str]:
+def list_baseline_names(home: Path) -> list[str]:
     """Return the names of a home's baselines."""
-    return sorted(name_of(path) for path in (home / BASELINES).glob(f"*{SUFFIX}"))
+    return sorted(baseline_name(path) for path in (home / BASELINES).glob(f"*{SUFFIX}"))
 
 
 def load_baseline(home: Path, name: str) -> BaselineFile:
@@ -55,11 +55,11 @@ def load_baseline(home: Path, name: str) -> BaselineFile:
     Raises:
         UsageError: There is none, or the file holds none that this spbench reads.
     """
-    path = path_of(home, name)
+    path = baseline_path(home, name)
     try:
         content = read_json(path)
     except FileNotFoundError:
-        known = names(home)
+        known = list_baseline_names(home)
         near = did_you_mean(name, known) or (f"; there are {', '.join(known)}" if known else "")
         raise UsageError(f"there is no baseline {name!r} ({path}){near}") from None
     except (OSError, ValueError) as error:
@@ -99,7 +99,7 @@ def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
         UsageError: It is no name, or the file is something else.
         FailedRunError: It cannot be written.
     """
-    path = path_of(home, name)
+    path = baseline_path(home, name)
     _check_ours(home, path)
     text = baseline.model_dump_json(by_alias=True, indent=1) + "\n"
     write_whole(path, text, root=path.parent)
@@ -113,7 +113,7 @@ def remove_baseline(home: Path, name: str) -> Path:
         UsageError: There is none, or the file is something else.
         FailedRunError: It cannot be removed.
     """
-    path = path_of(home, name)
+    path = baseline_path(home, name)
     _check_ours(home, path)
     if not path.exists():
         load_baseline(home, name)
@@ -130,9 +130,9 @@ def _check_ours(home: Path, path: Path) -> None:
         raise UsageError(f"{path} is no baseline of spbench; it stays")
 
 
-def each(home: Path) -> Iterator[tuple[str, BaselineFile | UsageError]]:
+def load_baselines(home: Path) -> Iterator[tuple[str, BaselineFile | UsageError]]:
     """Yield the baselines of a home by name; of one that cannot be read why not."""
-    for name in names(home):
+    for name in list_baseline_names(home):
         try:
             yield name, load_baseline(home, name)
         except UsageError as error:

@@ -9,11 +9,11 @@ from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
 from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
-from spbench.report.comparison.conditions import faults_of
-from spbench.report.comparison.judgement import unfit
+from spbench.report.comparison.conditions import find_faults
+from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, Outcome, RunComparison
 from spbench.report.comparison.notes import name_cases
-from spbench.report.comparison.pairs import launches_of
+from spbench.report.comparison.pairs import launch_medians
 from spbench.report.model import CasePart, CheckPart, LaunchPart, LimitPart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import least_launches
@@ -39,7 +39,7 @@ class CaseChanges:
         return [f"{change}: {name_cases(cases)}" for change, cases in self._cases.items()]
 
 
-def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
+def make_baseline(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
     """Return the baseline of a run, and lines on the cases that are left out.
 
     Raises:
@@ -48,7 +48,7 @@ def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, list[str]]:
     id_ = run.summary.id
     if run.summary.verdict == RunStatus.RUNNING:
         raise UsageError(f"run {id_} is still running; wait for its end")
-    reasons = {case.id: unfit(case) for case in run.cases.values()}
+    reasons = {case.id: explain_unfit(case) for case in run.cases.values()}
     cases = [_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
     if not any(case.metrics for case in cases):
         raise UsageError(f"no case of run {id_} has results that a later run could be held against")
@@ -87,7 +87,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
                 unit=metric.unit,
                 better=metric.better,
                 value=metric.value,
-                launches=launches_of(case, name),
+                launches=launch_medians(case, name),
                 fastest=list(case.fastest) if name == HEADLINE else [],
                 n=metric.n,
                 min=metric.min,
@@ -100,7 +100,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
 
 def fault_warnings(run: RecordedRun) -> Iterator[str]:
     """Yield a warning if a baseline is made of a run with planted faults."""
-    if faults := faults_of(run.summary):
+    if faults := find_faults(run.summary):
         yield (
             f"warning: run {run.summary.id} was made with the planted fault "
             f"{', '.join(faults)}; the baseline has its times"
@@ -123,7 +123,7 @@ def launch_warnings(baseline: BaselineFile) -> Iterator[str]:
         )
 
 
-def updated(
+def update_baseline(
     old: BaselineFile, run: RecordedRun, comparison: RunComparison, *, widen: bool
 ) -> tuple[BaselineFile, list[str]]:
     """Return a baseline brought up to date with a run, and lines on what became of its cases.
@@ -144,7 +144,7 @@ def updated(
     rows = [row for row in comparison.rows if row.metric == HEADLINE]
     if apart := next((row.reason for row in rows if row.outcome == Outcome.NOT_COMPARABLE), None):
         raise UsageError(f"run {run.summary.id} cannot update {old.name}: {apart}")
-    new, left_out = baseline_of(old.name, run)
+    new, left_out = make_baseline(old.name, run)
     changes = CaseChanges()
     outcomes = {row.case: row.outcome for row in rows}
     later = {case.id: case for case in new.cases}
@@ -217,7 +217,7 @@ def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     )
 
 
-def as_run(baseline: BaselineFile, path: Path) -> RecordedRun:
+def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
     """Return a baseline as a run that others are compared with."""
     summary = RunSummary(
         folder=RunFolder(path.parent),

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from spbench.report.comparison.conditions import conditions_of
-from spbench.report.comparison.conditions import unlike as different_machines
+from spbench.report.comparison.conditions import describe_machine_differences as different_machines
+from spbench.report.comparison.conditions import find_conditions
 from spbench.report.comparison.judgement import judge_cases
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome, RunComparison
-from spbench.report.comparison.pairs import pair_of
-from spbench.report.comparison.past import Past, nothing_past
+from spbench.report.comparison.pairs import pair_cases
+from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import (
     LEVEL,
-    discoveries,
+    find_discoveries,
     least_launches,
 )
 
-ALIKE = 0.05
+SIMILAR = 0.05
 """Values of which the larger is at most this share above the smaller are alike."""
 TOLERANCE = 0.02
 """A difference of at most this share is of no interest, however certain it is."""
@@ -37,9 +37,9 @@ RESOLUTION = 0.10
 def compare(
     a: RecordedRun,
     b: RecordedRun,
-    past: Past = nothing_past,
+    past: PastLaunches = no_past_launches,
     *,
-    unlike: str | None = None,
+    mismatch: str | None = None,
     force: bool = False,
 ) -> RunComparison:
     """Compare what two runs measured.
@@ -51,13 +51,13 @@ def compare(
         a: The run to compare with.
         b: The run that is judged.
         past: What is known of earlier launches of the same cases on the same machines.
-        unlike: Why the two runs' machines cannot be compared.
+        mismatch: Why the two runs' machines cannot be compared.
         force: Whether cases are compared although their parameters or ranks differ.
     """
     common = [(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases]
-    pairs = [pair_of(*both, past, unlike, force=force) for both in common]
-    found = found_among(chances(pairs))
-    cases = tuple(judged(pair, found) for pair in pairs)
+    pairs = [pair_cases(*both, past, mismatch, force=force) for both in common]
+    found = find_different(collect_chances(pairs))
+    cases = tuple(judge_pair(pair, found) for pair in pairs)
     return RunComparison(
         a=a.summary,
         b=b.summary,
@@ -65,7 +65,7 @@ def compare(
         judgements=tuple(judge_cases(a, b, {pair.id: pair for pair in cases})),
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
-        conditions=(conditions_of(a), conditions_of(b)),
+        conditions=(find_conditions(a), find_conditions(b)),
         machines=different_machines(a, b),
         versions=_different_versions(common),
         references=_reference_ratios(common),
@@ -95,7 +95,7 @@ def _different_versions(
     return versions
 
 
-def chances(pairs: Iterable[CasePair]) -> dict[str, float]:
+def collect_chances(pairs: Iterable[CasePair]) -> dict[str, float]:
     """Return by case how likely chance explains its headline metric, where that is judged."""
     return {
         pair.id: row.chance
@@ -105,16 +105,16 @@ def chances(pairs: Iterable[CasePair]) -> dict[str, float]:
     }
 
 
-def found_among(chances: Mapping[str, float]) -> dict[str, bool]:
+def find_different(chances: Mapping[str, float]) -> dict[str, bool]:
     """Say by case whether its headline metric differs, all of them judged together."""
-    return dict(zip(chances, discoveries(list(chances.values())), strict=True))
+    return dict(zip(chances, find_discoveries(list(chances.values())), strict=True))
 
 
 def _counts(row: MetricRow) -> bool:
     return row.metric == HEADLINE and row.outcome is None and row.reason is None
 
 
-def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
+def judge_pair(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
     """Return a pair with the outcomes of its rows; ``found`` has all that are judged together."""
 
     def with_outcome(row: MetricRow) -> MetricRow:
@@ -143,7 +143,7 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     low, high = row.interval
     ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
     is_clear = row.by_fastest or not low <= 1 <= high
-    if different and is_clear and max(ratio, 1 / ratio) > 1 + tolerance_of(row):
+    if different and is_clear and max(ratio, 1 / ratio) > 1 + choose_tolerance(row):
         why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
         return replace(row, outcome=_direction(row, ratio), reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:
@@ -156,7 +156,7 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     return _by_factor(row, row.ratio, why)
 
 
-def tolerance_of(row: MetricRow) -> float:
+def choose_tolerance(row: MetricRow) -> float:
     """Return the share up to which a row's values are not called different."""
     return TOLERANCE if row.past else TOLERANCE_WITHOUT_PAST
 

@@ -11,17 +11,17 @@ from spbench.report.comparison.model import RunConditions
 from spbench.report.recorded import RecordedRun
 
 
-def conditions_of(run: RecordedRun) -> RunConditions:
+def find_conditions(run: RecordedRun) -> RunConditions:
     """Return the planted faults of a run, and what its cases need next to their metrics."""
     cases = run.cases.values()
     return RunConditions(
-        faults=faults_of(run.summary),
+        faults=find_faults(run.summary),
         noise={case.id: case.noisy for case in cases if case.noisy},
         crowded=frozenset(case.id for case in cases if case.crowded),
     )
 
 
-def faults_of(summary: RunSummary) -> tuple[str, ...]:
+def find_faults(summary: RunSummary) -> tuple[str, ...]:
     """Return the planted faults of a run, such as ``slow (case exchange)``.
 
     They are read from the run's folder, since ``run --failed`` plants those of an earlier run
@@ -47,7 +47,7 @@ def _describe(fault: str) -> str:
     return f"{name} (case {case})" if separator else name
 
 
-def unlike(a: RecordedRun, b: RecordedRun) -> str | None:
+def describe_machine_differences(a: RecordedRun, b: RecordedRun) -> str | None:
     """Return what differs between the machines of two runs, or None.
 
     What a run does not tell is left out: older records have no fingerprint.

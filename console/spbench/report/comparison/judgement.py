@@ -19,7 +19,7 @@ def judge_cases(
 ) -> Iterator[CaseJudgement]:
     """Yield the judgement of each case of run b, then of each that is missing in b."""
     for id_, case in b.cases.items():
-        if why := broken_reason(a.cases.get(id_), case):
+        if why := explain_broken(a.cases.get(id_), case):
             outcome = _outcome(pairs[id_]) if id_ in pairs else None
             yield CaseJudgement(id_, JudgementKind.BROKEN, outcome, why)
         elif id_ not in pairs:
@@ -58,7 +58,7 @@ def _selects_cases(run: RecordedRun) -> bool:
     return any(word.startswith(_SELECTING) for word in run.summary.argv)
 
 
-def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
+def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
     """Return why a case of run b is broken: it failed, lost a check, or came to no result.
 
     Args:
@@ -67,7 +67,7 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
     """
     if not b.status.is_final:
         return None
-    if why := unfit(b):
+    if why := explain_unfit(b):
         return why
     # With a planted fault its checks passed and its expectations were kept: its times are results.
     if b.status != CaseStatus.PASSED and not blames_fault(b.reason):
@@ -79,7 +79,7 @@ def broken_reason(a: CasePart | None, b: CasePart) -> str | None:
     return f"check {lost[0]} is missing" if lost else None
 
 
-def unfit(case: CasePart) -> str | None:
+def explain_unfit(case: CasePart) -> str | None:
     """Return why a case's numbers are no results; those of a failed expectation are."""
     failed = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
     if failed:

@@ -248,7 +248,7 @@ class Overall:
         return f"{mean} Sum of the times, mostly that of long cases: {sums} ({ratio})."
 
 
-def overall(comparison: RunComparison) -> Overall | None:
+def compute_overall(comparison: RunComparison) -> Overall | None:
     """Return both runs as a whole; None with fewer than two cases that can be compared."""
     rows = [
         (row.ratio, row.a, row.b)

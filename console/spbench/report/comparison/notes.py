@@ -17,8 +17,8 @@ from spbench.report.comparison.compare import (
     RESOLUTION,
     TOLERANCE,
     TOLERANCE_WITHOUT_PAST,
+    choose_tolerance,
     rules_out_slowdown,
-    tolerance_of,
 )
 from spbench.report.comparison.model import (
     HEADLINE,
@@ -28,7 +28,7 @@ from spbench.report.comparison.model import (
     MetricRow,
     Outcome,
     RunComparison,
-    overall,
+    compute_overall,
 )
 from spbench.stats.difference import LEAST_PAST, least_launches
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -105,7 +105,7 @@ def comparison_notes(comparison: RunComparison) -> list[str]:
         *_judged_notes(comparison),
         *noise_notes(comparison),
     ]
-    together = overall(comparison)
+    together = compute_overall(comparison)
     if together is None or not comparison.judged_as(JudgementKind.JUDGED):
         return notes  # a mean of ratios that mean nothing means nothing
     return [*notes, together.sentence]
@@ -123,7 +123,7 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
         notes[-1] += f" Launches: {of_a} in a, {of_b} in b."
     if comparison.judged_as(JudgementKind.JUDGED):
         rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
-        tolerances = sorted({tolerance_of(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
+        tolerances = sorted({choose_tolerance(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
         notes.append(_RULES.format(" or ".join(map(_exact_percent, tolerances))))
     if all_metrics:
         notes.append(_ONE_BY_ONE)
@@ -289,8 +289,8 @@ def _explain_row(row: MetricRow, comparison: RunComparison, needed: int) -> _Rea
         harmless = f"a slowdown above {limit} ruled out, a speed-up neither shown nor ruled out"
         return _Reason(harmless, ("`--fail-on worse` accepts that.",))
     is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
-    if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + tolerance_of(row):
-        limit = _exact_percent(tolerance_of(row))
+    if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):
+        limit = _exact_percent(choose_tolerance(row))
         return _Reason(
             f"a difference of at most {limit}, by which runs may differ",
             (f"{LEAST_PAST} earlier runs show by how much they do.",),

@@ -9,16 +9,16 @@ from typing import Any
 from spbench.record.efficiency import is_ratio_of_times
 from spbench.record.runs.case_work import DATA_ALONE
 from spbench.report.comparison.deciding_factor import deciding_factor
-from spbench.report.comparison.judgement import broken_reason, unfit
+from spbench.report.comparison.judgement import explain_broken, explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, MetricRow, Outcome
-from spbench.report.comparison.past import Past
+from spbench.report.comparison.past import PastLaunches
 from spbench.report.model import CasePart
 from spbench.stats.difference import (
     LEVEL,
     Difference,
-    chance_of_either,
-    difference,
-    floor_of,
+    combine_chances,
+    estimate_difference,
+    smallest_chance,
 )
 from spbench.suites.expand import show
 
@@ -27,17 +27,24 @@ SAMPLED_ALIKE = 0.01
 _Sides = tuple[Sequence[float], Sequence[float]]
 
 
-def pair_of(
-    a: CasePart, b: CasePart, past: Past, unlike: str | None = None, *, force: bool = False
+def pair_cases(
+    a: CasePart,
+    b: CasePart,
+    past: PastLaunches,
+    mismatch: str | None = None,
+    *,
+    force: bool = False,
 ) -> CasePair:
     """Return a case of two runs; rows that can be judged have a chance, and no outcome yet."""
-    wrong = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := unfit(case))]
+    wrong = [
+        f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := explain_unfit(case))
+    ]
     if a.version != b.version:
-        unlike = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
-    elif not force and unlike is None:
-        unlike = "; ".join(_other_work(a, b)) or None
+        mismatch = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
+    elif not force and mismatch is None:
+        mismatch = "; ".join(_other_work(a, b)) or None
     rows = [
-        _row(a, b, name, past, " and ".join(wrong), unlike)
+        _row(a, b, name, past, " and ".join(wrong), mismatch)
         for name in dict.fromkeys((*a.metrics, *b.metrics))
     ]
     time = next((row for row in rows if row.metric == HEADLINE), None)
@@ -46,7 +53,7 @@ def pair_of(
         status_a=a.status,
         status_b=b.status,
         differences=tuple(_differences(a, b)),
-        broken=broken_reason(a, b) is not None,
+        broken=explain_broken(a, b) is not None,
         benchmark=a.benchmark,
         rows=tuple(_with_interval_of_time(row, time, (a, b)) for row in rows),
     )
@@ -67,8 +74,8 @@ def _with_interval_of_time(
         return row
     launches: list[tuple[float, float]] = []
     for case in sides:
-        values = launches_of(case, row.metric)
-        times = launches_of(case, HEADLINE)
+        values = launch_medians(case, row.metric)
+        times = launch_medians(case, HEADLINE)
         if len(values) != len(times):
             return row  # such as the skew, which a run has once
         launches += zip(values, times, strict=True)
@@ -125,7 +132,7 @@ def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
 
 
 def _row(
-    a: CasePart, b: CasePart, name: str, past: Past, unfit: str, unlike: str | None
+    a: CasePart, b: CasePart, name: str, past: PastLaunches, unfit: str, unlike: str | None
 ) -> MetricRow:
     """Return a metric's row; one that can be judged has a chance, and no outcome yet."""
     mine = a.metrics.get(name)
@@ -145,7 +152,7 @@ def _row(
         return replace(row, reason=f"not measured in {'a' if mine is None else 'b'}")
     if mine.unit != other.unit:
         return replace(row, reason=f"in {mine.unit} in a, in {other.unit} in b")
-    sides = launches_of(a, name), launches_of(b, name)
+    sides = launch_medians(a, name), launch_medians(b, name)
     if no_ratio := _no_ratio(sides[0], sides[1]):
         # Such as wrong elements: 0 in every launch of both needs no test.
         is_same = name != HEADLINE and not any((*sides[0], *sides[1]))
@@ -157,7 +164,7 @@ def _row(
         return replace(row, ratio=other.value / mine.value, reason=unfit or unlike or why)
     headline = name == HEADLINE
     known_past = past(a.id, name)
-    found = difference(*sides, known_past)
+    found = estimate_difference(*sides, known_past)
     fastest = _fastest(a, b, sides, known_past) if headline else None
     factor = None
     if headline and not (a.noisy or b.noisy):
@@ -170,7 +177,7 @@ def _row(
         ratio=found.ratio,
         interval=None if low is None or high is None else (low, high),
         launches=(len(sides[0]), len(sides[1])),
-        chance=chance_of_either(found.chance, fastest.chance) if fastest else found.chance,
+        chance=combine_chances(found.chance, fastest.chance) if fastest else found.chance,
         fastest=fastest.ratio if fastest else None,
         by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
         past=found.past,
@@ -188,7 +195,7 @@ def _fastest(
     Those of earlier runs are not known: they are taken to differ as much as their medians. With so
     few launches that two tests could not find what one does, there is the one of the medians.
     """
-    if 2 * floor_of(len(medians[0]), len(medians[1])) > LEVEL:
+    if 2 * smallest_chance(len(medians[0]), len(medians[1])) > LEVEL:
         return None
     counts_a, counts_b = (
         case.metrics[HEADLINE].n * len(other) for case, other in ((a, medians[1]), (b, medians[0]))
@@ -196,10 +203,10 @@ def _fastest(
     known = all(len(case.fastest) == len(of) for case, of in ((a, medians[0]), (b, medians[1])))
     if not known or counts_a != counts_b or _no_ratio(a.fastest, b.fastest):
         return None
-    return difference(a.fastest, b.fastest, past)
+    return estimate_difference(a.fastest, b.fastest, past)
 
 
-def launches_of(case: CasePart, name: str) -> list[float]:
+def launch_medians(case: CasePart, name: str) -> list[float]:
     """Return a metric's value in each launch; an old report's repeats were of one launch."""
     return case.medians.get(name) or [case.metrics[name].value]
 

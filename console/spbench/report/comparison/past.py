@@ -10,16 +10,16 @@ from spbench.record.runs.index import past_runs
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.recorded import RecordedRun
 
-Past = Callable[[str, str], Sequence[Sequence[float]]]
+PastLaunches = Callable[[str, str], Sequence[Sequence[float]]]
 """The launches of earlier runs, run by run, by case and metric."""
 
 
-def nothing_past(case: str, metric: str) -> Sequence[Sequence[float]]:
+def no_past_launches(case: str, metric: str) -> Sequence[Sequence[float]]:
     """Return nothing: no earlier launches are known."""
     return ()
 
 
-def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
+def find_past_launches(home: Path, a: RecordedRun, b: RecordedRun) -> PastLaunches:
     """Return the launches of other runs of a home on the same machines, for a comparison of two.
 
     Runs that are newer than both do not count, so that a comparison stays the same. Only headline
@@ -29,7 +29,7 @@ def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
     machines = {_machines(a), _machines(b)}
     machine = machines.pop()
     if machines or machine is None:
-        return nothing_past
+        return no_past_launches
     known = past_runs(home, HEADLINE, machine)
     compared = {*(a.made_of or [a.summary.id]), *(b.made_of or [b.summary.id])}
     newest = max(compared)  # ids begin with the time

@@ -22,8 +22,14 @@ from spbench.report.comparison.rows import (
     case_rows,
     metric_rows,
 )
-from spbench.report.text_tables import aligned, cut_middle, fits_table, render_table, wrap_text
-from spbench.report.times import day_and_time
+from spbench.report.text_tables import (
+    align_columns,
+    cut_middle,
+    fits_table,
+    render_table,
+    wrap_text,
+)
+from spbench.report.times import format_day_and_time
 from spbench_core.events.statuses import RunStatus
 
 _INDENT = "  "
@@ -129,7 +135,7 @@ def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
         ]
         cells = [[clean(row[index]) for index, _ in columns] for row in (titles, *rows)]
         right = {place for place, (_, column) in enumerate(columns) if column.right}
-        lines = aligned(cells, right)
+        lines = align_columns(cells, right)
         if max(map(len, lines)) <= width:
             break
     return lines
@@ -138,16 +144,16 @@ def _without_ids(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 def _heading(comparison: RunComparison, width: int) -> Iterator[str]:
     """Yield a line on each run, without the time of its start if that is too long."""
     rows = [_describe("a", comparison.a), _describe("b", comparison.b)]
-    lines = aligned(rows)
+    lines = align_columns(rows)
     if max(map(len, lines)) > width:
-        lines = aligned([(*row[:2], *row[3:]) for row in rows])
+        lines = align_columns([(*row[:2], *row[3:]) for row in rows])
     for line in lines:
         yield from wrap_text(line, width, indent="   ")
 
 
 def _describe(name: str, run: RunSummary) -> tuple[str, ...]:
     """Return the cells of a run's line in the heading."""
-    started = "" if run.started is None else day_and_time(run.started)
+    started = "" if run.started is None else format_day_and_time(run.started)
     if run.verdict == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
     sign = GLYPHS.get(run.verdict, "?")

@@ -7,32 +7,34 @@ from pathlib import Path
 
 from spbench.record.number_formatting import printable
 from spbench.record.runs.files import read_file
-from spbench.report.formats.case_text import not_passed, sentence, unexplained
+from spbench.report.formats.case_text import explain_status, list_bad_cases, list_unexplained_errors
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.loader import MAX_BYTES
 from spbench.suites.yaml_nodes import YamlError, compose
 
-MOST = 10
+MOST_ANNOTATIONS = 10
 """GitHub shows so many annotations of a kind in a step, and leaves out the others silently."""
 
 
-def error_lines(run: RecordedRun) -> str:
+def render_annotations(run: RecordedRun) -> str:
     """Return a line for each case that did not pass, as GitHub reads them from a step's output.
 
     Beyond ten the last one counts the rest.
     """
-    lines = case_lines(run)
+    lines = find_case_lines(run)
     file = run.summary.file
-    found = [_of_case(case, file, lines) for case in not_passed(run)]
-    found += [_command(file, None, "spbench", error) for error in unexplained(run)]
-    if len(found) > MOST:
-        more = len(found) - MOST + 1
-        found[MOST - 1 :] = [_command(file, None, "spbench", f"and {more} more did not pass")]
+    found = [_of_case(case, file, lines) for case in list_bad_cases(run)]
+    found += [_command(file, None, "spbench", error) for error in list_unexplained_errors(run)]
+    if len(found) > MOST_ANNOTATIONS:
+        more = len(found) - MOST_ANNOTATIONS + 1
+        found[MOST_ANNOTATIONS - 1 :] = [
+            _command(file, None, "spbench", f"and {more} more did not pass")
+        ]
     return "".join(f"{line}\n" for line in found)
 
 
-def case_lines(run: RecordedRun) -> Mapping[str, int]:
+def find_case_lines(run: RecordedRun) -> Mapping[str, int]:
     """Return the line of each case's entry in the suite as the run has read it, by its name.
 
     Empty where the suite is not at hand, as beside a report's file.
@@ -49,7 +51,7 @@ def case_lines(run: RecordedRun) -> Mapping[str, int]:
 
 def _of_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
     title = f"{case.id}: {case.status}"
-    return _command(file, lines.get(case.name), title, sentence(case))
+    return _command(file, lines.get(case.name), title, explain_status(case))
 
 
 def _command(file: str | None, line: int | None, title: str, message: str) -> str:

@@ -27,32 +27,32 @@ LEGEND = (
 """A sentence for each name and sign of the table of cases."""
 
 
-def by_urgency(run: RecordedRun) -> list[CasePart]:
+def sort_by_urgency(run: RecordedRun) -> list[CasePart]:
     """Return the cases that did not pass, then those that did, each in the suite's order."""
-    return sorted(run.cases.values(), key=lambda case: case.word == CaseStatus.PASSED)
+    return sorted(run.cases.values(), key=lambda case: case.shown_status == CaseStatus.PASSED)
 
 
-def not_passed(run: RecordedRun) -> list[CasePart]:
+def list_bad_cases(run: RecordedRun) -> list[CasePart]:
     """Return the cases that ran and did not pass, in the suite's order."""
     return [case for case in run.cases.values() if case.status.is_bad]
 
 
-def passed(case: CasePart) -> bool:
+def has_passed(case: CasePart) -> bool:
     """Whether a case passed."""
     return case.status == CaseStatus.PASSED
 
 
-def sentence(case: CasePart) -> str:
+def explain_status(case: CasePart) -> str:
     """Return why a case did not pass, or not at once, in a sentence."""
-    if case.word == CaseStatus.FLAKY:
+    if case.shown_status == CaseStatus.FLAKY:
         before = case.earlier[-1]
         return printable(f"passed at try {case.attempts}, after: {before.reason or before.status}")
     return printable(case.reason or case.status)
 
 
-def tally(run: RecordedRun) -> str:
+def format_tally(run: RecordedRun) -> str:
     """Return the number of cases of each status, and of expectations that were not judged."""
-    counts = Counter(case.word for case in run.cases.values())
+    counts = Counter(case.shown_status for case in run.cases.values())
     parts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
     unjudged = sum(
         expectation.status == CheckOutcome.SKIPPED
@@ -63,20 +63,20 @@ def tally(run: RecordedRun) -> str:
     return ", ".join(parts)
 
 
-def unexplained(run: RecordedRun) -> Sequence[str]:
+def list_unexplained_errors(run: RecordedRun) -> Sequence[str]:
     """Return the errors of a run that no case of it shows: why it is not passed all the same."""
     shown = any(case.status.is_bad for case in run.cases.values())
     return () if shown or run.summary.verdict == RunStatus.PASSED else run.errors
 
 
-def headline(case: CasePart) -> tuple[str, MetricPart] | None:
+def choose_headline(case: CasePart) -> tuple[str, MetricPart] | None:
     """Return the metric that stands for a case, with its name; None where it measured nothing."""
     if HEADLINE in case.metrics:
         return HEADLINE, case.metrics[HEADLINE]
     return next(iter(case.metrics.items()), None)
 
 
-def value_text(value: float | None, unit: str, name: str = "") -> str:
+def format_optional_value(value: float | None, unit: str, name: str = "") -> str:
     """Return a metric's value with its unit; nothing for what is not known."""
     return "" if value is None else format_value(value, unit, name)
 
@@ -86,7 +86,7 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
 
     A case without times has the first of its metrics, with its name.
     """
-    name, metric = headline(case) or ("", None)
+    name, metric = choose_headline(case) or ("", None)
     if metric is None:
         return "", "", "", ""
     value, p95 = (
@@ -94,7 +94,7 @@ def time_cells(case: CasePart) -> tuple[str, str, str, str]:
         for figure in (metric.value, metric.p95)
     )
     limit = case.limits.get(name)
-    reference = value_text(limit.value, metric.unit, name) if limit else ""
+    reference = format_optional_value(limit.value, metric.unit, name) if limit else ""
     efficiency = format_efficiency(case.efficiency(name), disturbed=case.disturbed)
     shown = value if name == HEADLINE else f"{metric_name(name, metric.unit)} {value}"
     return shown, p95 if metric.n > 1 else "", reference, efficiency

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from spbench.report.formats.openmetrics import openmetrics
+from spbench.report.formats.openmetrics import render_openmetrics
 from spbench.report.recorded import RecordedRun
 
 SCHEMA_VERSION = 39
@@ -27,12 +27,12 @@ _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _OF_CASES = re.compile(r"^# TYPE (spbench_case_\w+) gauge$", re.MULTILINE)
 
 
-def grafana_dashboard(run: RecordedRun) -> str:
+def render_dashboard(run: RecordedRun) -> str:
     """Return a dashboard as JSON: verdicts, and each of the run's metrics over time, by case.
 
     Its variables are the data source, the suite, the cases and the statistic.
     """
-    families = _OF_CASES.findall(openmetrics(run))
+    families = _OF_CASES.findall(render_openmetrics(run))
     panels = [*_verdicts(), *(_metric(name) for name in families)]
     for at, panel in enumerate(panels):
         row, column = divmod(at, 2)

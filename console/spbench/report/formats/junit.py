@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from spbench.record.number_formatting import printable
-from spbench.report.formats.case_text import compute_case_seconds, metric_lines, sentence
-from spbench.report.formats.case_text import unexplained as errors_of
+from spbench.report.formats.case_text import compute_case_seconds, explain_status, metric_lines
+from spbench.report.formats.case_text import list_unexplained_errors as errors_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 WHOLE_RUN = "run"
 """The name of the test that stands for the run, where no case shows why it did not pass."""
 
 
-def junit(run: RecordedRun) -> str:
+def render_junit(run: RecordedRun) -> str:
     """Return a run as JUnit's XML.
 
     What failed is a failure, with the sentence as its text; what ended in error or timeout is an
@@ -36,7 +36,7 @@ def junit(run: RecordedRun) -> str:
     told = {name: str(count) for name, count in counts.items()}
     told["time"] = _seconds(summary.duration_s)
     top = Element("testsuites", {"name": "spbench", **told})
-    told |= {"timestamp": day_and_time(summary.started)} if summary.started else {}
+    told |= {"timestamp": format_day_and_time(summary.started)} if summary.started else {}
     told |= {"hostname": printable(summary.host)} if summary.host else {}
     suite = SubElement(top, "testsuite", {"name": printable(summary.suite), **told})
     _add_properties(suite, _of_run(run))
@@ -68,15 +68,15 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
     properties = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
     properties += [("slow", printable(straggler.sentence)) for straggler in case.stragglers]
     properties += [("noisy", printable(case.noisy))] if case.noisy else []
-    flaky = case.word == CaseStatus.FLAKY
-    _add_properties(test, [("flaky", sentence(case)), *properties] if flaky else properties)
+    flaky = case.shown_status == CaseStatus.FLAKY
+    _add_properties(test, [("flaky", explain_status(case)), *properties] if flaky else properties)
     if case.status == CaseStatus.FAILED:
-        _add_why(test, "failure", _kind(case), sentence(case))
+        _add_why(test, "failure", _kind(case), explain_status(case))
     elif case.status.is_broken:
-        why = "\n".join(filter(None, (sentence(case), printable(case.traceback or ""))))
+        why = "\n".join(filter(None, (explain_status(case), printable(case.traceback or ""))))
         _add_why(test, "error", case.status, why)
     elif not case.status.has_result:
-        SubElement(test, "skipped", {"message": sentence(case)})
+        SubElement(test, "skipped", {"message": explain_status(case)})
     if lines := "\n".join(metric_lines(case)):
         SubElement(test, "system-out").text = lines
 

@@ -29,13 +29,13 @@ _HEADLINE = "time_ms"
 _MAX_HOST = 255
 
 
-def json_lines(run: RecordedRun) -> str:
+def render_json_lines(run: RecordedRun) -> str:
     """Return a run as JSON lines: an object for each case and metric, without what is not known."""
     known = ({k: v for k, v in row.items() if v is not None} for row in metric_records(run))
     return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in known)
 
 
-def syslog_lines(run: RecordedRun) -> str:
+def render_syslog(run: RecordedRun) -> str:
     """Return a run as messages of RFC 5424, one for each case, for ``logger`` or a socket."""
     moment = format_timestamp(run.summary.finished or run.summary.started) or "-"
     return "".join(f"{_message(run, case, moment)}\n" for case in run.cases.values())

@@ -6,27 +6,27 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from spbench.record.number_formatting import GLYPHS, NOISY, clean
-from spbench.report.export import FIGURE_COLUMNS, RUN_COLUMNS, escape_markdown, run_rows
+from spbench.report.export import NUMBER_COLUMNS, RUN_COLUMNS, escape_markdown, run_rows
 from spbench.report.formats.case_text import (
     LEGEND,
-    by_urgency,
-    headline,
-    not_passed,
-    sentence,
-    tally,
+    choose_headline,
+    explain_status,
+    format_tally,
+    list_bad_cases,
+    sort_by_urgency,
     time_cells,
 )
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.scaling import SCALING_COLUMNS, scaling_remarks, scaling_rows, scalings
-from spbench.report.times import day_and_time
+from spbench.report.scaling import SCALING_COLUMNS, compute_scalings, scaling_remarks, scaling_rows
+from spbench.report.times import format_day_and_time
 
 MOST_BYTES = 1_000_000
 """GitHub drops a step's summary above 1 MiB as a whole."""
 _COLUMNS = ("case", "verdict", "time", "p95", "n", "reference", "efficiency")
 
 
-def markdown(run: RecordedRun) -> str:
+def render_markdown(run: RecordedRun) -> str:
     """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
     verdict = run.summary.verdict
     suite = escape_markdown(run.summary.suite)
@@ -36,7 +36,7 @@ def markdown(run: RecordedRun) -> str:
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_listed(run),
         *map(escape_markdown, run.findings),
-        _table(_COLUMNS, map(_row, by_urgency(run)), MOST_BYTES // 4),
+        _table(_COLUMNS, map(_row, sort_by_urgency(run)), MOST_BYTES // 4),
         "\n".join(f"- {escape_markdown(line)}" for line in LEGEND),
         *_scaling(run),
         f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
@@ -46,7 +46,7 @@ def markdown(run: RecordedRun) -> str:
 
 def _head(run: RecordedRun) -> str:
     summary = run.summary
-    told = [f"{tally(run)}: run {_code(summary.id)}", day_and_time(summary.started)]
+    told = [f"{format_tally(run)}: run {_code(summary.id)}", format_day_and_time(summary.started)]
     told += [f"on {_code(summary.host)}"] if summary.host else []
     told += [f"{summary.duration_s:.1f} s"] if summary.duration_s is not None else []
     return ", ".join(told)
@@ -55,9 +55,10 @@ def _head(run: RecordedRun) -> str:
 def _listed(run: RecordedRun) -> Iterator[str]:
     """What did not pass, each with its sentence: a list, which is cut as tables are."""
     room = MOST_BYTES // 4
-    cases = not_passed(run)
+    cases = list_bad_cases(run)
     lines = (
-        f"- **{case.status}** {_code(case.id)}: {escape_markdown(sentence(case))}" for case in cases
+        f"- **{case.status}** {_code(case.id)}: {escape_markdown(explain_status(case))}"
+        for case in cases
     )
     kept = list(_within(lines, room))
     if kept:
@@ -65,7 +66,7 @@ def _listed(run: RecordedRun) -> Iterator[str]:
 
 
 def _row(case: CasePart) -> tuple[str, ...]:
-    found = headline(case)
+    found = choose_headline(case)
     count = "" if found is None else str(found[1].n)
     time, p95, reference, efficiency = map(escape_markdown, time_cells(case))
     return (_code(case.id), _verdict(case), time, p95, count, reference, efficiency)
@@ -73,7 +74,7 @@ def _row(case: CasePart) -> tuple[str, ...]:
 
 def _scaling(run: RecordedRun) -> Iterator[str]:
     """The efficiency of cases over numbers of ranks, and where it stops to pay."""
-    if found := scalings(run):
+    if found := compute_scalings(run):
         rows = ((_code(row[0]), *map(escape_markdown, row[1:])) for row in scaling_rows(found))
         yield _table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
         yield from map(escape_markdown, scaling_remarks(found))
@@ -86,7 +87,7 @@ def _all_metrics(run: RecordedRun) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], room: int) -> str:
     """Return a table of at most so many bytes, with the number of rows left out below it."""
-    rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
+    rule = ["---:" if column in NUMBER_COLUMNS else "---" for column in columns]
     lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
     kept = list(_within(lines, room))
     more = "\n".join(_left_out(len(lines) - len(kept)))
@@ -111,7 +112,7 @@ def _sign(status: str, word: str) -> str:
 
 
 def _verdict(case: CasePart) -> str:
-    return _sign(case.status, case.word) + f" {NOISY} noisy" * bool(case.noisy)
+    return _sign(case.status, case.shown_status) + f" {NOISY} noisy" * bool(case.noisy)
 
 
 def _code(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spbench.record.number_formatting import GLYPHS, clean
-from spbench.report.formats.case_text import passed
+from spbench.report.formats.case_text import has_passed
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench_core.events.statuses import RunStatus
@@ -53,7 +53,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
-class Family:
+class MetricFamily:
     """A metric family: its help, its unit, and a value for each set of labels."""
 
     help: str
@@ -65,24 +65,24 @@ class Family:
         self.samples[tuple(labels.items())] = value
 
 
-def openmetrics(run: RecordedRun) -> str:
+def render_openmetrics(run: RecordedRun) -> str:
     """Return a run as OpenMetrics' text."""
     families = _of_run(run)
     for case in run.cases.values():
         about = {"suite": run.summary.suite, "case": case.id, "benchmark": case.benchmark}
-        families["spbench_passed"].add(about, float(passed(case)))
+        families["spbench_passed"].add(about, float(has_passed(case)))
         for name, metric in case.metrics.items():
             _add_metric(families, about, name, metric, case)
     lines = (line for name, family in families.items() for line in _lines(name, family))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 
-def _of_run(run: RecordedRun) -> dict[str, Family]:
+def _of_run(run: RecordedRun) -> dict[str, MetricFamily]:
     summary = run.summary
     suite = {"suite": run.summary.suite}
     machines = run.environment.get("fingerprint")
     version = run.environment.get("spbench")
-    info = Family("The run that the figures are of.")
+    info = MetricFamily("The run that the figures are of.")
     about = {
         "run": summary.id,
         "host": summary.host,
@@ -90,7 +90,7 @@ def _of_run(run: RecordedRun) -> dict[str, Family]:
         "machines": machines.get("id") if isinstance(machines, Mapping) else None,
     }
     info.add(suite | {name: str(value) for name, value in about.items() if value}, 1.0)
-    cases = Family("Cases by their status.")
+    cases = MetricFamily("Cases by their status.")
     for status, count in _counts(run.cases.values()):
         cases.add(suite | {"status": status}, count)
     return {
@@ -109,13 +109,15 @@ def _of_run(run: RecordedRun) -> dict[str, Family]:
             "How long it took.", suite, summary.duration_s, "seconds"
         ),
         "spbench_run_cases": cases,
-        "spbench_passed": Family("Whether a case passed."),
+        "spbench_passed": MetricFamily("Whether a case passed."),
     }
 
 
-def _single(what: str, labels: Mapping[str, str], value: float | None, unit: str = "") -> Family:
+def _single(
+    what: str, labels: Mapping[str, str], value: float | None, unit: str = ""
+) -> MetricFamily:
     """Return a family of one value, or of none where that is not known."""
-    family = Family(what, unit)
+    family = MetricFamily(what, unit)
     if value is not None:
         family.add(labels, float(value))
     return family
@@ -128,7 +130,7 @@ def _counts(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
 
 
 def _add_metric(
-    families: dict[str, Family],
+    families: dict[str, MetricFamily],
     about: dict[str, str],
     name: str,
     metric: MetricPart,
@@ -137,13 +139,13 @@ def _add_metric(
     base = BASE_UNITS.get(metric.unit, BASE_UNITS["1"])
     stem = family_name(name, base)
     what = f"{stem.replace('_', ' ')} of a case."
-    family = families.setdefault(f"spbench_case_{stem}", Family(what, base.word))
+    family = families.setdefault(f"spbench_case_{stem}", MetricFamily(what, base.word))
     for statistic in STATISTICS if metric.n > 1 else STATISTICS[:1]:
         family.add(about | {"stat": statistic}, getattr(metric, statistic) * base.factor)
     limit = case.limits.get(name)
     if limit is not None and limit.value is not None:
         what = f"{stem.replace('_', ' ')} at best, as measured in the same job."
-        bound = families.setdefault(f"spbench_limit_{stem}", Family(what, base.word))
+        bound = families.setdefault(f"spbench_limit_{stem}", MetricFamily(what, base.word))
         bound.add(about, limit.value * base.factor)
 
 
@@ -155,7 +157,7 @@ def family_name(metric: str, base: BaseUnit) -> str:
     return "_".join(filter(None, (name, base.word)))
 
 
-def _lines(name: str, family: Family) -> Iterator[str]:
+def _lines(name: str, family: MetricFamily) -> Iterator[str]:
     if not family.samples:
         return
     yield f"# HELP {name} {_escaped(family.help)}"

@@ -8,28 +8,28 @@ from functools import partial
 from spbench.errors import FailedRunError, SpbenchError, UsageError, did_you_mean
 from spbench.report.comparison.model import RunComparison
 from spbench.report.export import export_text
-from spbench.report.formats.annotations import error_lines
-from spbench.report.formats.grafana import grafana_dashboard
-from spbench.report.formats.junit import junit
-from spbench.report.formats.lines import json_lines, syslog_lines
-from spbench.report.formats.markdown import markdown
-from spbench.report.formats.openmetrics import openmetrics
-from spbench.report.formats.page.document import html_page
-from spbench.report.formats.trace.events import trace
+from spbench.report.formats.annotations import render_annotations
+from spbench.report.formats.grafana import render_dashboard
+from spbench.report.formats.junit import render_junit
+from spbench.report.formats.lines import render_json_lines, render_syslog
+from spbench.report.formats.markdown import render_markdown
+from spbench.report.formats.openmetrics import render_openmetrics
+from spbench.report.formats.page.document import render_page
+from spbench.report.formats.trace.events import render_trace
 from spbench.report.recorded import RecordedRun
 from spbench_core.plugins import Offer, guard_function, load_named_offers
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
-    "html": html_page,
-    "md": markdown,
+    "html": render_page,
+    "md": render_markdown,
     "csv": partial(export_text, kind="csv"),
-    "junit": junit,
-    "openmetrics": openmetrics,
-    "grafana": grafana_dashboard,
-    "jsonl": json_lines,
-    "syslog": syslog_lines,
-    "trace": trace,
-    "annotations": error_lines,
+    "junit": render_junit,
+    "openmetrics": render_openmetrics,
+    "grafana": render_dashboard,
+    "jsonl": render_json_lines,
+    "syslog": render_syslog,
+    "trace": render_trace,
+    "annotations": render_annotations,
 }
 _ALIASES = {"markdown": "md"}
 GROUP = "spbench.reports"
@@ -48,7 +48,7 @@ def _find_problem(offer: Offer) -> str | None:
     return f"format {offer.name}: invalid {ATTRIBUTE} (expected a function, got {kind})"
 
 
-def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
+def render_report(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
     """Return a run in one of `FORMATS`, or of a plug-in's; HTML shows a comparison, too.
 
     Raises:
@@ -57,7 +57,7 @@ def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = 
     """
     name = _ALIASES.get(kind, kind)
     if name in FORMATS:
-        return html_page(run, comparison) if name == "html" else FORMATS[name](run)
+        return render_page(run, comparison) if name == "html" else FORMATS[name](run)
     plugins = plugin_formats()
     if name not in plugins:
         known = (*FORMATS, *plugins)

@@ -11,7 +11,7 @@ from spbench.errors import ExitCode
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.report.comparison.compare import compare, rules_out_slowdown
-from spbench.report.comparison.conditions import unlike
+from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.comparison.model import (
     HEADLINE,
     CaseJudgement,
@@ -21,7 +21,7 @@ from spbench.report.comparison.model import (
     RunComparison,
 )
 from spbench.report.comparison.notes import comparison_summary
-from spbench.report.comparison.past import past_of
+from spbench.report.comparison.past import find_past_launches
 from spbench.report.comparison.text import gate_lines
 from spbench.report.export import comparison_object
 from spbench.report.model import CasePart
@@ -31,12 +31,12 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 from spbench_core.quantities import format_quantity
 
 
-def comparison_of(
+def compare_with_past(
     home: Path, a: RecordedRun, b: RecordedRun, *, force: bool = False
 ) -> RunComparison:
     """Return run b against run a; ``force`` compares although their machines or work differ."""
-    apart = None if force else unlike(a, b)
-    return compare(a, b, past_of(home, a, b), unlike=apart, force=force)
+    apart = None if force else describe_machine_differences(a, b)
+    return compare(a, b, find_past_launches(home, a, b), mismatch=apart, force=force)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class GatePolicy:
             return ExitCode.FAILED
         if not self._known(comparison):
             return ExitCode.UNJUDGED
-        return ExitCode.FAILED if self.unjudged(comparison) else ExitCode.PASSED
+        return ExitCode.FAILED if self.list_failing_unjudged(comparison) else ExitCode.PASSED
 
-    def unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
+    def list_failing_unjudged(self, comparison: RunComparison) -> list[CaseJudgement]:
         """Return the unjudged cases that fail a comparison: all, if there are more than allowed."""
         harmless = self._harmless(comparison)
         unjudged = comparison.judged_as(JudgementKind.UNJUDGED)
@@ -82,7 +82,7 @@ class GatePolicy:
         rows = (pair.headline for pair in comparison.cases)
         return {row.case for row in rows if row is not None and rules_out_slowdown(row)}
 
-    def failures(self, comparison: RunComparison, word: str = "unjudged") -> Iterator[str]:
+    def explain_failures(self, comparison: RunComparison, word: str = "unjudged") -> Iterator[str]:
         """Yield why a comparison fails for too few judged cases.
 
         Args:
@@ -93,11 +93,11 @@ class GatePolicy:
             return
         if not self._known(comparison) and not comparison.judged_as(JudgementKind.BROKEN):
             yield f"no case was judged against {comparison.a.id}"
-        elif cases := self.unjudged(comparison):
+        elif cases := self.list_failing_unjudged(comparison):
             count = format_quantity(len(cases), "case")
             yield f"{count} {word}, and --max-unjudged allows {self.most_unjudged}"
 
-    def printed_failures(self, comparison: RunComparison) -> Iterator[str]:
+    def explain_failures_to_users(self, comparison: RunComparison) -> Iterator[str]:
         """Yield the same in the words that people read, and the number of cases that fail it."""
         if not self.outcomes:
             return
@@ -111,17 +111,17 @@ class GatePolicy:
             yield f"{format_quantity(len(failing), 'case')} {found} compared with {comparison.a.id}"
         is_partial = bool(self._harmless(comparison))
         word = "not judged and maybe slower" if is_partial else "not judged"
-        yield from self.failures(comparison, word)
+        yield from self.explain_failures(comparison, word)
 
 
-def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
+def rows_with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
     """Return the primary rows of the cases with one of these outcomes."""
     judged = {case.case: case.outcome for case in comparison.judgements}
     rows = (row for row in comparison.rows if row.metric == HEADLINE)
     return [row for row in rows if judged.get(row.case) in outcomes]
 
 
-def sentence_of(row: MetricRow, baseline: str) -> str:
+def describe_difference(row: MetricRow, baseline: str) -> str:
     """Return a row in a sentence: how a case's time differs from the baseline's."""
     assert row.ratio is not None, "it was compared"
     if row.by_fastest:
@@ -144,13 +144,13 @@ class GateResult:
     policy: GatePolicy
 
     @property
-    def failing(self) -> list[str]:
+    def failure_reasons(self) -> list[str]:
         """A sentence for each reason why the run fails the comparison."""
         of_cases = [f"{case}: {why}" for case, why in self._failing_cases().items()]
-        return [*of_cases, *self.policy.failures(self.comparison)]
+        return [*of_cases, *self.policy.explain_failures(self.comparison)]
 
     @property
-    def shown(self) -> RecordedRun:
+    def run_for_programs(self) -> RecordedRun:
         """The run as CI servers read it: cases that fail the comparison have failed.
 
         A finding has the number of judged cases, whether the run fails or not. The words are
@@ -159,11 +159,11 @@ class GateResult:
         return self._with_failed(
             self._failing_cases(),
             self.comparison.tally,
-            self.policy.failures(self.comparison),
+            self.policy.explain_failures(self.comparison),
         )
 
     @property
-    def page(self) -> RecordedRun:
+    def run_for_readers(self) -> RecordedRun:
         """The run as people read it: each case as it ended, and the run failed if it fails.
 
         The errors of the run say how many cases fail the comparison or were not judged, and the
@@ -172,7 +172,7 @@ class GateResult:
         return self._with_failed(
             {},
             comparison_summary(self.comparison),
-            self.policy.printed_failures(self.comparison),
+            self.policy.explain_failures_to_users(self.comparison),
         )
 
     def _with_failed(
@@ -213,7 +213,7 @@ class GateResult:
         summary = comparison_summary(self.comparison)
         for line in wrap_text(f"against baseline {self.comparison.a.id}: {summary}", width):
             write(line)
-        for failure in self.policy.printed_failures(self.comparison):
+        for failure in self.policy.explain_failures_to_users(self.comparison):
             for line in wrap_text(f"error: {failure}", width):
                 write(line)
 
@@ -229,14 +229,14 @@ class GateResult:
             summary = comparison_summary(self.comparison)
             write_note(folder, RunNote(f"fails baseline {self.comparison.a.id}: {summary}"))
 
-    def document(self, report: Mapping[str, Any]) -> dict[str, Any]:
+    def add_to_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""
         document = {**report, "comparison": comparison_object(self.comparison)}
         run = document["run"]
         code = self.exit_code(ExitCode(run["exit_code"]))
         if code != run["exit_code"]:
             document["run"] = run | {"verdict": RunStatus.FAILED.value, "exit_code": int(code)}
-            document["errors"] = [*document["errors"], *self.failing]
+            document["errors"] = [*document["errors"], *self.failure_reasons]
         return document
 
     def _failing_cases(self) -> dict[str, str]:
@@ -244,7 +244,7 @@ class GateResult:
         name = self.comparison.a.id
         unjudged = {
             case.case: f"not judged against {name}: {case.reason}"
-            for case in self.policy.unjudged(self.comparison)
+            for case in self.policy.list_failing_unjudged(self.comparison)
         }
         return unjudged | self._differing_cases()
 
@@ -252,11 +252,11 @@ class GateResult:
         """Return why each case fails that was judged or is broken, by its id."""
         if not self.policy.outcomes:
             return {}
-        rows = with_outcome(self.comparison, *self.policy.outcomes)
+        rows = rows_with_outcome(self.comparison, *self.policy.outcomes)
         broken = self.comparison.judged_as(JudgementKind.BROKEN)
         return {
             **{case.case: str(case.reason) for case in broken},
-            **{row.case: sentence_of(row, self.comparison.a.id) for row in rows},
+            **{row.case: describe_difference(row, self.comparison.a.id) for row in rows},
         }
 
 
@@ -276,4 +276,4 @@ class BaselineGate:
 
     def judge(self, run: RecordedRun) -> GateResult:
         """Compare a run with the baseline."""
-        return GateResult(run, comparison_of(self.home, self.baseline, run), self.policy)
+        return GateResult(run, compare_with_past(self.home, self.baseline, run), self.policy)

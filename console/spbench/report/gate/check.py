@@ -13,15 +13,15 @@ from random import Random
 from typing import TypeVar
 
 from spbench.launch.survey.progress import INTERVAL, Say, nobody
-from spbench.report.comparison.compare import chances, found_among, judged
-from spbench.report.comparison.judgement import unfit
+from spbench.report.comparison.compare import collect_chances, find_different, judge_pair
+from spbench.report.comparison.judgement import explain_unfit
 from spbench.report.comparison.model import HEADLINE, CasePair, Outcome
-from spbench.report.comparison.pairs import launches_of, pair_of
-from spbench.report.comparison.past import Past, nothing_past
+from spbench.report.comparison.pairs import launch_medians, pair_cases
+from spbench.report.comparison.past import PastLaunches, no_past_launches
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 from spbench.stats.difference import least_launches
-from spbench.stats.launch_noise import Launches, Noise, noise_of
+from spbench.stats.launch_noise import Launches, Noise, estimate_noise
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 
 _Thing = TypeVar("_Thing")
@@ -87,11 +87,11 @@ class GateCheck:
 
 def check_gate(
     run: RecordedRun,
-    past: Past = nothing_past,
+    past: PastLaunches = no_past_launches,
     *,
     resamples: int = RESAMPLES,
     seed: int = 1,
-    say: Say = nobody,
+    progress: Say = nobody,
 ) -> GateCheck:
     """Plant known differences into the launches of a run, and say which of them are found.
 
@@ -100,12 +100,12 @@ def check_gate(
         past: The launches of earlier runs on the same machines.
         resamples: The number of comparisons for each slowdown.
         seed: The seed of the draws; equal seeds give equal answers.
-        say: Takes a line a second on how far it is.
+        progress: Receives a line per second on the progress.
     """
     fit = [case for case in run.cases.values() if _unfit(case) is None]
     sources = {case.id: source for case in fit if (source := _source(case, past)) is not None}
-    trials = _Trials(sources, resamples, seed, say)
-    every = _told(run.cases.values(), "planting slowdowns: case", say)
+    trials = _Trials(sources, resamples, seed, progress)
+    every = _told(run.cases.values(), "planting slowdowns: case", progress)
     cases = [
         trials.gate_of(case.id) if case.id in sources else _unknown(case, len(fit))
         for case in every
@@ -115,11 +115,11 @@ def check_gate(
 
 def _unfit(case: CasePart) -> str | None:
     """Say why nothing can be planted in a case."""
-    if why := unfit(case):
+    if why := explain_unfit(case):
         return why
     if HEADLINE not in case.metrics:
         return f"{HEADLINE} was not measured"
-    return None if min(launches_of(case, HEADLINE)) > 0 else f"{HEADLINE} of a launch is 0"
+    return None if min(launch_medians(case, HEADLINE)) > 0 else f"{HEADLINE} of a launch is 0"
 
 
 def _unknown(case: CasePart, together: int) -> CaseGate:
@@ -141,8 +141,8 @@ def _unknown(case: CasePart, together: int) -> CaseGate:
 def finds_error(case: CasePart) -> bool:
     """Return whether a comparison of a case with itself finds a planted failed check."""
     planted = _with_failed_check(case)
-    pair = pair_of(case, planted, nothing_past)
-    rows = judged(pair, found_among(chances([pair]))).rows
+    pair = pair_cases(case, planted, no_past_launches)
+    rows = judge_pair(pair, find_different(collect_chances([pair]))).rows
     reason = f"check {planted.checks[0].name} failed in b"
     return pair.broken and all(row.outcome is None and row.reason == reason for row in rows)
 
@@ -195,7 +195,7 @@ class _Source:
     def pair(self, sides: _Sides, slowdown: float = 0.0) -> CasePair:
         """Return two runs of the case with these launches, those of the second slowed down."""
         a, b = sides
-        return pair_of(self._with(a), self._with(b.slowed(slowdown)), self.known)
+        return pair_cases(self._with(a), self._with(b.slow_down(slowdown)), self.known)
 
     def _with(self, launches: Launches) -> CasePart:
         medians = {HEADLINE: launches.medians}
@@ -206,12 +206,12 @@ class _Source:
 _Sides = tuple[Launches, Launches]
 
 
-def _source(case: CasePart, past: Past) -> _Source | None:
+def _source(case: CasePart, past: PastLaunches) -> _Source | None:
     """Return what launches of a case are drawn from; None where only one is known."""
-    launches = launches_of(case, HEADLINE)
+    launches = launch_medians(case, HEADLINE)
     earlier = [list(run) for run in past(case.id, HEADLINE) if run and min(run) > 0]
     fastest = len(case.fastest) == len(launches) and min(case.fastest) > 0
-    noise = noise_of([launches, *earlier], case.fastest if fastest else None)
+    noise = estimate_noise([launches, *earlier], case.fastest if fastest else None)
     if noise is None:
         return None
     alone = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
@@ -301,14 +301,17 @@ class _Trials:
     ) -> bool:
         """Say whether a slowdown is called worse, beside the other cases as they were drawn."""
         pair = self._sources[case].pair(sides or one.sides[case], slowdown)
-        return _outcome(pair, found_among({**one.chances, **chances([pair])})) == Outcome.WORSE
+        return (
+            _outcome(pair, find_different({**one.chances, **collect_chances([pair])}))
+            == Outcome.WORSE
+        )
 
     def _drawn(self, chance: Random) -> _Resample:
         sources = self._sources.items()
         sides = {case: source.sides(chance, source.launches) for case, source in sources}
         pairs = [source.pair(sides[case]) for case, source in sources]
-        told = chances(pairs)
-        found = found_among(told)
+        told = collect_chances(pairs)
+        found = find_different(told)
         return _Resample(sides, told, {pair.id: _outcome(pair, found) for pair in pairs})
 
 
@@ -323,7 +326,7 @@ def _told(things: Collection[_Thing], doing: str, say: Say) -> Iterator[_Thing]:
 
 
 def _outcome(pair: CasePair, found: Mapping[str, bool]) -> Outcome | None:
-    (row,) = judged(pair, found).rows
+    (row,) = judge_pair(pair, found).rows
     return row.outcome
 
 

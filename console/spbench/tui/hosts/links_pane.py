@@ -15,9 +15,9 @@ from textual.widgets import Static
 from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.link_kinds import HostPair, RankPair
 from spbench.record.runs.history import RunSummary
-from spbench.report.comparison.compare import ALIKE
+from spbench.report.comparison.compare import SIMILAR
 from spbench.report.links import LinkMatrix, LinkTable
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 
 MOST_RANKS = 256
@@ -67,7 +67,7 @@ ranks on each two hosts, or all ranks."""
         """Show what a run measured."""
         if found is not None:
             run, self._matrix = found
-            self.border_title = Content(f"Links, {day_and_time(run.started)}")
+            self.border_title = Content(f"Links, {format_day_and_time(run.started)}")
             self.border_subtitle = Content(f"{run.id} {self._matrix.case}")
             self._draw()
 
@@ -107,7 +107,7 @@ ranks on each two hosts, or all ranks."""
 
 def worst_link(table: LinkTable) -> str:
     """Return the link that is slowest against what is usual of its kind, in a sentence."""
-    slowness = table.slowness()
+    slowness = table.compute_slowness()
     if not slowness:
         return ""
     source, target = pair = max(slowness, key=lambda one: slowness[one])
@@ -115,7 +115,7 @@ def worst_link(table: LinkTable) -> str:
     ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
     ratio = slowness[pair]
     worse = "near the median"
-    if ratio > 1 + ALIKE:
+    if ratio > 1 + SIMILAR:
         worse = f"{format_factor(ratio)} worse than the median"
     return f"Slowest: {ends}, {format_value(table.values[pair], table.unit)}, {worse} {kind}."
 
@@ -126,10 +126,10 @@ def _where(table: LinkTable, rank: int) -> str:
 
 def _rank_map(table: LinkTable) -> LabelledMatrix:
     ranks = table.ranks
-    slowness = table.slowness()
+    slowness = table.compute_slowness()
     return LabelledMatrix(
         [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
-        [[table.at(source, target) for target in ranks] for source in ranks],
+        [[table.get_value(source, target) for target in ranks] for source in ranks],
         [[_either(slowness, source, target) for target in ranks] for source in ranks],
     )
 
@@ -140,9 +140,9 @@ def _either(slowness: dict[RankPair, float], source: int, target: int) -> float 
 
 def _host_map(table: LinkTable) -> LabelledMatrix:
     """The worst pair of ranks on each two hosts, both directions alike."""
-    values = table.by_host()
+    values = table.worst_by_host()
     worst: dict[HostPair, float] = defaultdict(float)
-    for (source, target), ratio in table.slowness().items():
+    for (source, target), ratio in table.compute_slowness().items():
         if source in table.hosts and target in table.hosts:
             ends = table.hosts[source], table.hosts[target]
             for pair in (ends, ends[::-1]):

@@ -16,7 +16,7 @@ from textual.worker import Worker
 
 from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary
-from spbench.report.links import LinkMatrix, last_link_matrix
+from spbench.report.links import LinkMatrix, find_last_link_matrix
 from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.asking import Asking
 from spbench.tui.hosts.findings_pane import FindingsPane
@@ -221,4 +221,4 @@ def _last_links(
     """Return the newest run, and the links measured last where that is another than before."""
     runs = list_runs(home)[-1:]
     measured = tuple((run.id, run.report.exists()) for run in runs)
-    return measured, None if measured == before else last_link_matrix(home)
+    return measured, None if measured == before else find_last_link_matrix(home)

@@ -7,7 +7,7 @@ from pathlib import Path
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.nearby_files import find_nearby_files
-from spbench.report.links import last_link_matrix
+from spbench.report.links import find_last_link_matrix
 from spbench.tui.chooser import Choice
 from spbench_core.quantities import format_quantity
 
@@ -25,7 +25,7 @@ def clusters(folder: Path, home: Path) -> list[Choice]:
     """Return the cluster files near a folder, the last run that measured links, and the presets."""
     choices = [Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters]
     try:
-        measured = last_link_matrix(home)
+        measured = find_last_link_matrix(home)
     except SpbenchError:
         measured = None
     if measured is not None:

@@ -85,7 +85,7 @@ def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
     if any((case.efficiency(name) or 0.0) > 1 for name in case.limits):
         yield "Efficiency", Text(ABOVE_REFERENCE)
     if case.launch:
-        yield f"Launched by {case.launch.version}", Text(case.launch.line)
+        yield f"Launched by {case.launch.version}", Text(case.launch.command_line)
     if case.traceback:
         yield "Traceback", Text(case.traceback.rstrip())
 

@@ -22,9 +22,9 @@ def exported(what: RecordedRun | RunComparison, kind: str) -> str:
     if isinstance(what, RunComparison):
         return export_comparison(what, kind)
     if kind == PAGE:
-        from spbench.report.formats.page.document import html_page
+        from spbench.report.formats.page.document import render_page
 
-        return html_page(what)
+        return render_page(what)
     return export_text(what, kind)
 
 

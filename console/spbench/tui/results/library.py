@@ -10,12 +10,12 @@ from threading import Lock
 from spbench.errors import UsageError
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, known_runs
-from spbench.report.baselines.files import each, load_baseline, path_of
-from spbench.report.baselines.making import as_run
+from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
+from spbench.report.baselines.making import make_baseline_run
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.conditions import unlike
+from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.comparison.model import RunComparison
-from spbench.report.comparison.past import nothing_past, past_of
+from spbench.report.comparison.past import find_past_launches, no_past_launches
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -46,8 +46,8 @@ class Library:
 
     def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:
         """Compare two runs as ``spbench compare`` does; a console that only reads asks no index."""
-        past = nothing_past if self._readonly else past_of(self.home, a, b)
-        return compare(a, b, past, unlike=unlike(a, b))
+        past = no_past_launches if self._readonly else find_past_launches(self.home, a, b)
+        return compare(a, b, past, mismatch=describe_machine_differences(a, b))
 
     def compare_with_baseline(self, name: str, b: RecordedRun) -> RunComparison:
         """Compare a run with a baseline.
@@ -55,13 +55,15 @@ class Library:
         Raises:
             UsageError: There is none of that name, or it cannot be read.
         """
-        return self.compare(as_run(load_baseline(self.home, name), path_of(self.home, name)), b)
+        return self.compare(
+            make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name)), b
+        )
 
     def baselines(self) -> list[tuple[str, str]]:
         """Return the names of the home's baselines, each with what it was made of."""
         return [
             (name, str(found) if isinstance(found, UsageError) else f"{found.suite}, {found.run}")
-            for name, found in each(self.home)
+            for name, found in load_baselines(self.home)
         ]
 
     def load(self, folder: RunFolder) -> RecordedRun:

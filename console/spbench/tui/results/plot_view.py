@@ -13,7 +13,7 @@ from textual.widgets import Static
 from spbench.record.metric_names import folded_name
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.series import over_parameter, over_runs, swept_parameters
+from spbench.report.series import build_parameter_series, build_run_series, find_swept_parameters
 from spbench.tui.results.plot_words import (
     over_parameter_points,
     over_parameter_words,
@@ -88,7 +88,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         self._show(why, [], "", "", [])
 
     def _swept(self) -> list[str]:
-        return swept_parameters(self._run, self._case.name) if self._run and self._case else []
+        return find_swept_parameters(self._run, self._case.name) if self._run and self._case else []
 
     def _draw(self) -> None:
         if self._case is None or not self._case.metrics:
@@ -102,7 +102,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
 
     def _over_runs(self, case: CasePart) -> None:
         now = time.time()
-        series = over_runs(self._runs, case.id, self._metric)
+        series = build_run_series(self._runs, case.id, self._metric)
         if not series.points:
             self.show_nothing(f"no run that is shown has {_title(self._metric, case)} of {case.id}")
             return
@@ -118,7 +118,9 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             self.show_nothing(f"the suite sweeps no parameter of {case.name}")
             return
         parameter = self._parameter = _kept(self._parameter, swept)
-        series = [s for s in over_parameter(run, case.name, self._metric, parameter) if s.points]
+        series = [
+            s for s in build_parameter_series(run, case.name, self._metric, parameter) if s.points
+        ]
         if not series:
             self.show_nothing(f"{_title(self._metric, case)} of {case.name} was not measured")
             return

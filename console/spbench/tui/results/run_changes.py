@@ -12,8 +12,8 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
-from spbench.report.baselines.files import name_of, path_of, save_baseline
-from spbench.report.baselines.making import baseline_of, fault_warnings, launch_warnings
+from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
+from spbench.report.baselines.making import fault_warnings, launch_warnings, make_baseline
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
@@ -50,7 +50,7 @@ class RunChanges:
         if not name:
             return
         with self._told("no baseline"):
-            path = path_of(self._home, name)
+            path = baseline_path(self._home, name)
             if await self._page.may_write(path):
                 made, left_out = await asyncio.to_thread(_pinned, self._home, name, run)
                 words = [f"{made} of {run.id}, in {path}", *left_out]
@@ -112,7 +112,7 @@ class RunChanges:
 def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
     """Save a baseline; return its number of cases, the cases left out, and warnings."""
     recorded = load_run(run.folder)
-    baseline, left_out = baseline_of(name_of(path_of(home, name)), recorded)
+    baseline, left_out = make_baseline(baseline_name(baseline_path(home, name)), recorded)
     save_baseline(home, name, baseline)
     warnings = [*fault_warnings(recorded), *launch_warnings(baseline)]
     return format_quantity(len(baseline.cases), "case"), [*left_out, *warnings]

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
 from spbench.record.runs.history import RunSummary, select_runs
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
@@ -127,5 +127,5 @@ it. Below stand the exact times and the id of the run under the cursor, and what
 def exactly(run: RunSummary) -> str:
     """Return a run's exact times and id, and what was noted of it."""
     took = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
-    lines = [run.id, day_and_time(run.started) + took, str(run.note)]
+    lines = [run.id, format_day_and_time(run.started) + took, str(run.note)]
     return "\n".join(filter(None, lines))

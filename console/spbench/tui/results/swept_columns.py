@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spbench.report.text_tables import without_parameter_names
+from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.table_columns import Column, lay_out
 
@@ -48,7 +48,7 @@ class SweptColumns:
         left = ",".join(f"{key}={value}" for key, value in point.items() if key not in self.keys)
         shown = f"{name}[{left}]" if left else name
         own = [point.get(key, "") for key in self.keys]
-        return [without_parameter_names(shown) if self.short else shown, *own]
+        return [drop_parameter_names(shown) if self.short else shown, *own]
 
     def sort_value(self, case: str, column: str) -> str | None:
         """Return what a case is sorted by in one of these columns; whole numbers by their size."""

@@ -10,7 +10,7 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_efficiency
 from spbench.record.noise import is_disturbed, noise_of
-from spbench.report.text_tables import without_parameter_names
+from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.feed import Feed
 from spbench.tui.run.cells import time_text
 from spbench.tui.signs import status_cell
@@ -72,7 +72,7 @@ class CaseRow:
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
             status_cell(self.status, noisy=self.noisy),
-            without_parameter_names(self.id) if self.short else self.id,
+            drop_parameter_names(self.id) if self.short else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
             preliminary + time_text(self.time),

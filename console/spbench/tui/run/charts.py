@@ -9,7 +9,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.live_samples import LiveSamples
 from spbench.record.metric_names import metric_name
 from spbench.record.timeline import MetricTimeline
-from spbench.stats.histogram import bins
+from spbench.stats.histogram import make_bins
 from spbench.tui.run.pane import Pane
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.timeline import TimeLine
@@ -74,7 +74,7 @@ class HistogramPane(ChartPane):
         if not samples:
             self.clear()
             return
-        drawn = bins(samples.values, max(8, min(chart.size.width // 2, MOST_BINS)))
+        drawn = make_bins(samples.values, max(8, min(chart.size.width // 2, MOST_BINS)))
         beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
         self.say(f"{describe_samples(counted.case, metric, rank)}{beyond}")
         marks = {name: samples.values.percentile(part) for name, part in _PERCENTILES.items()}

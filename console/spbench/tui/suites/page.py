@@ -17,7 +17,7 @@ from textual.widgets import Tree
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
 from spbench.launch.choice import LaunchChoice
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
 from spbench.suites.shipped import (
@@ -214,7 +214,7 @@ What starts a run at once has no letter: F5 and F6."""
             self._asked_for.add(file)
             answer = await self.app.push_screen_wait(
                 Chooser(
-                    f"{path.name}, edited {day_and_time(unsaved.edited)}, was not saved",
+                    f"{path.name}, edited {format_day_and_time(unsaved.edited)}, was not saved",
                     [
                         Choice(RECOVER, f"open {path} with that text"),
                         Choice(LATER, "ask again when the console opens"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.report.scale import Scale, tick_words
+from spbench.report.scale import Scale, format_ticks
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit
 
@@ -18,8 +18,8 @@ def _labels(scale: Scale, rows: int) -> dict[int, str]:
     if rows == 1:
         ticks = [scale.high]
     return {
-        scale.place(tick, rows): word
-        for tick, word in zip(ticks, tick_words(ticks, scale.log), strict=True)
+        scale.to_index(tick, rows): word
+        for tick, word in zip(ticks, format_ticks(ticks, scale.log), strict=True)
     }
 
 

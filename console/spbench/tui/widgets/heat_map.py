@@ -13,7 +13,7 @@ from textual.geometry import Offset
 
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import format_number, format_value
-from spbench.report.scale import finite
+from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
@@ -93,7 +93,7 @@ class HeatMap(Chart):
                 raise ValueError(f"the matrix is not {len(labels)} rows of {len(across)}")
         self._rows = tuple(labels)
         self._columns = tuple(across)
-        self._values = [[finite(value) for value in row] for row in values]
+        self._values = [[drop_infinite(value) for value in row] for row in values]
         self._unit = unit
         self._better = better
         known = [value for row in self._values for value in row if value is not None]

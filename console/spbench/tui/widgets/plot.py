@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_number
-from spbench.report.scale import Scale, finite, round_word, scale_of, tick_words
+from spbench.report.scale import Scale, drop_infinite, fit_scale, format_round_value, format_ticks
 from spbench.tui.widgets.axes import below, beside, label_width
 from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Dots, Piece
@@ -95,8 +95,10 @@ class Plot(Chart):
         self._spots = sorted(spots, key=lambda spot: (spot.series, spot.x))
         heights = [y for spot in spots for y in (spot.y, spot.point.low, spot.point.high)]
         self._scales = (
-            scale_of((spot.x for spot in spots), False if self._categories else x_log),
-            scale_of((y for y in heights if finite(y) is not None and y is not None), y_log),
+            fit_scale((spot.x for spot in spots), False if self._categories else x_log),
+            fit_scale(
+                (y for y in heights if drop_infinite(y) is not None and y is not None), y_log
+            ),
         )
         self.redraw()
 
@@ -154,10 +156,10 @@ class Plot(Chart):
             style = f"series-{spot.series % SERIES}"
             if before is not None and before.series == spot.series:
                 dots.join(self._dot(before, dots), (column, row), style)
-            low = finite(spot.point.low)
-            high = finite(spot.point.high)
+            low = drop_infinite(spot.point.low)
+            high = drop_infinite(spot.point.high)
             rows = [
-                self._scales[1].place(y, dots.rows) for y in (low, high, spot.y) if y is not None
+                self._scales[1].to_index(y, dots.rows) for y in (low, high, spot.y) if y is not None
             ]
             dots.rise(column, min(rows), max(rows), style)
             before = spot
@@ -171,7 +173,7 @@ class Plot(Chart):
 
     def _dot(self, spot: _Spot, dots: Dots) -> tuple[int, int]:
         across, up = self._scales
-        return across.place(spot.x, dots.columns), up.place(spot.y, dots.rows)
+        return across.to_index(spot.x, dots.columns), up.to_index(spot.y, dots.rows)
 
     def _glyph(self, series: int) -> str:
         return (_ASCII if self.ascii else _GLYPHS)[series % SERIES]
@@ -189,8 +191,8 @@ class Plot(Chart):
             marks = [(float(at), name) for at, name in enumerate(self._categories)]
         else:
             ticks = scale.ticks(max(2, dots.width // 12))
-            marks = list(zip(ticks, tick_words(ticks, scale.log), strict=True))
-        places = [(margin + scale.place(value, dots.width), word) for value, word in marks]
+            marks = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
+        places = [(margin + scale.to_index(value, dots.width), word) for value, word in marks]
         return below(places, margin + dots.width)
 
     def _phrases(self) -> list[str]:
@@ -199,9 +201,9 @@ class Plot(Chart):
             log = " (log)" if self._scales[0].log else ""
             return [f"across: {x_title}{log}", "left and right read the points out"]
         spot = self._spots[self.cursor]
-        x = spot.point.x if isinstance(spot.point.x, str) else round_word(spot.point.x)
-        low = finite(spot.point.low)
-        high = finite(spot.point.high)
+        x = spot.point.x if isinstance(spot.point.x, str) else format_round_value(spot.point.x)
+        low = drop_infinite(spot.point.low)
+        high = drop_infinite(spot.point.high)
         span = ""
         if low is not None and high is not None:
             span = f" ({format_number(low)} to {format_number(high)})"
@@ -213,7 +215,9 @@ class Plot(Chart):
 
 
 def _drawable(point: PlotPoint) -> bool:
-    return finite(point.y) is not None and (isinstance(point.x, str) or finite(point.x) is not None)
+    return drop_infinite(point.y) is not None and (
+        isinstance(point.x, str) or drop_infinite(point.x) is not None
+    )
 
 
 def _categories(values: Sequence[float | str]) -> list[str]:

@@ -12,7 +12,7 @@ from textual.geometry import Offset
 from textual.message import Message
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.report.scale import finite
+from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import phrases
@@ -94,7 +94,7 @@ class RankStrip(Chart):
             failed: The ranks that failed.
             selected: The rank that is looked at elsewhere; the cursor follows it.
         """
-        self._ratios = [finite(ratio) for ratio in ratios]
+        self._ratios = [drop_infinite(ratio) for ratio in ratios]
         self._failed = failed
         self._selected = selected
         self._follow(self._cells())

@@ -10,7 +10,7 @@ from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_value
 from spbench.record.number_formatting import scale_of as unit_of
-from spbench.report.scale import Scale, finite, scale_of
+from spbench.report.scale import Scale, drop_infinite, fit_scale
 from spbench.stats.summary import median
 from spbench.tui.widgets.axes import beside, label_width
 from spbench.tui.widgets.chart import Chart
@@ -67,7 +67,7 @@ class TimeLine(Chart):
             title: What they are; empty if the frame has it.
             limit: The worst that is allowed; None where nothing is said about it.
         """
-        numbers = [finite(value) for value in values]
+        numbers = [drop_infinite(value) for value in values]
         known = [value for value in numbers if value is not None]
         # The unit of most values, whatever the slowest one needs.
         scale = unit_of([median(known)] if known else [], unit)
@@ -75,7 +75,7 @@ class TimeLine(Chart):
         self._unit = scale.unit
         self._better = better
         self._title = title
-        self._limit = None if limit is None else finite(scale.convert(limit))
+        self._limit = None if limit is None else drop_infinite(scale.convert(limit))
         self.redraw()
 
     @property
@@ -127,8 +127,8 @@ class TimeLine(Chart):
         if known and limit is not None:
             reach = max(abs(value) for value in known) * _FAR
             if abs(limit) <= reach:
-                return scale_of([*known, limit])
-        return scale_of(known)
+                return fit_scale([*known, limit])
+        return fit_scale(known)
 
     def _graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
@@ -137,7 +137,7 @@ class TimeLine(Chart):
         for x, span in self._spans(dots.columns).items():
             style = "over" if self._is_over(span.low) or self._is_over(span.high) else "line"
             ends = (span.first, span.last, span.low, span.high)
-            first, last, low, high = (scale.place(value, dots.rows) for value in ends)
+            first, last, low, high = (scale.to_index(value, dots.rows) for value in ends)
             if joined and before is not None and not span.after_gap:
                 if x > before[0] + 1:
                     dots.join(before, (x, first), style)
@@ -148,7 +148,7 @@ class TimeLine(Chart):
         if self.cursor is not None:
             self._mark(dots, scale)
         if self._limit is not None and scale.low <= self._limit <= scale.high:
-            dots.dash(scale.place(self._limit, dots.rows), "limit")
+            dots.dash(scale.to_index(self._limit, dots.rows), "limit")
         return dots
 
     def _spans(self, columns: int) -> dict[int, _Span]:
@@ -171,7 +171,7 @@ class TimeLine(Chart):
     def _mark(self, dots: Dots, scale: Scale) -> None:
         assert self.cursor is not None
         value = self._values[self.cursor]
-        row = 0 if value is None else scale.place(value, dots.rows)
+        row = 0 if value is None else scale.to_index(value, dots.rows)
         dots.put(self._column(self.cursor, dots.columns), row, "+" if self.ascii else "◆", "cursor")
 
     def _is_over(self, value: float) -> bool:

@@ -40,7 +40,7 @@ class Batch:
             jobs=tuple(self._job(number, ids) for number, ids in enumerate(jobs or [cases], 1)),
         )
         path.mkdir()
-        (path / "plan.json").write_text(plan.text())
+        (path / "plan.json").write_text(plan.to_json())
         (path / "suite.yaml").write_text("schema: spbench.suite/1\n")
         self.write("starts", f"{BEGUN} 17")
 

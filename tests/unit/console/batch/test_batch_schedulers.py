@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spbench.batch.schedulers.flux import FluxRun
-from spbench.batch.schedulers.scheduler import Allocation, choose, scheduler_named
+from spbench.batch.schedulers.scheduler import Allocation, choose_scheduler, load_scheduler
 from spbench.errors import UsageError
 from spbench.launch.launcher import JobSpec
 from spbench.suites.settings import SCHEDULERS, BatchSettings, LaunchSettings
@@ -22,7 +22,7 @@ FULL = {
 def directives(scheduler, np=8, ranks_per_host=None, **keys):
     settings = BatchSettings.model_validate(keys)
     asked = Allocation("spbench-halo", np, ranks_per_host, settings, Path("/b/job.log"))
-    return list(scheduler_named(scheduler).directives(asked))
+    return list(load_scheduler(scheduler).directives(asked))
 
 
 GOLDEN = {
@@ -115,23 +115,23 @@ def test_qos_is_slurms_alone():
 def test_pbs_sends_its_early_signal_itself():
     settings = BatchSettings.model_validate({"time": "10m"})
     asked = Allocation("n", 2, None, settings, Path("/b/job.log"))
-    assert scheduler_named("pbs").early(asked) == (
+    assert load_scheduler("pbs").early_signal(asked) == (
         "{ timeout 540 tail --pid=$$ -f /dev/null; [ $? = 124 ] && kill -TERM $$; } &"
     )
-    assert scheduler_named("slurm").early(asked) is None
+    assert load_scheduler("slurm").early_signal(asked) is None
 
 
 def test_a_scheduler_is_chosen_by_option_then_settings_then_what_is_installed(tmp_path):
     named = BatchSettings.model_validate({"scheduler": "lsf"})
-    assert choose("pbs", named, "").name == "pbs"
-    assert choose(None, named, "").name == "lsf"
+    assert choose_scheduler("pbs", named, "").name == "pbs"
+    assert choose_scheduler(None, named, "").name == "lsf"
     (tmp_path / "qsub").write_text("#!/bin/sh\n")
     (tmp_path / "qsub").chmod(0o755)
-    assert choose(None, BatchSettings(), str(tmp_path)).name == "pbs"
+    assert choose_scheduler(None, BatchSettings(), str(tmp_path)).name == "pbs"
     with pytest.raises(UsageError, match="--scheduler"):
-        choose(None, BatchSettings(), str(tmp_path / "none"))
+        choose_scheduler(None, BatchSettings(), str(tmp_path / "none"))
     with pytest.raises(UsageError, match="no scheduler is called 'sge'; there are slurm, pbs"):
-        choose("sge", BatchSettings(), "")
+        choose_scheduler("sge", BatchSettings(), "")
 
 
 def test_flux_starts_the_ranks_itself():

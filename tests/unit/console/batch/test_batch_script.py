@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
-from spbench.batch.schedulers.scheduler import Allocation, scheduler_named
+from spbench.batch.schedulers.scheduler import Allocation, load_scheduler
 from spbench.batch.script import BatchScript
 from spbench.launch.detect import Found
 from spbench.launch.jobs import Job, Launch
@@ -41,7 +41,7 @@ def launch_of(job, argv, launcher=None, hostfile=None, env=None):
 def script_of(folder, launches, scheduler="slurm", **keys):
     settings = BatchSettings.model_validate(keys)
     asked = Allocation("spbench-s", 2, None, settings, folder / "job.log")
-    found = scheduler_named(scheduler)
+    found = load_scheduler(scheduler)
     return BatchScript("s", found, asked, folder, "/tmp", launches, {"SEEN": "1"}).text()
 
 

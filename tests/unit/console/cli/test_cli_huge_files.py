@@ -10,7 +10,7 @@ import pytest
 from spbench.record.runs import follow
 from spbench.record.runs.files import MOST_JSON, TooLargeError, read_file, read_json
 from spbench.report.build import build_report
-from spbench.report.links import last_link_matrix
+from spbench.report.links import find_last_link_matrix
 from unit.events import recorded, whole_run
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ def test_other_runs_are_compared_and_plotted_all_the_same(spbench, runs, home):
     assert series.status == 0
     assert huge.id not in series.out
     assert spbench("results", "reindex").status == 0
-    assert last_link_matrix(home)[0].id == kept.id
+    assert find_last_link_matrix(home)[0].id == kept.id
 
 
 # Other files of a run

@@ -6,7 +6,7 @@ import pytest
 
 from spbench.cli.records import results
 from spbench.cli.records.replay import replay_lines
-from spbench.cli.tables import aligned
+from spbench.cli.tables import align_columns
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from unit.events import (
@@ -56,7 +56,7 @@ def made(home, events, name, **changes):
 
 def test_columns_stand_below_each_other():
     rows = [("case", "a"), ("x", "10"), ("longer", "")]
-    assert aligned(rows, {1}) == ["case     a", "x       10", "longer"]
+    assert align_columns(rows, {1}) == ["case     a", "x       10", "longer"]
 
 
 # results list

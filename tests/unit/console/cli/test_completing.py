@@ -8,7 +8,7 @@ from places import SUITES
 from spbench.cli import completing
 from spbench.record.runs.folder import list_runs
 from spbench.report.baselines.files import save_baseline
-from spbench.report.baselines.making import baseline_of
+from spbench.report.baselines.making import make_baseline
 from spbench.report.recorded import load_run
 from unit.events import recorded, whole_run
 
@@ -33,7 +33,7 @@ def test_runs_are_offered_newest_first(home):
 
 
 def test_a_side_of_a_comparison_may_be_a_baseline(home):
-    made, _ = baseline_of("main", load_run(list_runs(home)[-1]))
+    made, _ = make_baseline("main", load_run(list_runs(home)[-1]))
     save_baseline(home, "main", made)
     assert told(completing.complete_side, "m", home=home) == ["main"]
     assert told(completing.complete_baseline, home=home) == ["main"]

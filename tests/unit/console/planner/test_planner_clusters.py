@@ -25,7 +25,7 @@ from spbench.planner.cluster.reader import ClusterFile
 from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.runs.folder import RunFolder
-from spbench.report.build import refused_report
+from spbench.report.build import build_refused_report
 from spbench.suites.settings import json_schema
 from spbench.suites.yaml_nodes import compose
 
@@ -346,7 +346,9 @@ def run_of(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
     folder = RunFolder(home / "run1")
     folder.path.mkdir()
     folder.write_json("run.json", {"suite": "links", "verdict": "passed"})
-    folder.write_json("report.json", refused_report("", ExitCode.PASSED, []) | {"cases": [case]})
+    folder.write_json(
+        "report.json", build_refused_report("", ExitCode.PASSED, []) | {"cases": [case]}
+    )
     return folder
 
 

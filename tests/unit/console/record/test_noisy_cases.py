@@ -10,9 +10,9 @@ from spbench.record.noise import (
     summarize_disturbances,
     summarize_noise,
 )
-from spbench.report.build import case_parts
-from spbench.report.comparison.pairs import pair_of
-from spbench.report.comparison.past import nothing_past
+from spbench.report.build import build_case_parts
+from spbench.report.comparison.pairs import pair_cases
+from spbench.report.comparison.past import no_past_launches
 from unit import events as make
 
 
@@ -143,7 +143,7 @@ def test_each_cause_ends_with_what_to_do(cause):
 
 
 def test_reports_and_comparisons_tell_it():
-    (noisy,), (quiet,) = (case_parts(ran(of, {})) for of in ({"waited": 0.5}, {}))
+    (noisy,), (quiet,) = (build_case_parts(ran(of, {})) for of in ({"waited": 0.5}, {}))
     assert quiet.noisy is None
     assert noisy.noisy.startswith("rank 0 on node01 waited 50 %")
-    assert f"noisy in b: {noisy.noisy}" in pair_of(quiet, noisy, nothing_past).remarks
+    assert f"noisy in b: {noisy.noisy}" in pair_cases(quiet, noisy, no_past_launches).remarks

@@ -257,7 +257,7 @@ def test_a_difference_far_beyond_all_earlier_runs_is_found():
 
 
 def test_other_machines_are_not_compared():
-    row = launched(FIVE, times(1.1), unlike="cores 2 in a, 4 in b")
+    row = launched(FIVE, times(1.1), mismatch="cores 2 in a, 4 in b")
     assert (row.outcome, row.reason) == ("not comparable", "cores 2 in a, 4 in b")
 
 

@@ -319,7 +319,7 @@ def test_the_table_says_what_its_numbers_are() -> None:
 def test_names_versions_and_machines_in_warnings_only() -> None:
     a = replace(run(case("x"), id="A"), environment={"fingerprint": {"hosts": ["n1"]}})
     b = replace(run(case("x"), id="B"), environment={"fingerprint": {"hosts": ["n2"]}})
-    other_machines = compare(a, b, unlike="hosts n1 in a, n2 in b")
+    other_machines = compare(a, b, mismatch="hosts n1 in a, n2 in b")
     assert comparison_warnings(other_machines) == [
         "machines or libraries differ: hosts n1 in a, n2 in b"
     ]

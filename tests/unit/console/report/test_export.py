@@ -19,7 +19,7 @@ from spbench.report.export import (
 )
 from spbench.report.model import LimitPart, report_schema
 from spbench.report.recorded import load_run
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 from unit.events import measured, recorded, run_end, run_start, told_by_a_stranger, whole_run
 from unit.results import case, figure, run
 
@@ -192,7 +192,7 @@ def test_a_plain_number_has_no_unit():
     ("seconds", "text"), [(None, "unknown"), (1e9, "2001-09-09T01:46:40Z"), (0.0, None)]
 )
 def test_days_are_utc(seconds, text):
-    assert day_and_time(seconds) == (text or "1970-01-01T00:00:00Z")
+    assert format_day_and_time(seconds) == (text or "1970-01-01T00:00:00Z")
 
 
 # Comparisons

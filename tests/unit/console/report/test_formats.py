@@ -6,7 +6,7 @@ import pytest
 
 from places import RUNS
 from spbench.record.runs.folder import RunFolder
-from spbench.report.build import build_report, checked
+from spbench.report.build import build_report, validate_document
 from spbench.report.recorded import load_run
 
 KNOWN = sorted(path.name for path in RUNS.iterdir())
@@ -29,7 +29,7 @@ def told_in(document, whole):
 def test_report_and_events_tell_the_same(name, tmp_path):
     folder = RunFolder(shutil.copytree(RUNS / name, tmp_path / name))
     document = folder.read_json("report.json")
-    assert told_in(document, checked(document)) == document
+    assert told_in(document, validate_document(document)) == document
     assert list(load_run(folder).cases) == [case["id"] for case in document["cases"]]
     folder.report.unlink()
     assert load_run(folder).left_out is None

@@ -1,6 +1,6 @@
 import pytest
 
-from spbench.report.links import last_link_matrix, link_matrices, link_matrix
+from spbench.report.links import build_link_matrices, build_link_matrix, find_last_link_matrix
 from spbench.report.recorded import load_run
 from unit.events import described, measured, metric, rank_event, recorded, started, whole_run
 from unit.results import case, figure, run
@@ -16,7 +16,7 @@ def row(source, target, value, name="delay", hosts=HOSTS, **labels):
 
 def table_of(*rows, unit="us", better="lower"):
     metrics = {"delay": figure(1.0, unit, better)}
-    matrix = link_matrix(case("links", metrics, measurements=list(rows)))
+    matrix = build_link_matrix(case("links", metrics, measurements=list(rows)))
     [table] = matrix.tables
     return table
 
@@ -25,7 +25,7 @@ def test_there_is_one_table_for_each_metric_and_size():
     names = ("delay", "rate")
     rows = [row(0, 1, float(size), name, bytes=size) for size in (8, 65536) for name in names]
     metrics = {"delay": figure(1.0, "us"), "rate": figure(1.0, "GB/s", "higher")}
-    matrix = link_matrix(case("links", metrics, measurements=rows))
+    matrix = build_link_matrix(case("links", metrics, measurements=rows))
     assert (matrix.case, matrix.ranks) == ("links", 2)
     assert [table.title for table in matrix.tables] == [
         "delay in us, 8 B",
@@ -33,14 +33,14 @@ def test_there_is_one_table_for_each_metric_and_size():
         "delay in us, 64 KiB",
         "rate in GB/s, 64 KiB",
     ]
-    assert [table.at(0, 1) for table in matrix.tables] == [8.0, 8.0, 65536.0, 65536.0]
+    assert [table.get_value(0, 1) for table in matrix.tables] == [8.0, 8.0, 65536.0, 65536.0]
     assert [table.labels for table in matrix.tables][::2] == [{"bytes": 8}, {"bytes": 65536}]
 
 
 def test_any_labels_make_tables_of_their_own():
     titles = [
         table.title
-        for table in link_matrix(
+        for table in build_link_matrix(
             case(metrics={}, measurements=[row(0, 1, 1.0, window=w, mode="put") for w in (1, 2)])
         ).tables
     ]
@@ -57,21 +57,21 @@ def test_any_labels_make_tables_of_their_own():
     ],
 )
 def test_what_is_not_of_two_ranks_is_no_link(odd):
-    assert link_matrix(case(measurements=[odd])) is None
+    assert build_link_matrix(case(measurements=[odd])) is None
 
 
 def test_a_pair_of_one_direction_stands_for_both():
     table = table_of(row(0, 1, 3.0), row(2, 1, 4.0), row(1, 2, 5.0))
-    assert (table.at(0, 1), table.at(1, 0)) == (3.0, 3.0)
-    assert (table.at(2, 1), table.at(1, 2)) == (4.0, 5.0)
-    assert table.at(0, 2) is None
+    assert (table.get_value(0, 1), table.get_value(1, 0)) == (3.0, 3.0)
+    assert (table.get_value(2, 1), table.get_value(1, 2)) == (4.0, 5.0)
+    assert table.get_value(0, 2) is None
     assert table.ranks == (0, 1, 2)
 
 
 @pytest.mark.parametrize(("better", "worst"), [("lower", 9.0), ("higher", 2.0), ("none", 9.0)])
 def test_hosts_have_their_worst_pair(better, worst):
     rows = [row(0, 2, 2.0), row(3, 1, 9.0), row(0, 1, 5.0)]
-    by_host = table_of(*rows, better=better).by_host()
+    by_host = table_of(*rows, better=better).worst_by_host()
     assert by_host == {
         ("node01", "node02"): worst,
         ("node02", "node01"): worst,
@@ -81,45 +81,45 @@ def test_hosts_have_their_worst_pair(better, worst):
 
 def test_without_hosts_there_is_no_matrix_of_them():
     table = table_of(row(0, 1, 1.0, hosts=None))
-    assert (table.hosts, table.by_host()) == ({}, {})
-    assert table.at(0, 1) == 1.0
+    assert (table.hosts, table.worst_by_host()) == ({}, {})
+    assert table.get_value(0, 1) == 1.0
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
 def test_the_value_of_a_pair_is_the_median_of_its_repeats(better):
     repeats = [row(0, 1, value) for value in (9.0, 3.0, 4.0)]
-    assert table_of(*repeats, better=better).at(0, 1) == 4.0
+    assert table_of(*repeats, better=better).get_value(0, 1) == 4.0
 
 
 def test_pairs_are_held_against_their_own_kind():
     within = [row(0, 1, 1.0), row(2, 3, 1.0)]
     between = [row(0, 2, 10.0), row(0, 3, 10.0), row(1, 2, 30.0), row(1, 3, 12.0)]
     table = table_of(*within, *between)
-    assert table.usual() == {True: 1.0, False: 10.0}
-    assert table.slow() == {(1, 2): 3.0}
-    assert table.slowness()[1, 3] == pytest.approx(1.2)
+    assert table.typical_values() == {True: 1.0, False: 10.0}
+    assert table.find_slow_pairs() == {(1, 2): 3.0}
+    assert table.compute_slowness()[1, 3] == pytest.approx(1.2)
 
 
 def test_of_a_rate_the_low_one_is_slow():
     table = table_of(row(0, 2, 10.0), row(0, 3, 10.0), row(1, 2, 2.0), better="higher")
-    assert table.slow() == {(1, 2): 5.0}
+    assert table.find_slow_pairs() == {(1, 2): 5.0}
 
 
 def test_where_no_direction_is_better_nothing_is_slow():
-    assert table_of(row(0, 2, 1.0), row(0, 3, 9.0), better="none").slow() == {}
+    assert table_of(row(0, 2, 1.0), row(0, 3, 9.0), better="none").find_slow_pairs() == {}
 
 
 def test_the_unit_of_a_case_without_results_is_the_catalogs():
     lost = case(
         metrics={}, benchmark="link.pingpong", measurements=[row(0, 1, 1.0, "bandwidth_gb_s")]
     )
-    [table] = link_matrix(lost).tables
+    [table] = build_link_matrix(lost).tables
     assert (table.unit, table.better) == ("GB/s", "higher")
 
 
 def test_a_run_may_have_several_matrices():
     links = [case(name, measurements=[row(0, 1, 1.0)]) for name in ("b", "a")]
-    matrices = link_matrices(run(links[0], case("none"), links[1]))
+    matrices = build_link_matrices(run(links[0], case("none"), links[1]))
     assert [matrix.case for matrix in matrices] == ["b", "a"]
 
 
@@ -140,11 +140,11 @@ def test_the_newest_run_with_links_is_found(tmp_path):
     named(recorded(tmp_path, one_pair(1.0)), "20260101")
     named(recorded(tmp_path, one_pair(2.0)), "20260102")
     named(recorded(tmp_path, whole_run()[:3]), "20260103")
-    found = last_link_matrix(tmp_path)
+    found = find_last_link_matrix(tmp_path)
     assert found
     summary, matrix = found
-    assert (summary.id, matrix.tables[0].at(0, 1)) == ("20260102", 2.0)
-    assert matrix.tables[0].by_host()["node01", "node02"] == 2.0
+    assert (summary.id, matrix.tables[0].get_value(0, 1)) == ("20260102", 2.0)
+    assert matrix.tables[0].worst_by_host()["node01", "node02"] == 2.0
 
 
 def test_links_are_told_by_their_labels_not_by_the_benchmarks_name(tmp_path):
@@ -152,7 +152,7 @@ def test_links_are_told_by_their_labels_not_by_the_benchmarks_name(tmp_path):
     labels = {"source": 0, "target": 1, "watts": 3}
     told = rank_event("metric", 0, name="m", value=4.0, labels=labels)
     folder = recorded(tmp_path, [*started(what), told])
-    found = last_link_matrix(tmp_path)
+    found = find_last_link_matrix(tmp_path)
     assert found
     summary, matrix = found
     assert (summary.id, matrix.tables[0].labels) == (folder.id, {"watts": 3})
@@ -164,23 +164,23 @@ def test_the_matrix_of_the_most_ranks_is_taken(tmp_path):
     cases = [*two[0]["cases"], *three[0]["cases"]]
     events = [{**two[0], "cases": cases}, *two[1:], *three[1:]]
     recorded(tmp_path, events)
-    assert last_link_matrix(tmp_path)[1].case == "three"
+    assert find_last_link_matrix(tmp_path)[1].case == "three"
 
 
 def test_a_run_that_cannot_be_read_is_passed_over(tmp_path):
     named(recorded(tmp_path, one_pair(1.0)), "20260101")
     damaged = named(recorded(tmp_path, one_pair(2.0)), "20260102")
     (damaged / "events.jsonl").write_text('{"target"\n')
-    assert last_link_matrix(tmp_path)[0].id == "20260101"
+    assert find_last_link_matrix(tmp_path)[0].id == "20260101"
 
 
 def test_a_home_without_links_has_no_last_matrix(tmp_path):
-    assert last_link_matrix(tmp_path) is None
+    assert find_last_link_matrix(tmp_path) is None
     recorded(tmp_path, whole_run()[:3])
-    assert last_link_matrix(tmp_path) is None
+    assert find_last_link_matrix(tmp_path) is None
 
 
 def test_a_recorded_run_of_pairs_reads_back(tmp_path):
     folder = recorded(tmp_path, one_pair(1.5))
-    [matrix] = link_matrices(load_run(folder))
+    [matrix] = build_link_matrices(load_run(folder))
     assert matrix.tables[0].hosts == {0: "node01", 1: "node02"}

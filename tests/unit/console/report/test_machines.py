@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spbench.report.comparison.conditions import unlike
+from spbench.report.comparison.conditions import describe_machine_differences
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 
@@ -34,9 +34,11 @@ def on(**changes: Any) -> RecordedRun:
 def test_what_differs_between_the_machines_is_told(
     changes: dict[str, Any], told: str | None
 ) -> None:
-    assert unlike(on(), on(**changes)) == told
+    assert describe_machine_differences(on(), on(**changes)) == told
 
 
 def test_a_run_without_a_fingerprint_is_compared() -> None:
-    assert unlike(on(), run(case())) is None
-    assert unlike(replace(on(), environment={"fingerprint": "?"}), on()) is None
+    assert describe_machine_differences(on(), run(case())) is None
+    assert (
+        describe_machine_differences(replace(on(), environment={"fingerprint": "?"}), on()) is None
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.model import overall
+from spbench.report.comparison.model import compute_overall
 from spbench.report.comparison.notes import comparison_notes
 from spbench.report.export import comparison_object
 from unit.results import case, run
@@ -15,7 +15,7 @@ def pair(*sides):
 
 def test_the_mean_weighs_cases_alike_and_the_sums_by_their_time():
     both = pair({"short": 1.0, "long": 100.0}, {"short": 2.0, "long": 50.0})
-    together = overall(both)
+    together = compute_overall(both)
     assert (together.cases, together.sum_a, together.sum_b) == (2, 101.0, 52.0)
     assert together.mean_ratio == pytest.approx(1.0)
     assert together.sentence == (
@@ -32,11 +32,11 @@ def test_the_mean_of_judged_cases_is_among_the_notes():
         for ms in (1.0, 2.0)
     ]
     both = compare(*sides)
-    sentence = overall(both).sentence
+    sentence = compute_overall(both).sentence
     assert sentence in comparison_notes(both)
 
 
 def test_one_case_is_no_whole():
     both = pair({"short": 1.0}, {"short": 2.0})
-    assert overall(both) is None
+    assert compute_overall(both) is None
     assert comparison_object(both)["overall"] is None

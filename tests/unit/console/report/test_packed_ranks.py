@@ -5,7 +5,7 @@ import pytest
 from spbench.report import recorded
 from spbench.report.build import build_report
 from spbench.report.export import export_text
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import PackedRanks, load_report, load_run, read_packed_case
 from unit.events import recorded as record_run
 from unit.events import state_of, whole_run
@@ -52,7 +52,7 @@ def test_only_a_large_report_has_its_ranks_packed(folder, packed, monkeypatch):
     assert packed.cases["a"].ranks == plain.cases["a"].ranks
 
 
-@pytest.mark.parametrize("write", [html_page, lambda run: export_text(run, "csv")])
+@pytest.mark.parametrize("write", [render_page, lambda run: export_text(run, "csv")])
 def test_formats_are_the_same_of_packed_ranks(folder, packed, monkeypatch, write):
     text = write(packed)
     monkeypatch.undo()

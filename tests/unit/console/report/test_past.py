@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.past import past_of
+from spbench.report.comparison.past import find_past_launches
 from spbench.report.recorded import RecordedRun
 from unit.results import case, run
 
@@ -44,7 +44,7 @@ def _write(home: Path, id: str, machines: str, time: float, **changes: Any) -> N
 def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) -> None:
     a = on("m1", "20260101-000000-x-0000")
     b = on("m1", "another")
-    past = past_of(home, a, b)
+    past = find_past_launches(home, a, b)
     assert list(past("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
     assert list(past("a", "skew")) == list(past("b", "time_ms")) == []
 
@@ -52,20 +52,20 @@ def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) ->
 def test_a_case_of_the_same_name_that_does_other_work_is_no_past(home: Path) -> None:
     a = on("m1", "x")
     b = on("m1", "y")
-    before = list(past_of(home, a, b)("a", "time_ms"))
+    before = list(find_past_launches(home, a, b)("a", "time_ms"))
     _write(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
     _write(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
     _write(home, "20260102-000003-y-0000", "m1", 50.0, benchmark="other.one")
-    assert list(past_of(home, a, b)("a", "time_ms")) == before
+    assert list(find_past_launches(home, a, b)("a", "time_ms")) == before
     _write(home, "20260102-000004-y-0000", "m1", 1.5, params={"halo_len": 1, "seed": 7})
-    assert list(past_of(home, a, b)("a", "time_ms")) == [*before, [1.5]]
+    assert list(find_past_launches(home, a, b)("a", "time_ms")) == [*before, [1.5]]
 
 
 def test_runs_after_both_do_not_change_their_comparison(home: Path) -> None:
     a, b = (on("m1", f"20260101-00000{number}-x-0000") for number in (1, 4))
     baseline = replace(on("m1", "main"), made_of=(a.summary.id,))
     for first, second in ((a, b), (b, a), (baseline, b)):
-        past = past_of(home, first, second)
+        past = find_past_launches(home, first, second)
         assert list(past("a", "time_ms")) == [[1.0], [1.02], [1.03]]
 
 
@@ -73,21 +73,21 @@ def test_a_run_with_a_planted_fault_is_no_past(home: Path) -> None:
     a = on("m1", "x")
     b = on("m1", "y")
     slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
-    assert list(past_of(home, slowed, a)("a", "time_ms")) == []
-    assert list(past_of(home, a, slowed)("a", "time_ms"))
+    assert list(find_past_launches(home, slowed, a)("a", "time_ms")) == []
+    assert list(find_past_launches(home, a, slowed)("a", "time_ms"))
 
 
 @pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])
 def test_other_machines_have_no_past(home: Path, machines: tuple[str, str]) -> None:
-    past = past_of(home, on(machines[0], "x"), on(machines[1], "y"))
+    past = find_past_launches(home, on(machines[0], "x"), on(machines[1], "y"))
     assert list(past("a", "time_ms")) == []
 
 
 def test_one_launch_a_side_is_judged_by_how_much_earlier_runs_differ(home: Path) -> None:
     a = on("m1", "x", 1.0)
     b = on("m1", "y", 1.6)
-    [row] = compare(a, b, past_of(home, a, b)).rows
+    [row] = compare(a, b, find_past_launches(home, a, b)).rows
     assert (row.outcome, row.by_factor) == ("worse", True)
     assert row.reason == "beyond a factor of 1.5 (from 9 recorded launches)"
-    [row] = compare(a, on("m1", "z", 1.05), past_of(home, a, b)).rows
+    [row] = compare(a, on("m1", "z", 1.05), find_past_launches(home, a, b)).rows
     assert row.outcome == "not enough samples"

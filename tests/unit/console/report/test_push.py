@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.report.push import push
+from spbench.report.push import push_metrics
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def gateway():
 
 def test_figures_replace_those_of_the_suite(gateway):
     address, got = gateway
-    assert push("a 1\n# EOF\n", f"{address}/", "my suite/2").startswith(address)
+    assert push_metrics("a 1\n# EOF\n", f"{address}/", "my suite/2").startswith(address)
     ((path, kind, text),) = got
     assert path == "/metrics/job/spbench/suite/my%20suite%2F2"
     assert kind.startswith("text/plain")
@@ -45,15 +45,15 @@ def test_figures_replace_those_of_the_suite(gateway):
 def test_a_gateway_that_refuses_is_told_with_its_words(gateway):
     address, _ = gateway
     with pytest.raises(FailedRunError, match="refused the figures: 400 text format parsing error"):
-        push("a 1\n", address, "s")
+        push_metrics("a 1\n", address, "s")
 
 
 def test_a_gateway_that_is_not_there_is_a_sentence():
     with pytest.raises(FailedRunError, match=r"cannot push to http://127\.0\.0\.1:1/.*is the gate"):
-        push("", "http://127.0.0.1:1", "s")
+        push_metrics("", "http://127.0.0.1:1", "s")
 
 
 @pytest.mark.parametrize("address", ["gateway:9091", "ftp://gateway", "http://", "file:///etc"])
 def test_only_addresses_of_http_are_taken(address):
     with pytest.raises(UsageError, match="write http://HOST:PORT"):
-        push("", address, "s")
+        push_metrics("", address, "s")

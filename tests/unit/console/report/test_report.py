@@ -9,11 +9,11 @@ from spbench.errors import ExitCode
 from spbench.record.findings import findings
 from spbench.record.number_formatting import NOISY
 from spbench.record.state import RunState
-from spbench.report.build import build_report, refused_report
+from spbench.report.build import build_refused_report, build_report
 from spbench.report.document import ReportDocument
-from spbench.report.formats.junit import junit
-from spbench.report.formats.markdown import markdown
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.junit import render_junit
+from spbench.report.formats.markdown import render_markdown
+from spbench.report.formats.page.document import render_page
 from spbench.report.model import report_schema
 from spbench.report.recorded import load_run
 from spbench.report.times import format_timestamp
@@ -352,7 +352,9 @@ def test_a_rank_tells_how_many_may_run_on_its_cpus(hosts, cpus, sharing):
     ],
 )
 def test_a_refused_run_has_a_report_as_well(code, verdict):
-    report = refused_report("s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"])
+    report = build_refused_report(
+        "s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"]
+    )
     VALIDATOR.validate(report)
     assert report["cases"] == []
     assert report["errors"] == ["s.yaml:1:1: error: a", "s.yaml:2:1: error: b"]
@@ -388,7 +390,7 @@ def test_a_straggler_stays_in_the_report_and_junit(tmp_path):
     assert part.sentence == "rank 1 on node01 is 3.00x as slow as the median rank for 6.0 s"
     assert (part.rank, part.ratio, part.duration_s, part.cause) == (1, 3.0, 6.0, True)
     assert part.since == "2001-09-09T01:46:40.000+00:00"
-    assert part.sentence in junit(run)
+    assert part.sentence in render_junit(run)
 
 
 def two_noisy_cases(end):
@@ -412,7 +414,7 @@ def two_noisy_cases(end):
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
-@pytest.mark.parametrize("write", [html_page, markdown])
+@pytest.mark.parametrize("write", [render_page, render_markdown])
 def test_each_finding_is_said_once_in_a_page_and_in_markdown(tmp_path, write, end):
     events, found = two_noisy_cases(end)
     [slow, noise] = found

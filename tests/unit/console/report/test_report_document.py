@@ -7,7 +7,7 @@ from benchmarks.made_up_run import write_cases
 
 from spbench.errors import FailedRunError
 from spbench.record.runs.folder import RunFolder, write_chunks
-from spbench.report.build import build_cases, build_document, build_report, refused_report
+from spbench.report.build import build_cases, build_document, build_refused_report, build_report
 from spbench.report.document import PackedCases, ReportDocument, dump_json
 from spbench.report.model import Report
 from unit.events import rank_event, run_start, started, state_of, whole_run
@@ -65,7 +65,7 @@ def test_any_text_and_number_is_written_as_by_one_dump(cases):
 
 
 def test_a_report_of_a_run_that_was_refused_is_written_alike():
-    report = refused_report("no hosts", 3, ["run"])
+    report = build_refused_report("no hosts", 3, ["run"])
     assert text_of(ReportDocument.from_json(report)) == whole_text(report)
 
 

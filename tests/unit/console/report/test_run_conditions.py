@@ -11,7 +11,7 @@ import pytest
 
 from spbench.record.runs.folder import RunFolder
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.conditions import conditions_of, faults_of
+from spbench.report.comparison.conditions import find_conditions, find_faults
 from spbench.report.model import LaunchPart
 from unit.results import case, run, summary
 
@@ -37,13 +37,13 @@ CROWDED = LaunchPart(
 def test_finds_planted_faults_in_the_command_line(
     argv: tuple[str, ...], faults: tuple[str, ...]
 ) -> None:
-    described = faults_of(summary(argv=argv))
+    described = find_faults(summary(argv=argv))
     assert sorted(fault.split()[0] for fault in described) == sorted(faults)
 
 
 def test_names_the_case_of_a_fault() -> None:
     argv = ("run", "x.yaml", "--inject", "slow=1.1@exchange[halo_len=3]")
-    assert faults_of(summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
+    assert find_faults(summary(argv=argv)) == ("slow=1.1 (case exchange[halo_len=3])",)
 
 
 def test_finds_faults_that_a_run_of_failed_cases_plants_again(tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_finds_faults_that_a_run_of_failed_cases_plants_again(tmp_path: Path) ->
     (folder.path / "run.json").write_text(json.dumps(content))
     argv = ("run", "--failed", "last")
     failed = summary(id=folder.id, folder=folder, argv=argv)
-    assert faults_of(failed) == ("slow (case a)",)
+    assert find_faults(failed) == ("slow (case a)",)
     other_run = replace(failed, id="another")
-    assert faults_of(other_run) == ()
+    assert find_faults(other_run) == ()
 
 
 def test_names_noisy_and_crowded_cases() -> None:
-    conditions = conditions_of(run(case("a", noisy="why"), case("b", launch=CROWDED), case("c")))
+    conditions = find_conditions(run(case("a", noisy="why"), case("b", launch=CROWDED), case("c")))
     assert conditions.noise == {"a": "why"}
     assert [conditions.is_disturbed(id_) for id_ in "abc"] == [True, True, False]
 

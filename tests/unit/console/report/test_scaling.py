@@ -2,10 +2,10 @@
 
 import pytest
 
-from spbench.report.formats.markdown import markdown
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.markdown import render_markdown
+from spbench.report.formats.page.document import render_page
 from spbench.report.model import LimitPart, ScaledPart
-from spbench.report.scaling import scaling_objects, scaling_remarks, scaling_rows, scalings
+from spbench.report.scaling import compute_scalings, scaling_objects, scaling_remarks, scaling_rows
 from unit.results import case, figure, run
 
 
@@ -24,7 +24,7 @@ def at(np, *times, work="strong", throughput=None, of="conv", **changes):
 
 
 def one(*cases, worth=0.5):
-    (found,) = scalings(run(*cases), worth)
+    (found,) = compute_scalings(run(*cases), worth)
     return found
 
 
@@ -105,20 +105,20 @@ def test_a_case_that_failed_has_a_row_with_its_reason_and_the_others_are_compare
 
 
 def test_cases_without_the_key_are_none():
-    assert scalings(run(case("a"), case("b"))) == []
+    assert compute_scalings(run(case("a"), case("b"))) == []
 
 
 def test_reports_have_the_table_and_the_sentences():
     recorded = run(at(1, 100.0), at(2, 50.0), at(4, 40.0))
-    found = scalings(recorded)
+    found = compute_scalings(recorded)
     assert list(scaling_rows(found))[2][2:9] == ("4", "40.0 ms", "2.50x", "62 %", "", "", "25 %")
-    told = markdown(recorded)
+    told = render_markdown(recorded)
     assert "| `conv` | strong | 4 | 40.0 ms | 2.50x | 62 % |" in told
     assert "conv: it pays to 2 ranks" in told
-    page = html_page(recorded)
+    page = render_page(recorded)
     assert "Efficiency over ranks" in page
     assert "it pays to 2 ranks" in page
-    assert "Scaling" not in html_page(run(case("a")))
+    assert "Scaling" not in render_page(run(case("a")))
     (row,) = scaling_objects(found)
     assert row["pays_to"] == 2
     assert row["rows"][1]["efficiency"] == pytest.approx(1.0)

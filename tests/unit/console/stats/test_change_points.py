@@ -5,7 +5,7 @@ import random
 import pytest
 
 from spbench.stats.change_points import LEVEL
-from spbench.stats.change_points import steps as steps_beyond
+from spbench.stats.change_points import find_steps as steps_beyond
 
 UP_AND_DOWN = ((12, 1.0), (12, 1.3), (12, 1.0))
 
@@ -26,15 +26,15 @@ def runs(seed, *levels, noise=0.03):
 def test_a_planted_step_is_found_where_it_was(counts, factor):
     for seed in range(10):
         found = steps(runs(seed, (counts[0], 1.0), (counts[1], factor)))
-        nearest = min(found, key=lambda step: abs(step.at - counts[0]))
-        assert abs(nearest.at - counts[0]) <= 2
+        nearest = min(found, key=lambda step: abs(step.index - counts[0]))
+        assert abs(nearest.index - counts[0]) <= 2
         assert nearest.ratio == pytest.approx(factor, rel=0.06)
 
 
 def test_a_step_up_and_one_down_do_not_hide_each_other():
     hits = 0
     for seed in range(10):
-        found = [(step.at, round(step.ratio, 1)) for step in steps(runs(seed, *UP_AND_DOWN))]
+        found = [(step.index, round(step.ratio, 1)) for step in steps(runs(seed, *UP_AND_DOWN))]
         hits += found == [(12, 1.3), (24, 0.8)]
     assert hits >= 6
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from spbench.stats.generalised_esd import FEWEST, standing_out, two_sided
+from spbench.stats.generalised_esd import FEWEST_VALUES, find_large_outliers, student_t_chance
 
 ROSNER = [
     *(-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56),
@@ -20,7 +20,7 @@ def drawn(seed, count=60):
 
 
 def test_the_three_of_rosners_example_are_found():
-    found = standing_out(dict(enumerate(ROSNER)), 0.05)
+    found = find_large_outliers(dict(enumerate(ROSNER)), 0.05)
     assert sorted(found) == [51, 52, 53]
 
 
@@ -29,35 +29,42 @@ def test_the_three_of_rosners_example_are_found():
     [(100.0, 5, 0.0001709475), (25.0, 300, 9.769155e-07), (30.0, 44_000, 4.344064e-08)],
 )
 def test_the_chance_is_that_of_students_t(square, freedom, chance):
-    assert two_sided(square, freedom) == pytest.approx(chance, rel=1e-5)
+    assert student_t_chance(square, freedom) == pytest.approx(chance, rel=1e-5)
 
 
 def test_values_that_are_drawn_alike_are_seldom_named():
-    assert sum(bool(standing_out(drawn(seed), 0.01)) for seed in range(400)) <= 8
+    assert sum(bool(find_large_outliers(drawn(seed), 0.01)) for seed in range(400)) <= 8
 
 
 def test_several_that_are_far_off_do_not_hide_each_other():
     values = drawn(1) | {number: 1.0 + number / 100 for number in range(7)}
-    assert set(standing_out(values, 0.001)) == set(range(7))
+    assert set(find_large_outliers(values, 0.001)) == set(range(7))
 
 
 def test_values_that_are_too_small_are_not_named_and_hide_none():
     values = drawn(2) | {3: 1.0, 4: -5.0, 5: -5.0}
-    assert set(standing_out(values, 0.001)) == {3}
+    assert set(find_large_outliers(values, 0.001)) == {3}
 
 
 def test_half_of_the_values_are_a_kind_of_their_own():
     values = {number: value + (number % 2) for number, value in drawn(3).items()}
-    assert standing_out(values, 0.001) == {}
+    assert find_large_outliers(values, 0.001) == {}
 
 
 def test_of_too_few_none_is_named():
-    assert standing_out({number: float(number == 0) for number in range(FEWEST - 1)}, 0.5) == {}
+    assert (
+        find_large_outliers(
+            {number: float(number == 0) for number in range(FEWEST_VALUES - 1)}, 0.5
+        )
+        == {}
+    )
 
 
 def test_of_values_that_are_equal_none_is_named():
-    assert standing_out(dict.fromkeys(range(20), 0.3), 0.5) == {}
+    assert find_large_outliers(dict.fromkeys(range(20), 0.3), 0.5) == {}
 
 
 def test_one_that_differs_from_equal_values_is_named():
-    assert standing_out(dict.fromkeys(range(20), 0.3) | {7: 0.5}, 0.001) == {7: pytest.approx(0.2)}
+    assert find_large_outliers(dict.fromkeys(range(20), 0.3) | {7: 0.5}, 0.001) == {
+        7: pytest.approx(0.2)
+    }

@@ -8,14 +8,14 @@ from statistics import pstdev
 
 import pytest
 
-from spbench.stats.launch_noise import noise_of
+from spbench.stats.launch_noise import estimate_noise
 
 SPREAD = 0.05
 
 
 def drawn(runs: list[list[float]], launches: int, count: int = 4000) -> list[list[float]]:
     """Runs drawn with the noise of others, as logarithms."""
-    noise = noise_of(runs)
+    noise = estimate_noise(runs)
     chance = Random(2)
     assert noise is not None
     return [list(map(math.log, noise.draw(chance, launches).medians)) for _ in range(count)]
@@ -28,7 +28,7 @@ def made(runs: int, launches: int, between: float, within: float) -> list[list[f
 
 
 def test_nothing_is_known_of_one_launch() -> None:
-    assert noise_of([[2.0]]) is None
+    assert estimate_noise([[2.0]]) is None
 
 
 @pytest.mark.parametrize("runs", [made(1, 400, 0.0, SPREAD), made(400, 1, 0.0, SPREAD)])
@@ -53,7 +53,7 @@ def test_the_fastest_iterations_differ_as_those_that_were_recorded() -> None:
     chance = Random(1)
     quick = [math.exp(chance.gauss(-1.0, SPREAD / 5)) for _ in range(400)]
     [medians] = made(1, 400, 0.0, SPREAD)
-    noise = noise_of([medians], quick)
+    noise = estimate_noise([medians], quick)
     assert noise is not None
     launches = noise.draw(Random(2), 4000)
     assert pstdev(map(math.log, launches.fastest)) == pytest.approx(SPREAD / 5, rel=0.1)
@@ -61,7 +61,7 @@ def test_the_fastest_iterations_differ_as_those_that_were_recorded() -> None:
 
 
 def test_fastest_iterations_of_earlier_runs_differ_as_their_medians() -> None:
-    noise = noise_of([[1.0, 1.1], [2.0, 2.3]], [0.9, 0.91])
+    noise = estimate_noise([[1.0, 1.1], [2.0, 2.3]], [0.9, 0.91])
     assert noise is not None
     assert noise.fastest[2:] == noise.residuals[2:]
     assert noise.fastest[:2] != noise.residuals[:2]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.stats import sorted_samples as ordered
-from spbench.stats.sorted_samples import Ordered, OrderedRepeats
+from spbench.stats.sorted_samples import SortedRepeats, SortedSamples
 from spbench.stats.summary import percentile, summarize, summarize_repeats
 
 value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)
@@ -18,13 +18,13 @@ batches = st.lists(st.lists(value, max_size=12), max_size=12)
 def small_blocks():
     """Blocks so short that a few samples fill many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered, "BLOCK", 4)
-        patch.setattr(ordered, "FEW", 3)
+        patch.setattr(ordered, "BLOCK_SIZE", 4)
+        patch.setattr(ordered, "FEW_SAMPLES", 3)
         yield
 
 
 def of(batches):
-    samples = Ordered()
+    samples = SortedSamples()
     for batch in batches:
         samples.add(array("d", batch))
     return samples
@@ -37,7 +37,7 @@ def test_samples_are_in_order_however_they_come(batches):
     assert [samples[index] for index in range(len(samples))] == expected
     with pytest.raises(IndexError):
         samples[len(samples)]
-    assert all(0 < len(block) <= 2 * ordered.BLOCK for block in samples._blocks)
+    assert all(0 < len(block) <= 2 * ordered.BLOCK_SIZE for block in samples._blocks)
 
 
 @given(batches.filter(any), value)
@@ -45,11 +45,11 @@ def test_what_is_told_of_them_is_exact(batches, limit):
     values = [value for batch in batches for value in batch]
     samples = of(batches)
     summary = summarize(values)
-    assert (samples.least, samples.greatest) == (summary.min, summary.max)
+    assert (samples.smallest, samples.largest) == (summary.min, summary.max)
     told = [samples.percentile(part) for part in (0.5, 0.95, 0.99)]
     assert told == [summary.p50, summary.p95, summary.p99]
-    assert samples.below(limit) == sum(value < limit for value in values)
-    assert samples.below(values[0]) == sum(value < values[0] for value in values)
+    assert samples.count_below(limit) == sum(value < limit for value in values)
+    assert samples.count_below(values[0]) == sum(value < values[0] for value in values)
 
 
 def test_thousands_of_samples_stay_in_order():
@@ -60,13 +60,13 @@ def test_thousands_of_samples_stay_in_order():
 
 
 def test_nothing_is_no_sample():
-    assert len(Ordered()) == 0
-    assert Ordered().below(1.0) == 0
+    assert len(SortedSamples()) == 0
+    assert SortedSamples().count_below(1.0) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(value, max_size=12)), max_size=12))
 def test_repeats_are_summarized_exactly_whenever_they_are_asked_for(batches):
-    samples = OrderedRepeats()
+    samples = SortedRepeats()
     repeats = {}
     for repeat, values in batches:
         samples.add(repeat, array("d", values))

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scipy.stats import quantile_test
 
 from spbench.stats.summary import (
+    lower_median,
     median,
     median_interval,
     median_of_repeats,
     percentile,
     summarize,
     summarize_repeats,
-    typical,
 )
 
 times = st.floats(1e-6, 1e9) | st.integers(0, 10).map(float)
@@ -87,7 +87,7 @@ def test_nothing_has_no_summary():
     [([3.0], 3.0), ([9.0, 1.0], 1.0), ([9.0, 1.0, 2.0], 2.0), ([4.0, 3.0, 2.0, 1.0], 2.0)],
 )
 def test_what_is_typical_is_the_lower_median(values, found):
-    assert typical(iter(values)) == found
+    assert lower_median(iter(values)) == found
 
 
 def test_a_repeat_counts_once_however_many_iterations_it_has():

@@ -22,12 +22,24 @@ from spbench.record.number_formatting import (
 )
 from spbench.record.reference_wording import describe_allowed, format_reference
 from spbench.report.comparison.model import HEADLINE
-from spbench.report.formats.case_text import compute_case_seconds, headline, sentence, value_text
-from spbench.report.formats.page.case_table import anchor_of, samples_of
-from spbench.report.formats.page.charts.distribution import histogram
-from spbench.report.formats.page.charts.rank_bars import rank_bars
-from spbench.report.formats.page.head import verdict_of, verdict_words
-from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
+from spbench.report.formats.case_text import (
+    choose_headline,
+    compute_case_seconds,
+    explain_status,
+    format_optional_value,
+)
+from spbench.report.formats.page.case_table import collect_samples, details_anchor
+from spbench.report.formats.page.charts.distribution import draw_histogram
+from spbench.report.formats.page.charts.rank_bars import draw_rank_bars
+from spbench.report.formats.page.head import format_status, render_case_status
+from spbench.report.formats.page.markup import (
+    NOTHING,
+    Markup,
+    breakable_id,
+    html_table,
+    join_markup,
+    tag,
+)
 from spbench.report.model import CasePart, ExpectationPart
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.quantities import format_quantity
@@ -40,10 +52,10 @@ FEWEST_SAMPLES = 20
 
 def case_details(case: CasePart, at: int) -> Markup:
     """Return the details of a case, as a tile that can be led to."""
-    verdict = verdict_of(case)
+    verdict = render_case_status(case)
     return tag(
         "article",
-        tag("h3", verdict, " ", name(case.id)),
+        tag("h3", verdict, " ", breakable_id(case.id)),
         tag("p", _about(case), class_="soft"),
         *_why(case),
         *_choices(case),
@@ -52,7 +64,7 @@ def case_details(case: CasePart, at: int) -> Markup:
         *_expectations(case),
         *_metrics(case),
         class_="tile",
-        id=anchor_of(at),
+        id=details_anchor(at),
     )
 
 
@@ -82,22 +94,22 @@ def _choices(case: CasePart) -> Iterator[Markup]:
 
 
 def _why(case: CasePart) -> Iterator[Markup]:
-    if case.word != CaseStatus.PASSED:
-        yield tag("p", sentence(case), class_="note error")
+    if case.shown_status != CaseStatus.PASSED:
+        yield tag("p", explain_status(case), class_="note error")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
 
 
 def _drawings(case: CasePart) -> Iterator[Markup]:
-    of, metric = headline(case) or ("", None)
-    samples = samples_of(case, of)
+    of, metric = choose_headline(case) or ("", None)
+    samples = collect_samples(case, of)
     if metric is not None and len(samples) > 1:
         limit = case.limits.get(of)
-        drawn = histogram(samples, metric.unit, metric.value, limit.value if limit else None)
+        drawn = draw_histogram(samples, metric.unit, metric.value, limit.value if limit else None)
         ranks = "the slowest rank" if of == HEADLINE else "all ranks"
         title = metric_name(of, metric.unit)
         yield _figure(f"{title} of {ranks}, each of {len(samples)} iterations", drawn)
-    if bars := rank_bars(case.ranks):
+    if bars := draw_rank_bars(case.ranks):
         skew = case.metrics.get("skew")
         suffix = f"; skew {format_factor(skew.value)}" if skew else ""
         if skew and any(name.startswith("waited") for name in case.metrics):
@@ -115,12 +127,12 @@ def _figure(caption: str, drawn: Markup) -> Markup:
 def _checks(case: CasePart) -> Iterator[Markup]:
     if not case.checks:
         return
-    yield table(
+    yield html_table(
         ("check", "verdict", "largest error", "tolerance", "ranks", "where"),
         (
             (
                 check.name,
-                tag("span", verdict_words(check.status), class_=f"verdict {check.status}"),
+                tag("span", format_status(check.status), class_=f"verdict {check.status}"),
                 _error(check.max_abs_error),
                 format_number(check.tolerance),
                 f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}",
@@ -139,15 +151,15 @@ def _error(value: float | None) -> str:
 def _expectations(case: CasePart) -> Iterator[Markup]:
     if not case.expectations:
         return
-    yield table(
+    yield html_table(
         ("expectation", "limit", "value", "of the limit", "verdict", "from"),
         (
             (
                 _expected_figure(case, item),
-                value_text(item.limit, _unit_of(case, item.metric), item.metric),
-                value_text(item.value, _unit_of(case, item.metric), item.metric),
+                format_optional_value(item.limit, _unit_of(case, item.metric), item.metric),
+                format_optional_value(item.value, _unit_of(case, item.metric), item.metric),
                 _format_share(share_of(item.value, item.limit)),
-                tag("span", verdict_words(item.status), class_=f"verdict {item.status}"),
+                tag("span", format_status(item.status), class_=f"verdict {item.status}"),
                 _origin(item),
             )
             for item in case.expectations
@@ -184,10 +196,10 @@ def _metrics(case: CasePart) -> Iterator[Markup]:
     if not case.metrics:
         return
     # One below the other: a tile has no room for a further column.
-    reference = joined(["reference", tag("br"), "efficiency"])
+    reference = join_markup(["reference", tag("br"), "efficiency"])
     columns = ("metric", "median", "p95", "p99", "n", reference)
     rows = (_metric_row(case, metric) for metric in case.shown_metrics)
-    yield table(columns, rows, (1, 2, 3, 4, 5))
+    yield html_table(columns, rows, (1, 2, 3, 4, 5))
 
 
 def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
@@ -195,7 +207,7 @@ def _metric_row(case: CasePart, name: str) -> tuple[str, ...]:
     title = folded_name(name, metric.unit)
     notes = (metric_help(case.benchmark, name), describe_separation(case.benchmark, name))
     note = "; ".join(filter(None, notes))
-    noted = joined([title, tag("br"), tag("span", note, class_="help")])
+    noted = join_markup([title, tag("br"), tag("span", note, class_="help")])
     tail = (metric.p95, metric.p99) if metric.n >= FEWEST_SAMPLES else (None, None)
     values = (metric.value, *tail)
     return (
@@ -217,6 +229,6 @@ def _reference(case: CasePart, metric_name: str) -> Markup:
     unit = case.metrics[metric_name].unit
     if limit is None:
         return NOTHING
-    value = value_text(limit.value, unit, metric_name)
+    value = format_optional_value(limit.value, unit, metric_name)
     efficiency = format_efficiency(case.efficiency(metric_name), disturbed=case.disturbed)
-    return joined([value, tag("br"), tag("span", efficiency, class_="soft")])
+    return join_markup([value, tag("br"), tag("span", efficiency, class_="soft")])

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.report.formats.case_text import LEGEND, headline, sentence, time_cells
-from spbench.report.formats.page.charts.distribution import small_histogram
-from spbench.report.formats.page.head import verdict_of
-from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
+from spbench.report.formats.case_text import LEGEND, choose_headline, explain_status, time_cells
+from spbench.report.formats.page.charts.distribution import draw_small_histogram
+from spbench.report.formats.page.head import render_case_status
+from spbench.report.formats.page.markup import (
+    NOTHING,
+    Markup,
+    breakable_id,
+    html_table,
+    join_markup,
+    tag,
+)
 from spbench.report.model import CasePart
 from spbench_core.events.statuses import CaseStatus
 
@@ -15,8 +22,8 @@ COLUMNS = (
     *("verdict", "case", "benchmark", "ranks", "time", "p95", "reference", "efficiency"),
     *("samples", "why"),
 )
-FIGURES = (3, 4, 5, 6, 7)
-MOST_LETTERS = 300
+NUMBER_COLUMNS = (3, 4, 5, 6, 7)
+MOST_CHARACTERS = 300
 """Letters of a sentence in the table; its case's details have all of it."""
 MOST_ROWS_BYTES = 1_400_000
 
@@ -52,40 +59,44 @@ def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
     told = f"and {more} more cases, for which there is no room; the CSV has them" if more else ""
     note = tag("p", told, class_="soft") if told else NOTHING
     legend = tag("ul", *(tag("li", line) for line in LEGEND), class_="soft") if rows else NOTHING
-    return tag("div", joined([table(columns, shown, FIGURES), note, legend]), class_="cases")
+    return tag(
+        "div",
+        join_markup([html_table(columns, shown, NUMBER_COLUMNS), note, legend]),
+        class_="cases",
+    )
 
 
-def anchor_of(at: int) -> str:
+def details_anchor(at: int) -> str:
     """Return the anchor of a case's details."""
     return f"c{at}"
 
 
-def samples_of(case: CasePart, metric: str) -> list[float]:
+def collect_samples(case: CasePart, metric: str) -> list[float]:
     """Return a metric's samples of all repeats."""
     return [value for repeat in case.samples.get(metric, ()) for value in repeat]
 
 
 def _linked(row: Row, at: int) -> Row:
     verdict, shown, *others = row
-    return (verdict, tag("a", shown, href=f"#{anchor_of(at)}"), *others)
+    return (verdict, tag("a", shown, href=f"#{details_anchor(at)}"), *others)
 
 
 def _row(case: CasePart) -> Row:
-    metric_name, _ = headline(case) or ("", None)
+    metric_name, _ = choose_headline(case) or ("", None)
     time, p95, reference, efficiency = time_cells(case)
     if case.disturbed and efficiency:
         efficiency = tag("span", efficiency, class_="soft")
     cells = (
-        verdict_of(case),
-        name(case.id),
+        render_case_status(case),
+        breakable_id(case.id),
         case.benchmark,
         str(case.np),
         *(time, p95, reference, efficiency),
-        small_histogram(samples_of(case, metric_name)),
-        _short(sentence(case)) if case.word != CaseStatus.PASSED else "",
+        draw_small_histogram(collect_samples(case, metric_name)),
+        _short(explain_status(case)) if case.shown_status != CaseStatus.PASSED else "",
     )
-    return tuple(joined([cell]) for cell in cells)
+    return tuple(join_markup([cell]) for cell in cells)
 
 
 def _short(words: str) -> str:
-    return words if len(words) <= MOST_LETTERS else f"{words[:MOST_LETTERS]} ..."
+    return words if len(words) <= MOST_CHARACTERS else f"{words[:MOST_CHARACTERS]} ..."

@@ -8,11 +8,11 @@ from functools import cache
 from importlib.resources import files
 
 from spbench.report.comparison.model import RunComparison
-from spbench.report.formats.case_text import by_urgency
+from spbench.report.formats.case_text import sort_by_urgency
 from spbench.report.formats.page.case_details import case_details
 from spbench.report.formats.page.case_table import case_rows, case_table
-from spbench.report.formats.page.head import page_head
-from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
+from spbench.report.formats.page.head import render_head
+from spbench.report.formats.page.markup import NOTHING, Markup, join_markup, tag
 from spbench.report.formats.page.parts import (
     comparison_part,
     links_part,
@@ -40,21 +40,21 @@ class PagePart:
     heading: str
     content: Markup
 
-    def shown(self) -> Markup:
+    def render(self) -> Markup:
         """Return the part; nothing where it is empty."""
         if not self.content:
             return NOTHING
         return tag("section", tag("h2", self.heading), self.content, id=self.anchor)
 
 
-def html_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
+def render_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
     """Return a run as a page of HTML.
 
     Args:
         run: The run.
         comparison: What it is compared with, shown as a part of its own.
     """
-    cases = by_urgency(run)
+    cases = sort_by_urgency(run)
     rows = case_rows(cases)
     parts = [
         PagePart("cases", "Cases", case_table(rows, len(cases))),
@@ -70,13 +70,13 @@ def html_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
     details = list(_within(map(case_details, cases, range(len(cases))), room))
     parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
     parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
-    head = page_head(run, [part for part in parts if part.content], comparison)
+    head = render_head(run, [part for part in parts if part.content], comparison)
     body = tag("main", head, *_shown(parts))
     return f"<!doctype html>\n{tag('html', _meta(run), tag('body', body), lang='en')}\n"
 
 
 def _shown(parts: list[PagePart]) -> Iterator[Markup]:
-    return (part.shown() for part in parts)
+    return (part.render() for part in parts)
 
 
 def _details(details: list[Markup], count: int) -> Markup:
@@ -89,7 +89,7 @@ def _details(details: list[Markup], count: int) -> Markup:
             "the page has no room for more. The CSV has all figures."
         )
         note = tag("p", sentence, class_="soft")
-    return joined([note, tag("div", *details, class_="tiles")])
+    return join_markup([note, tag("div", *details, class_="tiles")])
 
 
 def _within(parts: Iterator[Markup], room: int) -> Iterator[Markup]:

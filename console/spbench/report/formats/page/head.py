@@ -9,11 +9,11 @@ from typing import Protocol
 from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.report.comparison.model import JudgementKind, RunComparison
 from spbench.report.comparison.rows import OutcomeLabel
-from spbench.report.formats.case_text import tally
-from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
+from spbench.report.formats.case_text import format_tally
+from spbench.report.formats.page.markup import NOTHING, Markup, join_markup, tag
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.times import day_and_time
+from spbench.report.times import format_day_and_time
 
 MOST_ERRORS = 20
 
@@ -28,7 +28,7 @@ class Anchored(Protocol):
     def heading(self) -> str: ...
 
 
-def page_head(
+def render_head(
     run: RecordedRun, parts: Sequence[Anchored], comparison: RunComparison | None = None
 ) -> Markup:
     """Return the head; it leads to the parts.
@@ -39,7 +39,7 @@ def page_head(
         comparison: The comparison with a baseline. If it judged no case, the verdict says so.
     """
     summary = run.summary
-    verdict = tag("span", verdict_words(summary.verdict), class_=f"verdict {summary.verdict}")
+    verdict = tag("span", format_status(summary.verdict), class_=f"verdict {summary.verdict}")
     return tag(
         "header",
         tag("h1", verdict, *_unjudged(comparison), " ", summary.suite),
@@ -61,28 +61,28 @@ def _unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
         yield tag("span", verdict, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")
 
 
-def verdict_words(status: str) -> str:
+def format_status(status: str) -> str:
     """Return a verdict with its sign: ``✓ passed``."""
     return f"{GLYPHS.get(status, '')} {status}".strip()
 
 
-def verdict_of(case: CasePart) -> Markup:
+def render_case_status(case: CasePart) -> Markup:
     """Return a case's verdict as a badge; one that passed only on retry is flaky.
 
     If its times are noisy, a sign follows it; the findings give the reasons once.
     """
     sign = GLYPHS.get(case.status, "")
-    badge = tag("span", f"{sign} {case.word}".strip(), class_=f"verdict {case.status}")
+    badge = tag("span", f"{sign} {case.shown_status}".strip(), class_=f"verdict {case.status}")
     if not case.noisy:
         return badge
-    return joined([badge, tag("span", f" {NOISY} noisy", class_="soft")])
+    return join_markup([badge, tag("span", f" {NOISY} noisy", class_="soft")])
 
 
 def _about(run: RecordedRun) -> Iterator[str]:
     summary = run.summary
-    yield f"{tally(run)}. Run "
+    yield f"{format_tally(run)}. Run "
     yield tag("code", summary.id)
-    yield f", {day_and_time(summary.started)}"
+    yield f", {format_day_and_time(summary.started)}"
     if summary.duration_s is not None:
         yield f", {summary.duration_s:.1f} s"
     if summary.host:
@@ -99,7 +99,7 @@ def _shares(run: RecordedRun) -> Markup:
         tag("i", class_=status, style=f"width:{100 * count / len(run.cases):.2f}%")
         for status, count in counts.most_common()
     )
-    return tag("div", *pieces, class_="share", role="img", aria_label=tally(run))
+    return tag("div", *pieces, class_="share", role="img", aria_label=format_tally(run))
 
 
 def _notes(lines: Iterable[str], kind: str = "") -> Iterator[Markup]:
@@ -107,4 +107,4 @@ def _notes(lines: Iterable[str], kind: str = "") -> Iterator[Markup]:
     for line in told[:MOST_ERRORS]:
         yield tag("p", line, class_=f"note {kind}".strip())
     if len(told) > MOST_ERRORS:
-        yield tag("p", joined([f"and {len(told) - MOST_ERRORS} more"]), class_=f"note {kind}")
+        yield tag("p", join_markup([f"and {len(told) - MOST_ERRORS} more"]), class_=f"note {kind}")

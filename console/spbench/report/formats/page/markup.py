@@ -21,7 +21,7 @@ _VOID = frozenset({"meta", "link", "br"})
 _SHAPES = frozenset({"path", "rect", "line", "circle", "polyline"})
 
 
-def markup(part: str) -> Markup:
+def escape_text(part: str) -> Markup:
     """Return text as HTML that shows it, without what is no letter; markup as it is."""
     return part if isinstance(part, Markup) else Markup(escape(printable(part)))
 
@@ -40,35 +40,35 @@ def tag(name: str, /, *children: str, **attributes: Value) -> Markup:
         return Markup(f"<{name}{told}>")
     if name in _SHAPES and not children:
         return Markup(f"<{name}{told}/>")
-    return Markup(f"<{name}{told}>{joined(children)}</{name}>")
+    return Markup(f"<{name}{told}>{join_markup(children)}</{name}>")
 
 
-def joined(parts: Iterable[str], between: str = "") -> Markup:
+def join_markup(parts: Iterable[str], between: str = "") -> Markup:
     """Return parts one after another."""
-    return Markup(between.join(map(markup, parts)))
+    return Markup(between.join(map(escape_text, parts)))
 
 
 def _attribute(value: str | float) -> str:
-    return escape(printable(value)) if isinstance(value, str) else coordinate(value)
+    return escape(printable(value)) if isinstance(value, str) else svg_number(value)
 
 
-def coordinate(value: float) -> str:
+def svg_number(value: float) -> str:
     """Return a number in as few letters as a drawing needs."""
     return f"{value:.1f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
 
 
-def name(text: str) -> Markup:
+def breakable_id(text: str) -> Markup:
     """Return a case's id, which may be broken between its parameters."""
-    return joined((markup(part) for part in text.split(",")), ",<wbr>")
+    return join_markup((escape_text(part) for part in text.split(",")), ",<wbr>")
 
 
-def table(
+def html_table(
     columns: Iterable[str], rows: Iterable[Iterable[str]], figures: Iterable[int] = ()
 ) -> Markup:
     """Return a table; the columns ``figures`` hold numbers."""
     right = frozenset(figures)
-    head = joined(tag("th", cell, class_=_side(at, right)) for at, cell in enumerate(columns))
-    body = joined(
+    head = join_markup(tag("th", cell, class_=_side(at, right)) for at, cell in enumerate(columns))
+    body = join_markup(
         tag("tr", *(tag("td", cell, class_=_side(at, right)) for at, cell in enumerate(row)))
         for row in rows
     )

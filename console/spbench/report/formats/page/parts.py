@@ -29,26 +29,33 @@ from spbench.report.comparison.rows import (
     case_rows,
     metric_rows,
 )
-from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
+from spbench.report.formats.page.charts.heat_map import MOST_RANKS, draw_heat_map
 from spbench.report.formats.page.charts.plots import (
     PlottedLine,
     PlottedPoint,
-    line_plot,
-    prediction_plot,
+    draw_lines,
+    draw_predictions,
 )
-from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
-from spbench.report.formats.page.sweeps import SweepPlot, sweeps
-from spbench.report.links import LinkTable, link_matrices
+from spbench.report.formats.page.markup import (
+    NOTHING,
+    Markup,
+    breakable_id,
+    html_table,
+    join_markup,
+    tag,
+)
+from spbench.report.formats.page.sweeps import SweepPlot, collect_sweeps
+from spbench.report.links import LinkTable, build_link_matrices
 from spbench.report.model import LaunchPart
-from spbench.report.predictions import PredictedTime, predictions
+from spbench.report.predictions import PredictedTime, find_predictions
 from spbench.report.recorded import RecordedRun
 from spbench.report.scaling import (
     SCALING_COLUMNS,
-    SCALING_FIGURES,
+    SCALING_NUMBER_COLUMNS,
     Scaling,
+    compute_scalings,
     scaling_remarks,
     scaling_rows,
-    scalings,
 )
 from spbench.report.text_tables import TextColumn
 
@@ -65,7 +72,7 @@ def comparison_part(comparison: RunComparison | None) -> Markup:
     rows = islice(case_rows(comparison), MOST_ROWS)
     warnings = comparison_warnings(comparison)
     about = f"a: {comparison.a.id}; b: {comparison.b.id}. {comparison_summary(comparison)}."
-    return joined(
+    return join_markup(
         [
             *(tag("p", f"Warning: {warning}", class_="note") for warning in warnings),
             tag("p", about, class_="soft"),
@@ -87,7 +94,7 @@ def _all_metrics(comparison: RunComparison) -> Markup:
 
 def _columns_table(columns: Sequence[TextColumn], rows: Iterable[Sequence[str]]) -> Markup:
     right = [index for index, column in enumerate(columns) if column.right]
-    return table([column.title for column in columns], map(_coloured, rows), right)
+    return html_table([column.title for column in columns], map(_coloured, rows), right)
 
 
 def _coloured(row: Sequence[str]) -> Iterator[str]:
@@ -98,24 +105,24 @@ def _coloured(row: Sequence[str]) -> Iterator[str]:
 
 def sweeps_part(run: RecordedRun) -> Markup:
     """Return a plot for each swept parameter that is a number, and for links over their sizes."""
-    found = list(sweeps(run))
+    found = list(collect_sweeps(run))
     return _tiles(map(_sweep, found[:MOST_PLOTS]), len(found) - MOST_PLOTS, "sweeps")
 
 
 def _sweep(sweep: SweepPlot) -> Markup:
     values = (point.y for line in sweep.lines for point in line.points)
     scale = scale_of(values, sweep.unit)
-    lines = [line.scaled(scale.factor) for line in sweep.lines]
+    lines = [line.scale(scale.factor) for line in sweep.lines]
     unit = f", in {scale.unit}" if scale.unit else ""
     metric = metric_name(sweep.metric, sweep.unit)
     title = f"{sweep.case}: {metric} over {sweep.parameter}"
-    drawn = line_plot(title, lines, sweep.parameter, f"{metric}{unit}")
+    drawn = draw_lines(title, lines, sweep.parameter, f"{metric}{unit}")
     return tag("figure", tag("h3", title), drawn, class_="tile")
 
 
 def links_part(run: RecordedRun) -> Markup:
     """Return the links between ranks as heat maps, one a case, metric and message size."""
-    tables = [(matrix.case, one) for matrix in link_matrices(run) for one in matrix.tables]
+    tables = [(matrix.case, one) for matrix in build_link_matrices(run) for one in matrix.tables]
     tables = [(case, one) for case, one in tables if len(one.ranks) > 2]
     if not tables:
         return NOTHING
@@ -124,50 +131,54 @@ def links_part(run: RecordedRun) -> Markup:
         f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
     )
     maps = _tiles(_maps(tables[:MOST_MAPS]), len(tables) - MOST_MAPS, "maps")
-    return joined([tag("p", sentence, class_="soft"), maps])
+    return join_markup([tag("p", sentence, class_="soft"), maps])
 
 
 def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
     """Yield the map of each table, with its slow pairs below."""
     for case, one in tables:
-        slow = sorted(one.slow().items(), key=lambda pair: -pair[1])[:5]
+        slow = sorted(one.find_slow_pairs().items(), key=lambda pair: -pair[1])[:5]
         slowest = ", ".join(f"{a} and {b} {format_factor(ratio)}" for (a, b), ratio in slow)
         note = tag("p", f"Slow: ranks {slowest}", class_="note") if slowest else NOTHING
         hosts = f" ({len(one.ranks)} ranks, by host)" if len(one.ranks) > MOST_RANKS else ""
         heading = tag("h3", f"{case}: {one.title}{hosts}")
-        yield tag("figure", heading, heat_map(one), note, class_="tile")
+        yield tag("figure", heading, draw_heat_map(one), note, class_="tile")
 
 
 def predictions_part(run: RecordedRun) -> Markup:
     """Return what was predicted beside what was measured, where a plan or a model predicted."""
-    predicted = predictions(run)
+    predicted = find_predictions(run)
     if not predicted:
         return NOTHING
     columns = ("case", "predicted by", "predicted", "measured", "error")
-    rows = table(columns, map(_cells, predicted[:MOST_ROWS]), (2, 3, 4))
+    rows = html_table(columns, map(_cells, predicted[:MOST_ROWS]), (2, 3, 4))
     caption = (
         "On the dashed line a prediction is right; above it the case took longer. "
         "error: predicted over measured time, minus 1."
     )
-    drawn = tag("figure", tag("figcaption", caption), prediction_plot(predicted), class_="tile")
-    return joined([tag("div", drawn, class_="tiles"), rows])
+    drawn = tag("figure", tag("figcaption", caption), draw_predictions(predicted), class_="tile")
+    return join_markup([tag("div", drawn, class_="tiles"), rows])
 
 
 def _cells(one: PredictedTime) -> tuple[str, ...]:
     times = (format_time(one.predicted_ms), format_time(one.measured_ms))
-    return (name(one.case), one.by, *times, f"{100 * one.error:+.0f} %")
+    return (breakable_id(one.case), one.source, *times, f"{100 * one.error:+.0f} %")
 
 
 def scaling_part(run: RecordedRun) -> Markup:
     """Return the efficiency of cases over numbers of ranks, as lines and as a table."""
-    scaled = scalings(run)
+    scaled = compute_scalings(run)
     if not scaled:
         return NOTHING
     lines = [line for line in map(_efficiencies, scaled) if line.points]
-    drawn = line_plot("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
-    rows = table(SCALING_COLUMNS, islice(scaling_rows(scaled), MOST_ROWS), SCALING_FIGURES)
+    drawn = draw_lines("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
+    rows = html_table(
+        SCALING_COLUMNS, islice(scaling_rows(scaled), MOST_ROWS), SCALING_NUMBER_COLUMNS
+    )
     remarks = (tag("p", remark) for remark in scaling_remarks(scaled))
-    return joined([tag("div", tag("figure", drawn, class_="tile"), class_="tiles"), rows, *remarks])
+    return join_markup(
+        [tag("div", tag("figure", drawn, class_="tile"), class_="tiles"), rows, *remarks]
+    )
 
 
 def _efficiencies(one: Scaling) -> PlottedLine:
@@ -188,10 +199,10 @@ def provenance_part(run: RecordedRun) -> Markup:
     command = shlex.join(["spbench", *run.summary.argv])
     jobs = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
     more = len(jobs) - MOST_JOBS
-    return joined(
+    return join_markup(
         [
             tag("pre", command) if run.summary.argv else NOTHING,
-            table(("what", "value"), rows) if rows else NOTHING,
+            html_table(("what", "value"), rows) if rows else NOTHING,
             *_variables(variables),
             *chain.from_iterable(map(_launch, islice(jobs.values(), MOST_JOBS))),
             tag("p", f"and {more} more jobs", class_="soft") if more > 0 else NOTHING,
@@ -224,7 +235,7 @@ def _launch(launch: LaunchPart) -> Iterator[Markup]:
     more = ", more ranks than there are cores" if launch.oversubscribed else ""
     yield tag("h3", f"Job {launch.job}: {launch.launcher}, {launch.version}{more}")
     if launch.argv:
-        yield tag("pre", launch.line)
+        yield tag("pre", launch.command_line)
     if launch.hostfile:
         yield tag("pre", launch.hostfile[:4000])
 
@@ -234,4 +245,4 @@ def _tiles(parts: Iterable[Markup], more: int, what: str) -> Markup:
     if not drawn:
         return NOTHING
     note = tag("p", f"and {more} more {what}", class_="soft") if more > 0 else NOTHING
-    return joined([tag("div", *drawn, class_="tiles"), note])
+    return join_markup([tag("div", *drawn, class_="tiles"), note])

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.formats.page.charts.plots import PlottedLine, PlottedPoint
-from spbench.report.links import LinkMatrix, LinkTable, link_matrices
+from spbench.report.links import LinkMatrix, LinkTable, build_link_matrices
 from spbench.report.recorded import RecordedRun
-from spbench.report.series import Series, over_parameter, swept_parameters
+from spbench.report.series import Series, build_parameter_series, find_swept_parameters
 from spbench.stats.summary import median
 
 _SIZE = "bytes"
@@ -26,16 +26,16 @@ class SweepPlot:
     lines: Sequence[PlottedLine]
 
 
-def sweeps(run: RecordedRun) -> Iterator[SweepPlot]:
+def collect_sweeps(run: RecordedRun) -> Iterator[SweepPlot]:
     """Yield the sweeps of a run's cases over numbers, and of its links over message sizes."""
     for name in dict.fromkeys(case.name for case in run.cases.values()):
-        for parameter in swept_parameters(run, name):
+        for parameter in find_swept_parameters(run, name):
             for metric in _metrics(run, name):
-                found = over_parameter(run, name, metric, parameter)
+                found = build_parameter_series(run, name, metric, parameter)
                 lines = [_line(run, one) for one in found if len(one.points) > 1]
                 if lines and found[0].numeric:
                     yield SweepPlot(name, metric, found[0].unit, parameter, lines)
-    for matrix in link_matrices(run):
+    for matrix in build_link_matrices(run):
         yield from _of_links(run, matrix)
 
 

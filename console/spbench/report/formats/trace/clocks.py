@@ -29,14 +29,14 @@ class ClockOffset:
 
     seconds: float
     error: float | None
-    how: str
+    method: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The offset in words."""
         error = "error not known" if self.error is None else f"± {format_time(1e3 * self.error)}"
         ahead = f"{format_time(1e3 * self.seconds)} ahead" if self.seconds else "as the console's"
-        return f"clock {ahead}, {error} ({self.how})"
+        return f"clock {ahead}, {error} ({self.method})"
 
 
 @dataclass(slots=True)
@@ -82,24 +82,24 @@ class JobClocks:
     _newest: dict[str, float] = field(default_factory=dict)
     _loose: dict[str, _Bounds] = field(default_factory=lambda: defaultdict(_Bounds))
 
-    def heard(self, host: str, time: float) -> None:
+    def note_rank_event(self, host: str, time: float) -> None:
         """Take in that the console has an event that was stamped so."""
         self._loose[host].at_most(time - self.started)
         self._newest[host] = max(time, self._newest.get(host, -inf))
 
-    def said(self, time: float) -> None:
+    def note_console_event(self, time: float) -> None:
         """Take in that the console says something: all that it has was stamped before."""
         for host, newest in self._newest.items():
             self._loose[host].at_least(newest - time)
         self._newest.clear()
 
-    def met(self, meeting: Meeting, host: str, before: float, after: float) -> None:
+    def note_meeting(self, meeting: Meeting, host: str, before: float, after: float) -> None:
         """Take in that a rank came to a meeting after ``before``, and left it before ``after``."""
         met = self._meetings[meeting].setdefault(host, _Bounds())
         met.at_least(before)
         met.at_most(after)
 
-    def offsets(self, *, in_order: bool = True) -> Mapping[str, ClockOffset]:
+    def estimate_offsets(self, *, in_order: bool = True) -> Mapping[str, ClockOffset]:
         """Return the offset of each host that was heard.
 
         Args:
@@ -122,7 +122,7 @@ class JobClocks:
         if not bounds.known:
             return self._alone(host, in_order=in_order)
         found = bounds.offset(f"to {reference}, by {len(self._meetings)} collectives")
-        return ClockOffset(base.seconds + found.seconds, found.error, found.how)
+        return ClockOffset(base.seconds + found.seconds, found.error, found.method)
 
     def _between(self, host: str, reference: str) -> _Bounds:
         bounds = _Bounds()

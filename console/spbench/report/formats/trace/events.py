@@ -21,7 +21,7 @@ _MICRO = 1e6
 Offsets = Mapping[tuple[int, str], ClockOffset]
 
 
-def trace(run: RecordedRun) -> str:
+def render_trace(run: RecordedRun) -> str:
     """Return a run as trace events, one a line.
 
     Raises:
@@ -34,12 +34,12 @@ def trace(run: RecordedRun) -> str:
             "name the run by its id, with --home"
         )
     found = RunSpans()
-    found.take_all(RecordedEvents(folder.events))
+    found.add_events(RecordedEvents(folder.events))
     in_order = folder.read_json("run.json").get("collected") is None
     offsets = {
         (job, host): offset
         for job, clocks in found.clocks.items()
-        for host, offset in clocks.offsets(in_order=in_order).items()
+        for host, offset in clocks.estimate_offsets(in_order=in_order).items()
     }
     lines = ",\n".join(json.dumps(one, allow_nan=False) for one in _events(found, offsets, run))
     about = {"run": clean(run.summary.id), "clocks": [*_clock_words(offsets)]}
@@ -52,7 +52,7 @@ def _events(found: RunSpans, offsets: Offsets, run: RecordedRun) -> Iterator[dic
     processes = {host: _CONSOLE + 1 + at for at, host in enumerate(hosts)}
     yield _named("process_name", _CONSOLE, 0, f"console, run {run.summary.id}")
     for host, process in processes.items():
-        told = [offset.words for (_, of), offset in offsets.items() if of == host]
+        told = [offset.description for (_, of), offset in offsets.items() if of == host]
         words = told[0] if len(set(told)) == 1 else f"clock: see otherData, {len(told)} jobs"
         yield _named("process_name", process, 0, f"{host}, {words}")
         yield {**_meta("process_sort_index", process, 0), "args": {"sort_index": process}}
@@ -73,7 +73,7 @@ def _event(span: Span, process: int, start: float, offsets: Offsets) -> dict[str
         "pid": process,
         "tid": 0 if span.rank is None else span.rank + 1,
         "ts": began,
-        "args": without_commands({**span.about, "job": span.job}),
+        "args": without_commands({**span.details, "job": span.job}),
     }
     if span.end is None:
         return {**told, "ph": "i", "s": "t"}
@@ -91,7 +91,7 @@ def _true(time: float, span: Span, offsets: Offsets) -> float:
 
 def _clock_words(offsets: Offsets) -> Iterator[str]:
     for (job, host), offset in offsets.items():
-        yield f"job {job}, {clean(host)}: {offset.words}"
+        yield f"job {job}, {clean(host)}: {offset.description}"
 
 
 def _named(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:

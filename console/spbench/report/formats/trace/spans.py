@@ -35,7 +35,7 @@ class Span:
     kind: str
     start: float
     end: float | None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class RunSpans:
         self._job: tuple[int, float, str] | None = None
         self._ranks: dict[int, _RankPosition] = {}
 
-    def take_all(self, events: Iterable[Event]) -> None:
+    def add_events(self, events: Iterable[Event]) -> None:
         """Take in all events of a run; what was open at its end is closed."""
         last = 0.0
         for event in events:
@@ -77,7 +77,7 @@ class RunSpans:
         rank = event.get("rank")
         if "seq" not in event:
             if self._job is not None:
-                self.clocks[self._job[0]].said(event["time"])
+                self.clocks[self._job[0]].note_console_event(event["time"])
             taker = getattr(self, f"_on_{event['event']}", None)
             if taker is not None:
                 taker(event)
@@ -91,7 +91,7 @@ class RunSpans:
                 return
             position = _RankPosition(event["host"], event["time"], begun=event["time"])
             self._ranks[rank] = position
-        self._clocks.heard(position.host, event["time"])
+        self._clocks.note_rank_event(position.host, event["time"])
         taker: Callable[[Event, int, _RankPosition], None] | None
         taker = getattr(self, f"_of_rank_{event['event']}", None)
         if taker is not None:
@@ -189,7 +189,7 @@ class RunSpans:
             return
         if phase == _AFTER_WARMUP and position.warming and position.before is not None:
             meeting = (position.case, position.warmups, done)
-            self._clocks.met(meeting, position.host, position.before, event["time"])
+            self._clocks.note_meeting(meeting, position.host, position.before, event["time"])
         position.before = None
 
     def _of_rank_samples(self, event: Event, rank: int, position: _RankPosition) -> None:

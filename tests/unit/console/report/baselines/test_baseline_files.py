@@ -8,18 +8,18 @@ from places import RUNS
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.baselines import files
-from spbench.report.baselines.making import as_run, baseline_of
+from spbench.report.baselines.making import make_baseline, make_baseline_run
 from spbench.report.comparison.compare import compare
 from spbench.report.recorded import load_run
 from unit.results import case, run
 
-MADE, _ = baseline_of("main", run(case("a", {"time_ms": 1.0})))
+MADE, _ = make_baseline("main", run(case("a", {"time_ms": 1.0})))
 
 
 def test_what_was_saved_is_read(tmp_path):
     assert files.save_baseline(tmp_path, "main", MADE) == tmp_path / "baselines/main.json"
     assert files.load_baseline(tmp_path, "main") == MADE
-    assert files.names(tmp_path) == ["main"]
+    assert files.list_baseline_names(tmp_path) == ["main"]
     path = tmp_path / "elsewhere" / "b.json"
     files.save_baseline(tmp_path, str(path), MADE)
     assert files.load_baseline(tmp_path, str(path)) == MADE
@@ -28,13 +28,13 @@ def test_what_was_saved_is_read(tmp_path):
 @pytest.mark.parametrize("name", ["../x", "a/b", ".x", "", "a b", "\x1b[2J", "a" * 101])
 def test_a_name_stays_in_its_folder(tmp_path, name):
     with pytest.raises(UsageError, match="cannot name a baseline: use letters"):
-        files.path_of(tmp_path, name)
+        files.baseline_path(tmp_path, name)
 
 
 @pytest.mark.parametrize("name", ["last", "last~1", "20260101", "20260101-120000-halo-1f3a"])
 def test_a_word_that_names_runs_names_no_baseline(tmp_path, name):
     with pytest.raises(UsageError, match="cannot name a baseline: it names a run"):
-        files.path_of(tmp_path, name)
+        files.baseline_path(tmp_path, name)
 
 
 def test_an_unknown_name_is_told_with_those_that_there_are(tmp_path):
@@ -98,14 +98,14 @@ def test_a_damaged_baseline_of_the_home_is_removed_or_replaced_by_its_name(tmp_p
 def test_each_baseline_is_told_also_where_one_is_damaged(tmp_path):
     files.save_baseline(tmp_path, "main", MADE)
     (tmp_path / "baselines/zero.json").write_text("")
-    (name, good), (other, bad) = files.each(tmp_path)
+    (name, good), (other, bad) = files.load_baselines(tmp_path)
     assert (name, good, other) == ("main", MADE, "zero")
     assert isinstance(bad, UsageError)
 
 
 def test_the_first_baseline_that_was_ever_written_is_read_and_compared(tmp_path):
     path = RUNS.parent / "baselines" / "schema-1.json"
-    first = as_run(files.load_baseline(tmp_path, str(path)), path)
+    first = make_baseline_run(files.load_baseline(tmp_path, str(path)), path)
     compared = compare(first, load_run(RunFolder(RUNS / "schema-1")))
     assert {row.case for row in compared.rows} == set(first.cases)
     assert all(row.ratio == 1 for row in compared.rows if row.ratio)

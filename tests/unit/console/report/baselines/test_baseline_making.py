@@ -6,11 +6,21 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, UsageError
-from spbench.report.baselines.making import as_run, baseline_of, launch_warnings, updated
+from spbench.report.baselines.making import (
+    launch_warnings,
+    make_baseline,
+    make_baseline_run,
+    update_baseline,
+)
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.model import MetricRow
 from spbench.report.comparison.notes import comparison_notes, table_notes
-from spbench.report.gate.baseline_gate import BaselineGate, GatePolicy, comparison_of, sentence_of
+from spbench.report.gate.baseline_gate import (
+    BaselineGate,
+    GatePolicy,
+    compare_with_past,
+    describe_difference,
+)
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.text_tables import PIPE_WIDTH, wrap_text
 from unit.results import case, figure, run, summary, wrong_check
@@ -30,16 +40,16 @@ def on(machine, *cases, **of_summary):
 
 
 def baseline(*cases, id="old"):
-    return baseline_of("main", on("node01", *cases, id=id))[0]
+    return make_baseline("main", on("node01", *cases, id=id))[0]
 
 
 def side(of):
-    return as_run(of, Path("baselines/main.json"))
+    return make_baseline_run(of, Path("baselines/main.json"))
 
 
 def update(old, *cases, widen=False, id="new", machine="node01"):
     later = on(machine, *cases, id=id)
-    return updated(old, later, comparison_of(HOME, side(old), later), widen=widen)
+    return update_baseline(old, later, compare_with_past(HOME, side(old), later), widen=widen)
 
 
 def launches_of(of):
@@ -78,24 +88,24 @@ def test_a_baseline_keeps_the_reference_of_the_time(reference):
     if reference is not None:
         limit = LimitPart(value=reference, unit="ms", measured_by="a copy")
         of = of.model_copy(update={"limits": {"time_ms": limit}})
-    made, _ = baseline_of("usual", run(of))
-    limits = as_run(made, Path("usual.json")).cases["a"].limits
+    made, _ = make_baseline("usual", run(of))
+    limits = make_baseline_run(made, Path("usual.json")).cases["a"].limits
     assert [limit.value for limit in limits.values()] == [reference] * (reference is not None)
 
 
 def test_the_fastest_iterations_of_launches_are_kept_and_joined():
     one, other = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
-    made, _ = baseline_of("usual", replace(one, summary=summary("one")))
-    assert as_run(made, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
+    made, _ = make_baseline("usual", replace(one, summary=summary("one")))
+    assert make_baseline_run(made, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
     later = replace(other, summary=summary("other"))
-    against = compare(as_run(made, Path("usual.json")), later)
-    wider, _ = updated(made, later, against, widen=True)
+    against = compare(make_baseline_run(made, Path("usual.json")), later)
+    wider, _ = update_baseline(made, later, against, widen=True)
     assert wider.cases[0].metrics["time_ms"].fastest == [1.0, 2.0, 3.0, 4.0]
     old = made.model_copy(deep=True)
     old.cases[0].metrics["time_ms"] = (
         made.cases[0].metrics["time_ms"].model_copy(update={"fastest": []})
     )
-    joined, _ = updated(old, later, against, widen=True)
+    joined, _ = update_baseline(old, later, against, widen=True)
     assert joined.cases[0].metrics["time_ms"].fastest == []
 
 
@@ -103,19 +113,19 @@ def test_cases_without_results_have_no_part_in_it():
     wrong = launched(name="b", status="failed", checks=[wrong_check()])
     dead = launched(name="c", status="error")
     slow = launched(name="d", status="failed", reason="an expectation")
-    made, told = baseline_of("main", run(launched(), wrong, dead, slow))
+    made, told = make_baseline("main", run(launched(), wrong, dead, slow))
     assert [case.id for case in made.cases] == ["a", "d"]
     assert told == ["left out, check halo failed: b", "left out, error: c"]
 
 
 def test_a_run_without_results_makes_none():
     with pytest.raises(UsageError, match="no case of run x has results"):
-        baseline_of("main", run(launched(status="error"), id="x"))
+        make_baseline("main", run(launched(status="error"), id="x"))
 
 
 def test_a_run_that_goes_on_makes_none():
     with pytest.raises(UsageError, match="run x is still running"):
-        baseline_of("main", run(launched(), id="x", verdict="running"))
+        make_baseline("main", run(launched(), id="x", verdict="running"))
 
 
 def test_what_is_better_takes_the_place_of_what_was():
@@ -193,7 +203,7 @@ def test_a_worse_time_fails_the_run_and_its_case():
     found, said = judged(launched(1.5))
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
     assert found.exit_code(ExitCode.MISSING) == ExitCode.MISSING
-    [why] = found.failing
+    [why] = found.failure_reasons
     assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
     tally = "against baseline main: 2 of 2 cases judged (1 worse, 1 same)"
     notes = comparison_notes(found.comparison) + table_notes(found.comparison)
@@ -209,17 +219,20 @@ def test_a_worse_time_fails_the_run_and_its_case():
     quiet = []
     found.print_to(quiet.append, quiet=True)
     assert quiet == said
-    assert [case.status for case in found.shown.cases.values()] == ["failed", "passed"]
-    assert f"a: {found.shown.cases['a'].reason}" == why
-    assert (found.shown.summary.verdict, found.shown.summary.exit_code) == ("failed", 1)
+    assert [case.status for case in found.run_for_programs.cases.values()] == ["failed", "passed"]
+    assert f"a: {found.run_for_programs.cases['a'].reason}" == why
+    assert (found.run_for_programs.summary.verdict, found.run_for_programs.summary.exit_code) == (
+        "failed",
+        1,
+    )
 
 
 def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
     row = MetricRow("a", "time_ms", "ms", "lower", 1.0, 1.05, 1.05, (0.9, 1.4), (5, 5))
-    assert sentence_of(row, "usual") == (
+    assert describe_difference(row, "usual") == (
         "time_ms is 1.05 times that of baseline usual (95 %: 0.90 to 1.40)"
     )
-    assert sentence_of(replace(row, fastest=1.1, by_fastest=True), "usual") == (
+    assert describe_difference(replace(row, fastest=1.1, by_fastest=True), "usual") == (
         "the fastest iteration of each launch takes 1.1 times that of baseline usual, "
         "and the medians 1.05 times"
     )
@@ -250,7 +263,7 @@ def test_other_machines_are_unjudged():
         "against baseline main: 0 of 2 cases judged, 2 not judged",
         "error: no case was judged against main",
     ]
-    assert [case.status for case in found.shown.cases.values()] == ["failed", "failed"]
+    assert [case.status for case in found.run_for_programs.cases.values()] == ["failed", "failed"]
 
 
 @pytest.mark.parametrize(("most", "code"), [(0, 1), (1, 0)])
@@ -263,10 +276,10 @@ def test_unjudged_cases_fail_beyond_a_number(most, code):
     assert why[0].startswith("Not judged, too few launches (5 in a, 1 in b, 5 per side needed): a.")
     assert any("a case is judged only if its ratio is beyond 1.50x." in line for line in said)
     assert ("error: 1 case not judged, and --max-unjudged allows 0" in said) == (code == 1)
-    assert found.shown.cases["a"].status == ("failed" if code else "passed")
-    assert found.page.cases["a"].status == "passed"
-    assert found.page.summary.verdict == ("failed" if code else "passed")
-    assert bool(found.page.errors) == bool(code)
+    assert found.run_for_programs.cases["a"].status == ("failed" if code else "passed")
+    assert found.run_for_readers.cases["a"].status == "passed"
+    assert found.run_for_readers.summary.verdict == ("failed" if code else "passed")
+    assert bool(found.run_for_readers.errors) == bool(code)
     quiet = []
     found.print_to(quiet.append, quiet=True)
     tally = "against baseline main: 1 of 2 cases judged (1 same), 1 not judged"
@@ -286,7 +299,9 @@ def test_a_case_that_cannot_be_worse_does_not_fail_as_not_judged(fails, code):
     found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), UNCLEAR, id="later"))
     assert [item.judgement for item in found.comparison.judgements] == ["judged", "unjudged"]
     assert found.exit_code(ExitCode.PASSED) == code
-    assert found.page.summary.verdict == ("passed" if code == ExitCode.PASSED else "failed")
+    assert found.run_for_readers.summary.verdict == (
+        "passed" if code == ExitCode.PASSED else "failed"
+    )
 
 
 def test_an_error_counts_only_cases_that_may_be_slower():
@@ -295,7 +310,7 @@ def test_an_error_counts_only_cases_that_may_be_slower():
     one_launch = case("c", {"time_ms": 1.0})
     gate = BaselineGate(HOME, old, GatePolicy(frozenset({"worse"})))
     found = gate.judge(on("node01", launched(), UNCLEAR, one_launch, id="later"))
-    [error] = found.page.errors
+    [error] = found.run_for_readers.errors
     assert error == "1 case not judged and maybe slower, and --max-unjudged allows 0"
 
 
@@ -304,8 +319,8 @@ def test_a_case_of_the_baseline_that_is_missing_from_the_run_fails_it():
     old = side(baseline(launched(), launched(name="b")))
     found = BaselineGate(HOME, old, policy).judge(on("node01", launched(), id="later"))
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
-    assert found.failing[0] == "b: not judged against main: only in baseline main"
-    assert "b: not judged against main: only in baseline main" in found.shown.errors
+    assert found.failure_reasons[0] == "b: not judged against main: only in baseline main"
+    assert "b: not judged against main: only in baseline main" in found.run_for_programs.errors
 
 
 def test_a_lost_check_fails_a_run_that_passed():
@@ -316,13 +331,13 @@ def test_a_lost_check_fails_a_run_that_passed():
         on("node01", launched())
     )
     assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
-    assert found.shown.cases["a"].reason == "check halo is missing"
-    assert found.page.cases == found.run.cases
-    assert found.page.errors == ("1 case broken compared with main",)
-    assert found.page.summary.verdict == "failed"
+    assert found.run_for_programs.cases["a"].reason == "check halo is missing"
+    assert found.run_for_readers.cases == found.run.cases
+    assert found.run_for_readers.errors == ("1 case broken compared with main",)
+    assert found.run_for_readers.summary.verdict == "failed"
     never = BaselineGate(HOME, old, GatePolicy(frozenset())).judge(on("node01", launched()))
     assert never.exit_code(ExitCode.PASSED) == ExitCode.PASSED
-    assert never.shown.cases == never.run.cases
+    assert never.run_for_programs.cases == never.run.cases
 
 
 def test_a_baseline_of_a_noisy_case_is_not_held_against_one_launch():
@@ -357,9 +372,9 @@ def test_names_of_a_file_make_no_lines_of_their_own():
 def test_a_report_has_the_comparison_and_the_verdict_that_follows():
     found, _ = judged(launched(1.5))
     report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
-    told = found.document(report)
+    told = found.add_to_report(report)
     assert told["run"] == {"verdict": "failed", "exit_code": 1}
-    assert told["errors"] == found.failing
+    assert told["errors"] == found.failure_reasons
     assert [pair["id"] for pair in told["comparison"]["cases"]] == ["a", "b"]
     same, _ = judged(launched(1.0))
-    assert same.document(report)["run"] == {"verdict": "passed", "exit_code": 0}
+    assert same.add_to_report(report)["run"] == {"verdict": "passed", "exit_code": 0}

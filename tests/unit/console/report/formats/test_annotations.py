@@ -1,5 +1,5 @@
 from spbench.record.runs.folder import RunFolder
-from spbench.report.formats.annotations import MOST, case_lines, error_lines
+from spbench.report.formats.annotations import MOST_ANNOTATIONS, find_case_lines, render_annotations
 from unit.results import case, run
 
 SUITE = """\
@@ -19,7 +19,7 @@ def made(folder, *cases, **summary):
 
 
 def test_what_did_not_pass_is_told_at_its_line(tmp_path):
-    told = error_lines(
+    told = render_annotations(
         made(
             tmp_path,
             case("first[n=1]"),
@@ -35,30 +35,32 @@ def test_what_did_not_pass_is_told_at_its_line(tmp_path):
 
 
 def test_a_run_that_passed_has_none(tmp_path):
-    assert error_lines(made(tmp_path, case("first"))) == ""
+    assert render_annotations(made(tmp_path, case("first"))) == ""
 
 
 def test_beyond_ten_the_last_one_counts_the_rest(tmp_path):
     lost = [case(f"first[n={n}]", status="error", reason="died") for n in range(25)]
-    lines = error_lines(made(tmp_path, *lost)).splitlines()
-    assert len(lines) == MOST
+    lines = render_annotations(made(tmp_path, *lost)).splitlines()
+    assert len(lines) == MOST_ANNOTATIONS
     assert lines[-1].endswith("::and 16 more did not pass")
 
 
 def test_a_path_is_told_as_it_is_from_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lost = case("first", status="error", reason="died")
-    told = error_lines(made(tmp_path, lost, file=str(tmp_path / "suites" / "a.yaml")))
+    told = render_annotations(made(tmp_path, lost, file=str(tmp_path / "suites" / "a.yaml")))
     assert told.startswith("::error file=suites/a.yaml,line=5,")
 
 
 def test_names_cannot_end_a_command(tmp_path):
-    told = error_lines(made(tmp_path, case("x,line=9::y\r\n::error ::z", {}, status="error")))
+    told = render_annotations(
+        made(tmp_path, case("x,line=9::y\r\n::error ::z", {}, status="error"))
+    )
     assert told.count("\n") == 1
     assert told.startswith("::error file=suites/a.yaml,title=x%2Cline=9%3A%3Ay%0A")
 
 
 def test_a_run_without_its_suite_has_no_lines(tmp_path):
-    assert case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}
+    assert find_case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}
     (tmp_path / "suite.yaml").write_text("cases: [")
-    assert case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}
+    assert find_case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}

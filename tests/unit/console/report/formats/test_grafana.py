@@ -1,8 +1,8 @@
 import json
 import re
 
-from spbench.report.formats.grafana import grafana_dashboard
-from spbench.report.formats.openmetrics import openmetrics
+from spbench.report.formats.grafana import render_dashboard
+from spbench.report.formats.openmetrics import render_openmetrics
 from unit.results import case, figure, run
 
 RUN = run(
@@ -12,9 +12,9 @@ RUN = run(
 
 
 def test_each_query_names_a_family_and_labels_that_the_runs_openmetrics_have():
-    families = set(re.findall(r"^# TYPE (\S+)", openmetrics(RUN), re.MULTILINE))
-    labels = set(re.findall(r'[{,](\w+)="', openmetrics(RUN)))
-    board = json.loads(grafana_dashboard(RUN))
+    families = set(re.findall(r"^# TYPE (\S+)", render_openmetrics(RUN), re.MULTILINE))
+    labels = set(re.findall(r'[{,](\w+)="', render_openmetrics(RUN)))
+    board = json.loads(render_dashboard(RUN))
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     for query in queries:
         name, told = re.fullmatch(r"(\w+)\{(.*)\}", query).groups()
@@ -30,7 +30,7 @@ def test_each_query_names_a_family_and_labels_that_the_runs_openmetrics_have():
 
 
 def test_panels_have_units_of_grafana_and_do_not_overlap():
-    board = json.loads(grafana_dashboard(RUN))
+    board = json.loads(render_dashboard(RUN))
     units = {p["title"]: p["fieldConfig"]["defaults"].get("unit") for p in board["panels"]}
     assert units["time seconds"] == "s"
     assert units["bandwidth bytes per second"] == "Bps"

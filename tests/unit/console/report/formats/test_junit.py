@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spbench.report.formats.junit import junit
+from spbench.report.formats.junit import render_junit
 from spbench.report.model import LimitPart
 from unit.results import case, figure, run, wrong_check
 
@@ -39,7 +39,7 @@ NEEDED = {
 
 
 def tree(*cases, **summary):
-    return ElementTree.fromstring(junit(run(*cases, **summary)))
+    return ElementTree.fromstring(render_junit(run(*cases, **summary)))
 
 
 def by_name(top):
@@ -117,7 +117,7 @@ def test_metrics_are_properties_and_lines():
 
 @pytest.mark.parametrize("hostile", ['<&">', "\x00\x1b[2J\ud800", "]]>", "'", "ends\r\nof lines"])
 def test_names_are_data(hostile):
-    told = junit(run(case(hostile, status="failed", reason=hostile), suite=hostile))
+    told = render_junit(run(case(hostile, status="failed", reason=hostile), suite=hostile))
     (test,) = ElementTree.fromstring(told.encode()).iter("testcase")
     letters = "".join(letter for letter in hostile if letter.isprintable())
     assert all(letter in test.get("name") for letter in letters)
@@ -126,11 +126,11 @@ def test_names_are_data(hostile):
 
 def test_a_run_that_no_case_explains_is_a_test_of_its_own():
     refused = replace(run(verdict="error", exit_code=3), errors=("no launcher is installed",))
-    top = ElementTree.fromstring(junit(refused))
+    top = ElementTree.fromstring(render_junit(refused))
     assert (top.get("tests"), top.get("errors")) == ("1", "1")
     assert by_name(top)["run"].find("error").text == "no launcher is installed"
 
 
 def test_a_run_whose_cases_explain_it_has_no_test_of_its_own():
     lost = replace(run(*MIXED, verdict="error"), errors=("d: rank 3 died",))
-    assert "run" not in by_name(ElementTree.fromstring(junit(lost)))
+    assert "run" not in by_name(ElementTree.fromstring(render_junit(lost)))

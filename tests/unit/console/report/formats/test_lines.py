@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.report.formats.lines import json_lines, syslog_lines
+from spbench.report.formats.lines import render_json_lines, render_syslog
 from unit.results import case, figure, run
 
 PASSED = case("a", {"time_ms": figure(2.0), "rate": figure(3.0, "GB/s", "higher")})
@@ -16,7 +16,7 @@ RFC_5424 = re.compile(
 
 
 def test_each_case_and_metric_is_an_object_without_what_is_not_known():
-    rows = [json.loads(line) for line in json_lines(run(PASSED, FAILED)).splitlines()]
+    rows = [json.loads(line) for line in render_json_lines(run(PASSED, FAILED)).splitlines()]
     told = [(row["case"], row.get("metric"), row.get("value")) for row in rows]
     assert told == [("a", "time_ms", 2.0), ("a", "rate", 3.0), ("b", None, None)]
     assert "reason" not in rows[0]
@@ -24,8 +24,10 @@ def test_each_case_and_metric_is_an_object_without_what_is_not_known():
 
 
 def test_each_case_is_a_message_of_syslog():
-    messages = [RFC_5424.fullmatch(line) for line in syslog_lines(run(PASSED, FAILED)).splitlines()]
-    assert all(messages), syslog_lines(run(PASSED, FAILED))
+    messages = [
+        RFC_5424.fullmatch(line) for line in render_syslog(run(PASSED, FAILED)).splitlines()
+    ]
+    assert all(messages), render_syslog(run(PASSED, FAILED))
     passed, failed = (message for message in messages if message)
     assert int(passed[1]) == 16 * 8 + 6
     assert 'time_ms="2.0"' in passed[4]
@@ -47,13 +49,13 @@ def test_each_case_is_a_message_of_syslog():
 def test_a_hostile_host_name_does_not_split_a_record(host, shown):
     recorded_run = run(PASSED)
     hostile = replace(recorded_run, summary=replace(recorded_run.summary, host=host))
-    (line,) = syslog_lines(hostile).splitlines()
+    (line,) = render_syslog(hostile).splitlines()
     assert line.split(" ")[2] == shown
     assert RFC_5424.fullmatch(line)
 
 
 def test_a_hostile_name_stays_within_its_field():
-    lines = syslog_lines(run(case('x"] y="1', {}, status="error", reason="r"))).splitlines()
+    lines = render_syslog(run(case('x"] y="1', {}, status="error", reason="r"))).splitlines()
     (message,) = (RFC_5424.fullmatch(line) for line in lines)
     assert message
     assert r"case=\"x\\\"" in repr(message[4]) or 'case="x\\"\\] y=\\"1"' in message[4]

@@ -1,13 +1,13 @@
 import pytest
 
 from spbench.report.formats import markdown as module
-from spbench.report.formats.markdown import markdown
+from spbench.report.formats.markdown import render_markdown
 from spbench.report.model import ExpectationPart, LimitPart
 from unit.results import case, figure, run
 
 
 def test_a_summary_begins_with_the_verdict_and_why():
-    told = markdown(
+    told = render_markdown(
         run(
             case("a", limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="copy")}),
             case("b[n=1]", {}, status="failed", reason="halo: rank 1 differs"),
@@ -34,11 +34,11 @@ def test_a_summary_begins_with_the_verdict_and_why():
     ],
 )
 def test_names_are_data(name, shown):
-    assert f"| {shown} | ✓ passed |" in markdown(run(case(name)))
+    assert f"| {shown} | ✓ passed |" in render_markdown(run(case(name)))
 
 
 def test_sentences_are_text():
-    told = markdown(run(case("a", {}, status="error", reason="*x* <b> [y](z) _w_")))
+    told = render_markdown(run(case("a", {}, status="error", reason="*x* <b> [y](z) _w_")))
     assert "- **error** `a`: \\*x\\* \\<b\\> \\[y\\](z) \\_w\\_" in told
 
 
@@ -46,7 +46,7 @@ def test_a_long_run_is_cut_below_githubs_limit_and_says_so(monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 20_000)
     lost = [case(f"lost[{n}]", {}, status="error", reason="x" * 90) for n in range(200)]
     fine = [case(f"fine[{n}]", {"time_ms": figure(1.0)}) for n in range(300)]
-    told = markdown(run(*fine, *lost))
+    told = render_markdown(run(*fine, *lost))
     assert len(told.encode()) < 20_000
     assert told.count("left out here for their length") == 3
     assert told.count("- **error**") + int(told.split("... and ")[1].split()[0]) == 200
@@ -56,6 +56,6 @@ def test_expectations_that_were_left_open_are_counted():
     open_ = ExpectationPart(
         metric="time_ms", op="max", limit=None, value=1.0, status="skipped", reason="b is left out"
     )
-    assert "1 passed, 2 expectations not judged: run" in markdown(
+    assert "1 passed, 2 expectations not judged: run" in render_markdown(
         run(case("a", expectations=[open_, open_]))
     )

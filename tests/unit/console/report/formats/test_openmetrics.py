@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from spbench.report.formats.openmetrics import BASE_UNITS, family_name, openmetrics
+from spbench.report.formats.openmetrics import BASE_UNITS, family_name, render_openmetrics
 from spbench.report.model import LimitPart
 from spbench_core.catalog import BENCHMARKS
 from unit.results import case, figure, run
@@ -65,7 +65,7 @@ LOST = case("b", {}, status="error")
 
 
 def test_figures_are_in_base_units():
-    text = openmetrics(run(LIMITED, LOST, verdict="error", exit_code=4))
+    text = render_openmetrics(run(LIMITED, LOST, verdict="error", exit_code=4))
     assert value(text, "spbench_case_time_seconds", case="a", stat="p50") == 0.002
     assert value(text, "spbench_case_time_seconds", case="a", stat="p95") == 0.003
     assert value(text, "spbench_limit_time_seconds", case="a") == 0.0015
@@ -79,13 +79,13 @@ def test_figures_are_in_base_units():
 
 
 def test_what_is_not_known_is_left_out():
-    text = openmetrics(run(finished=None, duration_s=None))
+    text = render_openmetrics(run(finished=None, duration_s=None))
     assert not {"spbench_run_duration_seconds", "spbench_passed"} & families(text).keys()
 
 
 @pytest.mark.parametrize("hostile", ['"} 1\n# EOF', "a\\", "\x1b[2J\n", "\ud800"])
 def test_names_are_data(hostile):
-    text = openmetrics(run(case(hostile, {hostile: 1.0, "time_ms": 2.0}), suite=hostile))
+    text = render_openmetrics(run(case(hostile, {hostile: 1.0, "time_ms": 2.0}), suite=hostile))
     assert text.count("# EOF") - text.count("?# EOF") == 1
     found = families(text)
     assert len(found["spbench_passed"]["samples"]) == 1

@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 
 from spbench.report.export import export_text
-from spbench.report.formats.markdown import markdown
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.markdown import render_markdown
+from spbench.report.formats.page.document import render_page
 from spbench.report.model import LaunchPart, LimitPart
 from unit.results import case, figure, run, wrong_check
 
@@ -37,12 +37,12 @@ def of_size(value, **changes):
 
 
 def cells_of(part):
-    row = next(line for line in markdown(run(part)).splitlines() if line.startswith("| `a`"))
+    row = next(line for line in render_markdown(run(part)).splitlines() if line.startswith("| `a`"))
     return row.strip("| ").split(" | ")
 
 
 def page_text(part):
-    body = html_page(run(part)).partition("<body>")[2]
+    body = render_page(run(part)).partition("<body>")[2]
     return unescape(re.sub(r"<[^>]*>", " ", body))
 
 
@@ -52,14 +52,14 @@ def test_each_number_has_a_unit_and_no_exponent(value):
     for cell in (time, p95, reference, efficiency):
         assert AMOUNT.fullmatch(cell), cell
     assert efficiency == "150 %"
-    for text in (markdown(run(of_size(value))), page_text(of_size(value))):
+    for text in (render_markdown(run(of_size(value))), page_text(of_size(value))):
         assert not EXPONENT.search(text)
         assert "limit" not in text
         assert "measured separately" in text
 
 
 def test_the_legend_explains_names_and_signs_once():
-    for text in (markdown(run(of_size(1.0))), page_text(of_size(1.0))):
+    for text in (render_markdown(run(of_size(1.0))), page_text(of_size(1.0))):
         for start in (
             "time: ",
             "reference: ",
@@ -79,7 +79,7 @@ def test_relative_metrics_of_disturbed_cases_are_marked(launch, sign):
     part = case("a", metrics, launch=launch)
     exported = export_text(run(part), "md").replace("\\", "")
     for cell in (f"{sign}46 %", f"{sign}3.00x", "2.00 ms"):
-        assert f'<td class="n">{cell}</td>' in html_page(run(part))
+        assert f'<td class="n">{cell}</td>' in render_page(run(part))
         assert f"| {cell} |" in exported
     assert cells_of(part)[2].replace("\\", "") == f"exchange efficiency {sign}46 %"
 
@@ -87,11 +87,11 @@ def test_relative_metrics_of_disturbed_cases_are_marked(launch, sign):
 def test_names_metrics_for_people_in_captions():
     samples = {"bandwidth_gb_s": [[0.1, 0.2, 0.3]]}
     part = case("a", {"bandwidth_gb_s": figure(0.2, "GB/s", "higher")}, samples=samples)
-    page = html_page(run(part))
+    page = render_page(run(part))
     assert "bandwidth of all ranks, each of 3 iterations" in page
     assert "bandwidth_gb_s" not in page
 
 
 def test_efficiencies_of_more_ranks_than_cores_are_marked():
     assert cells_of(of_size(1.0, launch=CROWDED))[-1].replace("\\", "") == "~150 %"
-    assert '<span class="soft">~150 %</span>' in html_page(run(of_size(1.0, launch=CROWDED)))
+    assert '<span class="soft">~150 %</span>' in render_page(run(of_size(1.0, launch=CROWDED)))

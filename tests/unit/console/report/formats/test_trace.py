@@ -10,7 +10,7 @@ import pytest
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.report.formats.trace.clocks import JobClocks
-from spbench.report.formats.trace.events import trace
+from spbench.report.formats.trace.events import render_trace
 from spbench.report.formats.trace.spans import RunSpans
 from spbench.report.recorded import load_run
 from unit.events import (
@@ -65,12 +65,12 @@ def two_ranks(case="a"):
 
 def spans_of(events):
     found = RunSpans()
-    found.take_all(events)
+    found.add_events(events)
     return found
 
 
 def traced(folder):
-    return json.loads(trace(load_run(folder)))
+    return json.loads(render_trace(load_run(folder)))
 
 
 def slices(document, thread, process=None):
@@ -100,7 +100,7 @@ def test_phases_stand_within_cases_and_batches_within_phases(tmp_path):
 
 
 def test_a_clock_that_is_ahead_is_found_by_collectives(tmp_path):
-    offset = spans_of(two_ranks()).clocks[1].offsets()["node02"]
+    offset = spans_of(two_ranks()).clocks[1].estimate_offsets()["node02"]
     assert offset.seconds == pytest.approx(AHEAD, abs=offset.error)
     assert offset.error <= 1.5 * WAIT
     document = traced(recorded(tmp_path, two_ranks()))
@@ -113,47 +113,47 @@ def test_a_clock_that_is_ahead_is_found_by_collectives(tmp_path):
 
 def test_without_collectives_the_order_of_events_bounds_a_clock():
     clocks = JobClocks("login", 1000.0)
-    clocks.heard("node02", 1002.0 + AHEAD)
-    clocks.heard("node02", 1003.0 + AHEAD)
-    clocks.said(1003.5)
-    offset = clocks.offsets()["node02"]
+    clocks.note_rank_event("node02", 1002.0 + AHEAD)
+    clocks.note_rank_event("node02", 1003.0 + AHEAD)
+    clocks.note_console_event(1003.5)
+    offset = clocks.estimate_offsets()["node02"]
     assert offset.seconds - offset.error <= AHEAD <= offset.seconds + offset.error
     assert offset.error == pytest.approx(1.25)
-    assert offset.how == "by the order of events"
+    assert offset.method == "by the order of events"
 
 
 def test_clocks_that_may_be_equal_are_taken_as_equal_then():
     clocks = JobClocks("login", 1000.0)
-    clocks.heard("node02", 1002.0)
-    clocks.said(1003.5)
-    offset = clocks.offsets()["node02"]
+    clocks.note_rank_event("node02", 1002.0)
+    clocks.note_console_event(1003.5)
+    offset = clocks.estimate_offsets()["node02"]
     assert (offset.seconds, offset.error) == (0.0, 2.0)
 
 
 def test_meetings_that_contradict_each_other_are_not_believed():
     clocks = JobClocks("login", 1000.0)
     for host in ("login", "node02"):
-        clocks.heard(host, 1001.0)
+        clocks.note_rank_event(host, 1001.0)
     for meeting, ahead in enumerate((0.0, 5.0)):
-        clocks.met(meeting, "login", 1001.0, 1001.1)
-        clocks.met(meeting, "node02", 1001.0 + ahead, 1001.1 + ahead)
-    clocks.said(1002.0)
-    assert clocks.offsets()["node02"].how == "by the order of events"
+        clocks.note_meeting(meeting, "login", 1001.0, 1001.1)
+        clocks.note_meeting(meeting, "node02", 1001.0 + ahead, 1001.1 + ahead)
+    clocks.note_console_event(1002.0)
+    assert clocks.estimate_offsets()["node02"].method == "by the order of events"
 
 
 def test_a_batch_jobs_clocks_have_no_console_to_hold_them_against():
     clocks = JobClocks("login", 1000.0)
-    clocks.heard("node01", 1001.0)
-    clocks.said(1002.0)
-    offset = clocks.offsets(in_order=False)["node01"]
+    clocks.note_rank_event("node01", 1001.0)
+    clocks.note_console_event(1002.0)
+    offset = clocks.estimate_offsets(in_order=False)["node01"]
     assert (offset.seconds, offset.error) == (0.0, None)
-    assert "error not known" in offset.words
+    assert "error not known" in offset.description
 
 
 def test_clocks_of_hosts_that_share_one_are_found_equal(tmp_path):
     # The demo was recorded on hosts in network namespaces of one machine, whose clock they have.
     found = spans_of(load_events(RunFolder(files("spbench") / "demo")))
-    offsets = found.clocks[1].offsets()
+    offsets = found.clocks[1].estimate_offsets()
     assert set(offsets) == {"sim01", "sim02"}
     for offset in offsets.values():
         assert abs(offset.seconds) <= offset.error
@@ -185,7 +185,7 @@ def test_what_a_lost_rank_did_is_closed_and_told():
     lost = {"event": "rank_lost", "time": 1003.6, "job": 1, "rank": 1, "host": "node02"}
     found = spans_of([*events, lost | {"reason": "killed"}, job_end("rank 1 died")])
     cases = [span for span in found.spans if span.kind == "case"]
-    assert {(span.rank, span.about["status"]) for span in cases} == {(0, "cut"), (1, "cut")}
+    assert {(span.rank, span.details["status"]) for span in cases} == {(0, "cut"), (1, "cut")}
     assert [span.name for span in found.spans if span.kind == "lost"] == ["rank 1 on node02 lost"]
 
 
@@ -199,7 +199,7 @@ def test_a_failed_check_and_a_verdict_are_moments():
 
 def test_names_are_data(tmp_path):
     hostile = '"}]\x1b[2J<b>'
-    text = trace(load_run(recorded(tmp_path, two_ranks(hostile))))
+    text = render_trace(load_run(recorded(tmp_path, two_ranks(hostile))))
     assert "\x1b" not in text
     names = {event["name"] for event in json.loads(text)["traceEvents"]}
     assert '"}]?[2J<b>' in names
@@ -207,4 +207,4 @@ def test_names_are_data(tmp_path):
 
 def test_without_events_there_is_no_trace(tmp_path):
     with pytest.raises(UsageError, match="there are none at"):
-        trace(replace(run(folder=RunFolder(tmp_path))))
+        render_trace(replace(run(folder=RunFolder(tmp_path))))

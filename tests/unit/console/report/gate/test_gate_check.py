@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from spbench.report.comparison.past import nothing_past
+from spbench.report.comparison.past import no_past_launches
 from spbench.report.gate import check as gate
 from spbench.report.gate.check import CaseGate, check_gate
 from spbench.report.gate.check_text import gate_notes
@@ -139,13 +139,13 @@ def test_a_planted_error_is_told_with_checks_and_without() -> None:
 def test_a_planted_error_that_a_comparison_passes_over_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spbench.report.comparison.pairs.unfit", lambda case: None)
+    monkeypatch.setattr("spbench.report.comparison.pairs.explain_unfit", lambda case: None)
     told = check_gate(run_of(noisy("a", 0.01)), resamples=20)
     assert told.missed_errors == ("a",)
 
 
 def test_equal_seeds_give_equal_answers() -> None:
     def told(seed: int) -> Sequence[CaseGate]:
-        return check_gate(run_of(noisy("a", 0.05)), nothing_past, resamples=50, seed=seed).cases
+        return check_gate(run_of(noisy("a", 0.05)), no_past_launches, resamples=50, seed=seed).cases
 
     assert told(1) == told(1) != told(2)

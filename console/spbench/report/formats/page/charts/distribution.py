@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from spbench.record.number_formatting import format_value, scale_of
-from spbench.report.formats.page.charts.frame import Frame, drawing, label
-from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
+from spbench.report.formats.page.charts.frame import Frame, svg_drawing, svg_text
+from spbench.report.formats.page.markup import Markup, join_markup, svg_number, tag
 from spbench.report.scale import Scale
-from spbench.stats.histogram import drawn_end
-from spbench.stats.sorted_samples import Ordered
+from spbench.stats.histogram import find_axis_end
+from spbench.stats.sorted_samples import SortedSamples
 from spbench.stats.summary import percentile
 
 LEAST_BINS = 10
@@ -31,7 +31,7 @@ _SMALL = (96.0, 20.0)
 _REFERENCE = "reference"
 
 
-def histogram(
+def draw_histogram(
     samples: Sequence[float], base_unit: str, middle: float, reference: float | None
 ) -> Markup:
     """Return a histogram of samples with their median, p95 and reference.
@@ -47,7 +47,7 @@ def histogram(
     ordered = sorted(map(unit.convert, samples))
     limit = None if reference is None else unit.convert(reference)
     low = ordered[0]
-    high = drawn_end(Ordered(ordered))
+    high = find_axis_end(SortedSamples(ordered))
     if limit is not None and low / 2 <= limit <= high * 2:
         low, high = min(low, limit), max(high, limit)
     bins = max(LEAST_BINS, min(MOST_BINS, round(3 * math.sqrt(len(ordered)))))
@@ -64,25 +64,25 @@ def histogram(
     labels = _arrange(frame, marks, unit.unit)
     if beyond:
         more = f"{beyond} beyond, up to {format_value(ordered[-1], unit.unit)} →"
-        labels.insert(0, _Label(more, frame.end, is_left=True, class_="name"))
-    return frame.drawing(
+        labels.insert(0, _Label(more, frame.data_right, is_left=True, class_="name"))
+    return frame.draw(
         f"Distribution of {len(ordered)} samples in {unit.unit}",
         # The name is left of the axis, on which a line can be.
-        frame.y_axis("", whole=True),
-        label(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
-        frame.x_axis(unit.unit),
+        frame.draw_y_axis("", whole=True),
+        svg_text(frame.left - 6, frame.top - 4, "samples", anchor="end", class_="name"),
+        frame.draw_x_axis(unit.unit),
         tag("path", d=_bars(frame, counts), class_="bars"),
         *(one.draw(frame, row) for row, one in enumerate(labels)),
     )
 
 
-def small_histogram(samples: Sequence[float]) -> Markup:
+def draw_small_histogram(samples: Sequence[float]) -> Markup:
     """Return the shape of a distribution without axes; nothing of fewer than two samples."""
     if len(samples) < 2:
         return Markup("")
     ordered = sorted(samples)
     width, height = _SMALL
-    counts, _ = _counts(ordered, ordered[0], drawn_end(Ordered(ordered)), SMALL_BINS)
+    counts, _ = _counts(ordered, ordered[0], find_axis_end(SortedSamples(ordered)), SMALL_BINS)
     step = width / SMALL_BINS
     most = max(counts)
     # Bins side by side that are equally high are one piece, which makes a thousand rows short.
@@ -92,12 +92,12 @@ def small_histogram(samples: Sequence[float]) -> Markup:
         bins = len(list(same))
         if count:
             tall = max(1.0, height * count / most)
-            start = coordinate(at * step)
-            wide = coordinate(bins * step)
-            path += f"M{start} {coordinate(height)}v-{coordinate(tall)}h{wide}v{coordinate(tall)}z"
+            start = svg_number(at * step)
+            wide = svg_number(bins * step)
+            path += f"M{start} {svg_number(height)}v-{svg_number(tall)}h{wide}v{svg_number(tall)}z"
         at += bins
     shape = tag("path", d=path, class_="bars")
-    return drawing(f"{len(ordered)} samples", width, height, shape)
+    return svg_drawing(f"{len(ordered)} samples", width, height, shape)
 
 
 def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tuple[list[int], int]:
@@ -111,11 +111,11 @@ def _counts(ordered: Sequence[float], low: float, high: float, bins: int) -> tup
 
 
 def _bars(frame: Frame, counts: Sequence[int]) -> str:
-    step = (frame.end - frame.left) / len(counts)
-    edges = [frame.left + at * step for at in range(len(counts) + 1)]
-    floor = coordinate(frame.floor)
+    step = (frame.data_right - frame.left) / len(counts)
+    edges = [svg_number(frame.left + index * step) for index in range(len(counts) + 1)]
+    bottom = svg_number(frame.data_bottom)
     return "".join(
-        f"M{coordinate(start)} {floor}V{coordinate(frame.at_y(count))}H{coordinate(end)}V{floor}z"
+        f"M{start} {bottom}V{svg_number(frame.y_position(count))}H{end}V{bottom}z"
         for count, (start, end) in zip(counts, pairwise(edges), strict=True)
         if count
     )
@@ -140,7 +140,7 @@ class _Label:
         """Return the label in a row, counted from the top, and its line."""
         y = 11.0 + _ROW * row
         gap = 5 if self.line else 0
-        text = label(
+        text = svg_text(
             self.x + (-gap if self.is_left else gap),
             y,
             self.text,
@@ -149,8 +149,8 @@ class _Label:
         )
         if self.line is None:
             return text
-        line = tag("line", x1=self.x, x2=self.x, y1=y - 9, y2=frame.floor, class_=self.line)
-        return joined([line, text])
+        line = tag("line", x1=self.x, x2=self.x, y1=y - 9, y2=frame.data_bottom, class_=self.line)
+        return join_markup([line, text])
 
 
 def _arrange(frame: Frame, marks: Iterable[tuple[str, float]], unit: str) -> list[_Label]:
@@ -169,9 +169,9 @@ def _arrange(frame: Frame, marks: Iterable[tuple[str, float]], unit: str) -> lis
             edges.append(_Label(f"← {text}", frame.left, is_left=False, class_=class_))
             continue
         if value > frame.x.high:
-            edges.append(_Label(f"{text} →", frame.end, is_left=True, class_=class_))
+            edges.append(_Label(f"{text} →", frame.data_right, is_left=True, class_=class_))
             continue
-        x = frame.at_x(value)
+        x = frame.x_position(value)
         is_left = x + 5 + _LETTER * len(text) > end
         if is_left:
             end = x

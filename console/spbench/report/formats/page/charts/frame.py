@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spbench.report.formats.page.markup import Markup, joined, tag
-from spbench.report.scale import Scale, tick_words
+from spbench.report.formats.page.markup import Markup, join_markup, tag
+from spbench.report.scale import Scale, format_ticks
 
 MOST_TICKS = 6
 
@@ -25,46 +25,56 @@ class Frame:
     top: float = 14.0
     bottom: float = 38.0
 
-    def at_x(self, value: float) -> float:
+    def x_position(self, value: float) -> float:
         """Return where a value lies from the left."""
         return self.left + self.x.fraction(value) * (self.width - self.left - self.right)
 
-    def at_y(self, value: float) -> float:
+    def y_position(self, value: float) -> float:
         """Return where a value lies from the top."""
-        return self.floor - self.y.fraction(value) * (self.floor - self.top)
+        return self.data_bottom - self.y.fraction(value) * (self.data_bottom - self.top)
 
     @property
-    def floor(self) -> float:
+    def data_bottom(self) -> float:
         """Where the x axis lies from the top."""
         return self.height - self.bottom
 
     @property
-    def end(self) -> float:
+    def data_right(self) -> float:
         """Where the data end at the right."""
         return self.width - self.right
 
-    def drawing(self, title: str, *parts: str) -> Markup:
+    def draw(self, title: str, *parts: str) -> Markup:
         """Return the drawing; ``title`` is what it shows, for those who cannot see it."""
-        return drawing(title, self.width, self.height, *parts)
+        return svg_drawing(title, self.width, self.height, *parts)
 
-    def y_axis(self, name: str, *, whole: bool = False) -> Markup:
+    def draw_y_axis(self, name: str, *, whole: bool = False) -> Markup:
         """Return lines at round values, or whole ones, their words, and the name above them."""
-        ticks = [tick for tick in ticks_of(self.y) if not whole or tick == round(tick)]
-        return joined(
+        ticks = [tick for tick in choose_ticks(self.y) if not whole or tick == round(tick)]
+        return join_markup(
             [
                 *(self._level(tick, word) for tick, word in _with_words(ticks, self.y.log)),
-                label(self.left, self.top - 4, name, anchor="start", class_="name"),
+                svg_text(self.left, self.top - 4, name, anchor="start", class_="name"),
             ]
         )
 
-    def x_axis(self, name: str, words: Sequence[tuple[float, str]] | None = None) -> Markup:
+    def draw_x_axis(self, name: str, words: Sequence[tuple[float, str]] | None = None) -> Markup:
         """Return the axis with its words, which are at round values unless told otherwise."""
-        told = list(_with_words(ticks_of(self.x), self.x.log)) if words is None else words
-        return joined(
+        told = list(_with_words(choose_ticks(self.x), self.x.log)) if words is None else words
+        return join_markup(
             [
-                tag("line", x1=self.left, x2=self.end, y1=self.floor, y2=self.floor, class_="axis"),
-                *(label(self.at_x(tick), self.floor + 14, word) for tick, word in told),
-                label((self.left + self.end) / 2, self.height - 6, name, class_="name"),
+                tag(
+                    "line",
+                    x1=self.left,
+                    x2=self.data_right,
+                    y1=self.data_bottom,
+                    y2=self.data_bottom,
+                    class_="axis",
+                ),
+                *(
+                    svg_text(self.x_position(tick), self.data_bottom + 14, word)
+                    for tick, word in told
+                ),
+                svg_text((self.left + self.data_right) / 2, self.height - 6, name, class_="name"),
             ]
         )
 
@@ -72,21 +82,21 @@ class Frame:
         """Return a dashed line at a value of y, with its word; none where it is out of sight."""
         if not self.y.low <= value <= self.y.high:
             return Markup("")
-        at = self.at_y(value)
-        return joined(
+        at = self.y_position(value)
+        return join_markup(
             [
-                tag("line", x1=self.left, x2=self.end, y1=at, y2=at, class_="limit"),
-                label(self.end, at - 4, word, anchor="end", class_="limited"),
+                tag("line", x1=self.left, x2=self.data_right, y1=at, y2=at, class_="limit"),
+                svg_text(self.data_right, at - 4, word, anchor="end", class_="limited"),
             ]
         )
 
     def _level(self, value: float, word: str) -> Markup:
-        at = self.at_y(value)
-        line = tag("line", x1=self.left, x2=self.end, y1=at, y2=at, class_="grid")
-        return joined([line, label(self.left - 6, at + 4, word, anchor="end")])
+        at = self.y_position(value)
+        line = tag("line", x1=self.left, x2=self.data_right, y1=at, y2=at, class_="grid")
+        return join_markup([line, svg_text(self.left - 6, at + 4, word, anchor="end")])
 
 
-def drawing(title: str, width: float, height: float, *parts: str) -> Markup:
+def svg_drawing(title: str, width: float, height: float, *parts: str) -> Markup:
     """Return a drawing of a size, which grows and shrinks with the page."""
     box = f"0 0 {width:.0f} {height:.0f}"
     # Above its own size letters would be larger than those of the page.
@@ -94,7 +104,7 @@ def drawing(title: str, width: float, height: float, *parts: str) -> Markup:
     return tag("svg", tag("title", title), *parts, viewBox=box, role="img", style=size)
 
 
-def label(
+def svg_text(
     x: float, y: float, text: str, *, anchor: str = "middle", class_: str | None = None
 ) -> Markup:
     """Return a word of a drawing."""
@@ -102,7 +112,7 @@ def label(
     return tag("text", text, **place, text_anchor=anchor, class_=class_)
 
 
-def ticks_of(scale: Scale) -> list[float]:
+def choose_ticks(scale: Scale) -> list[float]:
     """Return round values; on a short logarithmic scale 1, 2 and 5 of each power of ten."""
     if scale.log and scale.low > 0 and scale.high / scale.low < 1000:
         found = list(_parts_of_decades(scale.low, scale.high))
@@ -122,4 +132,4 @@ def _parts_of_decades(low: float, high: float) -> Iterator[float]:
 
 
 def _with_words(ticks: Sequence[float], log: bool) -> Iterator[tuple[float, str]]:
-    return zip(ticks, tick_words(ticks, log), strict=True)
+    return zip(ticks, format_ticks(ticks, log), strict=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import format_number
-from spbench.report.formats.page.charts.frame import drawing, label
-from spbench.report.formats.page.markup import Markup, coordinate, tag
+from spbench.report.formats.page.charts.frame import svg_drawing, svg_text
+from spbench.report.formats.page.markup import Markup, svg_number, tag
 from spbench.report.links import LinkTable
 
 MOST_RANKS = 64
@@ -20,17 +20,17 @@ _SIDE = 560.0
 _LETTERS = 13
 
 
-def heat_map(table: LinkTable) -> Markup:
+def draw_heat_map(table: LinkTable) -> Markup:
     """Return the map of ranks, or that of hosts where the ranks are many."""
     if len(table.ranks) <= MOST_RANKS:
-        slowness = table.slowness()
+        slowness = table.compute_slowness()
         return _map(
             [str(rank) for rank in table.ranks],
-            lambda a, b: table.at(table.ranks[a], table.ranks[b]),
+            lambda a, b: table.get_value(table.ranks[a], table.ranks[b]),
             lambda a, b: _either(slowness, table.ranks[a], table.ranks[b]),
             f"{table.title}, rank to rank",
         )
-    by_host = table.by_host()
+    by_host = table.worst_by_host()
     hosts = sorted({host for pair in by_host for host in pair})[:MOST_HOSTS]
     usual = sorted(by_host.values())[len(by_host) // 2]
 
@@ -75,18 +75,18 @@ def _map(
             if worded:
                 strong = "over" if level >= LEVELS - 2 else None
                 place = (x + cell / 2, y + cell / 2 + 4)
-                words.append(label(*place, format_number(found), class_=strong))
+                words.append(svg_text(*place, format_number(found), class_=strong))
     side = count * cell
     shown = range(0, count, max(1, -(-count // 16)))
-    return drawing(
+    return svg_drawing(
         title,
         max(_LEFT + side + 10, 420.0),
         _TOP + side + 10,
         *(tag("path", d=paths[level], class_=f"heat h{level}") for level in sorted(paths)),
         *words,
-        *(label(_LEFT + (at + 0.5) * cell, _TOP - 3, names[at][:5]) for at in shown),
+        *(svg_text(_LEFT + (at + 0.5) * cell, _TOP - 3, names[at][:5]) for at in shown),
         *(
-            label(_LEFT - 5, _TOP + (at + 0.5) * cell + 4, names[at][:_LETTERS], anchor="end")
+            svg_text(_LEFT - 5, _TOP + (at + 0.5) * cell + 4, names[at][:_LETTERS], anchor="end")
             for at in shown
         ),
     )
@@ -105,5 +105,5 @@ def _level(slowness: float) -> int:
 
 
 def _square(x: float, y: float, side: float) -> str:
-    edge = coordinate(side - 1 if side > 6 else side)
-    return f"M{coordinate(x)} {coordinate(y)}h{edge}v{edge}h-{edge}z"
+    edge = svg_number(side - 1 if side > 6 else side)
+    return f"M{svg_number(x)} {svg_number(y)}h{edge}v{edge}h-{edge}z"

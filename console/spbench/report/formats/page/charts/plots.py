@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spbench.record.number_formatting import format_number, format_time
-from spbench.report.formats.page.charts.frame import Frame, label
-from spbench.report.formats.page.markup import Markup, coordinate, joined, tag
+from spbench.report.formats.page.charts.frame import Frame, svg_text
+from spbench.report.formats.page.markup import Markup, join_markup, svg_number, tag
 from spbench.report.predictions import PredictedTime
 from spbench.report.scale import Scale
 
@@ -37,7 +37,7 @@ class PlottedLine:
     name: str
     points: Sequence[PlottedPoint]
 
-    def scaled(self, factor: float) -> PlottedLine:
+    def scale(self, factor: float) -> PlottedLine:
         """Return the line with all values in another unit."""
         return PlottedLine(self.name, [_scaled(point, factor) for point in self.points])
 
@@ -49,7 +49,7 @@ def _scaled(point: PlottedPoint, factor: float) -> PlottedPoint:
     return PlottedPoint(point.x, point.label, point.y * factor, low, high, limit)
 
 
-def line_plot(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
+def draw_lines(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str) -> Markup:
     """Return the lines with a legend below; references are dashed, in the colour of their line."""
     shown = lines[:MOST_LINES]
     points = [point for line in shown for point in line.points]
@@ -60,9 +60,9 @@ def line_plot(title: str, lines: Sequence[PlottedLine], x_name: str, y_name: str
         height=250.0 + _LEGEND * len(rows),
         bottom=42.0 + _LEGEND * len(rows),
     )
-    return frame.drawing(
+    return frame.draw(
         title,
-        frame.y_axis(y_name),
+        frame.draw_y_axis(y_name),
         _x_axis(frame, points, x_name, len(rows)),
         *(part for at, line in enumerate(shown) for part in _drawn(frame, line, at % COLOURS)),
         *_legend(frame, rows),
@@ -88,15 +88,17 @@ def _x_axis(frame: Frame, points: Iterable[PlottedPoint], name: str, rows: int) 
     """Return the axis with the parameter's own words, as many as there is room for."""
     words = sorted({(point.x, point.label) for point in points})
     every = max(1, -(-len(words) // _MOST_WORDS))
-    bare = frame.x_axis("", words[::every])
+    bare = frame.draw_x_axis("", words[::every])
     below = frame.height - _LEGEND * rows - 8
-    return joined([bare, label((frame.left + frame.end) / 2, below, name, class_="name")])
+    return join_markup(
+        [bare, svg_text((frame.left + frame.data_right) / 2, below, name, class_="name")]
+    )
 
 
 def _drawn(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
-    places = [(frame.at_x(point.x), frame.at_y(point.y)) for point in line.points]
+    places = [(frame.x_position(point.x), frame.y_position(point.y)) for point in line.points]
     limits = [
-        (frame.at_x(point.x), frame.at_y(point.limit))
+        (frame.x_position(point.x), frame.y_position(point.limit))
         for point in line.points
         if point.limit is not None
     ]
@@ -106,8 +108,8 @@ def _drawn(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
         yield tag("line", x1=x - 5, x2=x + 5, y1=y, y2=y, class_=f"limit-line s{colour}")
     for point in line.points:
         if point.low is not None and point.high is not None:
-            x = frame.at_x(point.x)
-            ends = {"y1": frame.at_y(point.low), "y2": frame.at_y(point.high)}
+            x = frame.x_position(point.x)
+            ends = {"y1": frame.y_position(point.low), "y2": frame.y_position(point.high)}
             yield tag("line", x1=x, x2=x, **ends, class_=f"whisker s{colour}")
     if len(places) > 1:
         yield tag("polyline", points=_path(places), class_=f"line s{colour}")
@@ -117,7 +119,7 @@ def _drawn(frame: Frame, line: PlottedLine, colour: int) -> Iterator[Markup]:
 
 
 def _path(places: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{coordinate(x)},{coordinate(y)}" for x, y in places)
+    return " ".join(f"{svg_number(x)},{svg_number(y)}" for x, y in places)
 
 
 def _legend_words(shown: Sequence[PlottedLine], count: int) -> Iterator[tuple[int | None, str]]:
@@ -136,20 +138,20 @@ def _legend(frame: Frame, rows: Sequence[tuple[int | None, str]]) -> Iterator[Ma
         if colour is not None:
             yield tag("line", x1=x, x2=x + 18, y1=y - 4, y2=y - 4, class_=f"line s{colour}")
             x += 24
-        yield label(x, y, words, anchor="start")
+        yield svg_text(x, y, words, anchor="start")
 
 
-def prediction_plot(found: Sequence[PredictedTime]) -> Markup:
+def draw_predictions(found: Sequence[PredictedTime]) -> Markup:
     """Return the predictions, which are not empty, on equal logarithmic axes."""
     values = [value for one in found for value in (one.predicted_ms, one.measured_ms)]
     scale = Scale(min(values) / 1.5, max(values) * 1.5, log=True)
     frame = Frame(scale, scale, width=420.0, height=360.0)
-    corners = {"x1": frame.at_x(scale.low), "y1": frame.at_y(scale.low)}
-    corners |= {"x2": frame.at_x(scale.high), "y2": frame.at_y(scale.high)}
-    return frame.drawing(
+    corners = {"x1": frame.x_position(scale.low), "y1": frame.y_position(scale.low)}
+    corners |= {"x2": frame.x_position(scale.high), "y2": frame.y_position(scale.high)}
+    return frame.draw(
         "Predicted against measured times",
-        frame.y_axis("measured ms"),
-        frame.x_axis("predicted ms"),
+        frame.draw_y_axis("measured ms"),
+        frame.draw_x_axis("predicted ms"),
         tag("line", **corners, class_="limit"),
         *(_dot(frame, one) for one in found),
     )
@@ -160,5 +162,5 @@ def _dot(frame: Frame, one: PredictedTime) -> Markup:
     measured = format_time(one.measured_ms)
     times = f"predicted {predicted}, measured {measured}"
     words = f"{one.case}: {times}"
-    place = {"cx": frame.at_x(one.predicted_ms), "cy": frame.at_y(one.measured_ms)}
+    place = {"cx": frame.x_position(one.predicted_ms), "cy": frame.y_position(one.measured_ms)}
     return tag("circle", tag("title", words), **place, r=3.5, class_="dot s0")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_time, scale_of
-from spbench.report.formats.page.charts.frame import Frame, label
-from spbench.report.formats.page.markup import Markup, joined, tag
+from spbench.report.formats.page.charts.frame import Frame, svg_text
+from spbench.report.formats.page.markup import Markup, join_markup, tag
 from spbench.report.model import RankPart
 from spbench.report.scale import Scale
-from spbench.stats.summary import typical
+from spbench.stats.summary import lower_median
 from spbench_core.quantities import format_quantity
 
 MOST_BARS = 128
@@ -35,7 +35,7 @@ class RankBar:
     slow: bool = False
 
 
-def bars_of(ranks: Sequence[RankPart]) -> list[RankBar]:
+def make_rank_bars(ranks: Sequence[RankPart]) -> list[RankBar]:
     """Return a bar a rank; of very many ranks one a host, the slowest hosts first."""
     bars = [
         (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95, _is_slow(rank)))
@@ -55,27 +55,27 @@ def _is_slow(rank: RankPart) -> bool:
     return rank.skew is not None and rank.skew >= NOTABLE_RANK
 
 
-def rank_bars(ranks: Sequence[RankPart]) -> Markup:
+def draw_rank_bars(ranks: Sequence[RankPart]) -> Markup:
     """Return the ranks' times beside the usual rank's; nothing of fewer than two ranks."""
-    bars = bars_of(ranks)
+    bars = make_rank_bars(ranks)
     if len(bars) < 2:
         return Markup("")
-    usual = typical(bar.middle for bar in bars)
+    usual = lower_median(bar.middle for bar in bars)
     unit = scale_of([usual], "ms")
     top = min(max(bar.most for bar in bars), _MOST_WHISKER * max(bar.middle for bar in bars))
     height = Scale(0.0, top * 1.05 * unit.factor)
     frame = Frame(Scale(-0.5, len(bars) - 0.5), height, height=190.0)
-    step = (frame.end - frame.left) / len(bars)
+    step = (frame.data_right - frame.left) / len(bars)
     shown = range(0, len(bars), max(1, -(-len(bars) // _WORDS)))
     hosts = len({rank.host for rank in ranks})
     name = f"rank, {format_quantity(hosts, 'host')}"
     if len(ranks) > MOST_BARS:
         name = "hosts, the slowest first (and their slowest rank)"
         shown = range(0, 1)
-    return frame.drawing(
+    return frame.draw(
         f"Times of {format_quantity(len(bars), 'rank')}",
-        frame.y_axis(f"median, {unit.unit}"),
-        frame.x_axis(name, [(float(at), bars[at].name) for at in shown]),
+        frame.draw_y_axis(f"median, {unit.unit}"),
+        frame.draw_x_axis(name, [(float(at), bars[at].name) for at in shown]),
         *_drawn(frame, bars, step, unit.factor),
         _line(frame, usual, unit.factor),
     )
@@ -84,9 +84,9 @@ def rank_bars(ranks: Sequence[RankPart]) -> Markup:
 def _drawn(frame: Frame, bars: Iterable[RankBar], step: float, factor: float) -> Iterable[Markup]:
     wide = max(1.0, min(26.0, step * 0.7))
     for at, bar in enumerate(bars):
-        middle = frame.at_x(at)
-        floor = frame.floor
-        top = frame.at_y(bar.middle * factor)
+        middle = frame.x_position(at)
+        floor = frame.data_bottom
+        top = frame.y_position(bar.middle * factor)
         span = f"{format_time(bar.least)} to {format_time(bar.most)}"
         times = f"{bar.name}: {format_time(bar.middle)} ({span})"
         yield tag(
@@ -104,19 +104,19 @@ def _drawn(frame: Frame, bars: Iterable[RankBar], step: float, factor: float) ->
                 "line",
                 x1=middle,
                 x2=middle,
-                y1=frame.at_y(bar.least * factor),
-                y2=max(frame.top, frame.at_y(bar.most * factor)),
+                y1=frame.y_position(bar.least * factor),
+                y2=max(frame.top, frame.y_position(bar.most * factor)),
                 class_="whisker",
             ),
         )
 
 
 def _line(frame: Frame, usual: float, factor: float) -> Markup:
-    at = frame.at_y(usual * factor)
+    at = frame.y_position(usual * factor)
     caption = f"median rank {format_time(usual)}"
-    return joined(
+    return join_markup(
         [
-            tag("line", x1=frame.left, x2=frame.end, y1=at, y2=at, class_="mark"),
-            label(frame.end, frame.top, caption, anchor="end"),
+            tag("line", x1=frame.left, x2=frame.data_right, y1=at, y2=at, class_="mark"),
+            svg_text(frame.data_right, frame.top, caption, anchor="end"),
         ]
     )

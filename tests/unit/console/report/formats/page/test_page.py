@@ -11,7 +11,7 @@ from spbench.record.number_formatting import clean
 from spbench.record.runs.folder import RunFolder
 from spbench.report.comparison.compare import compare
 from spbench.report.formats.page import document
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.page.document import render_page
 from spbench.report.formats.page.markup import Markup, tag
 from spbench.report.model import LimitPart, RankPart, TimePart
 from spbench.report.recorded import load_run
@@ -91,14 +91,14 @@ def test_launches_of_a_case_are_within_the_time_of_others():
     times = {"started": "2026-11-28T10:00:00Z", "finished": "2026-11-28T10:00:12.5Z"}
     alone = case("alone", **times)
     repeated = case("repeated", launches=[1, 3, 5], **times)
-    text = " ".join(Elements(html_page(run(alone, repeated))).words)
+    text = " ".join(Elements(render_page(run(alone, repeated))).words)
     assert "made.up, 2 ranks, 12 s" in text
     assert "made.up, 2 ranks, 3 launches within 12 s" in text
 
 
 def test_the_page_has_its_parts_with_the_verdict_first():
-    page = Elements(html_page(WHOLE))
-    headings = re.findall(r'<section id="(\w+)">', html_page(WHOLE))
+    page = Elements(render_page(WHOLE))
+    headings = re.findall(r'<section id="(\w+)">', render_page(WHOLE))
     assert headings == ["cases", "sweeps", "links", "predictions", "details", "provenance"]
     text = " ".join(page.words).partition(".share i")[2]
     assert text.index("✗ failed") < text.index("made-up") < text.index("5 passed, 1 failed")
@@ -110,7 +110,7 @@ def test_the_page_has_its_parts_with_the_verdict_first():
 
 
 def test_what_did_not_pass_stands_first_and_leads_to_its_details():
-    page = html_page(WHOLE)
+    page = render_page(WHOLE)
     first = re.search(r"<tbody><tr>(.*?)</tr>", page, re.DOTALL)[1]
     assert '<span class="verdict failed">✗ failed</span>' in first
     anchor = re.search(r'href="#(\w+)">b</a>', first)[1]
@@ -118,7 +118,7 @@ def test_what_did_not_pass_stands_first_and_leads_to_its_details():
 
 
 def test_every_anchor_is_there():
-    page = Elements(html_page(WHOLE))
+    page = Elements(render_page(WHOLE))
     ids = {attributes["id"] for _, attributes in page.found if "id" in attributes}
     led = {attributes["href"] for attributes in page.of("a")}
     assert led
@@ -126,7 +126,7 @@ def test_every_anchor_is_there():
 
 
 def test_the_page_asks_nobody_for_anything():
-    text = html_page(WHOLE)
+    text = render_page(WHOLE)
     page = Elements(text)
     names = {name for name, _ in page.found}
     assert not names & {
@@ -184,14 +184,14 @@ def test_names_are_data(hostile):
         errors=(hostile,),
         environment={hostile: {hostile: [hostile]}, "env": {hostile: hostile}},
     )
-    plain = html_page(replace(told, findings=("x",), errors=("x",)))
-    page = Elements(html_page(told))
+    plain = render_page(replace(told, findings=("x",), errors=("x",)))
+    page = Elements(render_page(told))
     names = {name for name, _ in page.found}
     assert names == {name for name, _ in Elements(plain).found}
     assert not names & {"script", "img", "b"}
     assert all(not key.startswith("on") for _, attributes in page.found for key in attributes)
     assert clean(hostile) in " ".join(page.words)
-    assert "\x1b" not in html_page(told)
+    assert "\x1b" not in render_page(told)
 
 
 def test_text_is_escaped_and_markup_is_not():
@@ -203,14 +203,14 @@ def test_text_is_escaped_and_markup_is_not():
 
 def test_a_run_without_results_has_a_page():
     refused = replace(run(verdict="error", started=None, host=None), errors=("no launcher",))
-    page = Elements(html_page(refused))
+    page = Elements(render_page(refused))
     assert "no launcher" in page.words
     assert "no cases" in " ".join(page.words)
 
 
 def test_a_comparison_is_a_part_of_its_own():
     faster = run(case("a", {"time_ms": 1.0}), id="20260101-000001-made-up-0001")
-    told = html_page(faster, compare(run(case("a")), faster))
+    told = render_page(faster, compare(run(case("a")), faster))
     assert '<section id="comparison">' in told
     assert "a: 20260101-000000-made-up-0000; b: 20260101-000001-made-up-0001" in told
     assert '<span class="not-judged">? not judged</span>' in told
@@ -218,19 +218,19 @@ def test_a_comparison_is_a_part_of_its_own():
     assert told.count("too few launches") == 1
     verdict = "? not judged against 20260101-000000-made-up-0000"
     assert f'<span class="verdict not-judged">, {verdict}</span>' in told
-    assert '<section id="comparison">' not in html_page(faster)
+    assert '<section id="comparison">' not in render_page(faster)
 
 
 def test_a_judged_comparison_leaves_the_verdict_alone():
     judged = run(case("a", medians={"time_ms": [1.0, 1.01, 1.02, 1.03, 1.04]}))
-    assert "not judged against" not in html_page(judged, compare(judged, judged))
+    assert "not judged against" not in render_page(judged, compare(judged, judged))
 
 
 def test_details_end_where_there_is_no_room_for_more(monkeypatch):
     lost = case("lost", {}, status="error", reason="died")
     many = [case(f"fine[n={n}]", params={"n": n}) for n in range(60)]
     monkeypatch.setattr(document, "MOST_BYTES", 40_000)
-    told = html_page(run(*many, lost))
+    told = render_page(run(*many, lost))
     count = told.count('class="tile" id="c')
     assert 0 < count < 60
     assert f"{count} of 61 cases, those first that did not pass" in told
@@ -245,7 +245,7 @@ def test_a_thousand_cases_take_less_than_two_mebibytes(tmp_path):
     write_cases(folder.path, 1000, 4, 20)
     found = load_run(folder)
     assert len(found.cases) == 1000
-    told = html_page(found)
+    told = render_page(found)
     Elements(told)
     assert len(told.encode()) < 2 << 20
     assert told.count("<tr><td><span") >= 1000

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from spbench.record.runs.folder import RunFolder
-from spbench.report.formats.page.document import html_page
+from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import load_run
 
 pytestmark = [pytest.mark.screen, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -27,7 +27,7 @@ OVERFLOW = "return document.documentElement.scrollWidth - document.documentEleme
 def page(tmp_path):
     folder = shutil.copytree(str(files("spbench") / "demo"), tmp_path / "demo")
     path = tmp_path / "page.html"
-    path.write_text(html_page(load_run(RunFolder(folder))))
+    path.write_text(render_page(load_run(RunFolder(folder))))
     return path.as_uri()
 
 

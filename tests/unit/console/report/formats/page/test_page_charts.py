@@ -5,16 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from spbench.report.formats.page.charts.distribution import histogram, small_histogram
-from spbench.report.formats.page.charts.frame import ticks_of
-from spbench.report.formats.page.charts.heat_map import LEVELS, heat_map
+from spbench.report.formats.page.charts.distribution import draw_histogram, draw_small_histogram
+from spbench.report.formats.page.charts.frame import choose_ticks
+from spbench.report.formats.page.charts.heat_map import LEVELS, draw_heat_map
 from spbench.report.formats.page.charts.plots import (
     MOST_LINES,
     PlottedLine,
     PlottedPoint,
-    line_plot,
+    draw_lines,
 )
-from spbench.report.formats.page.charts.rank_bars import MOST_BARS, bars_of, rank_bars
+from spbench.report.formats.page.charts.rank_bars import MOST_BARS, draw_rank_bars, make_rank_bars
 from spbench.report.links import LinkTable
 from spbench.report.model import RankPart, TimePart
 from spbench.report.scale import Scale
@@ -33,7 +33,7 @@ def heights(drawn):
 
 
 def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
-    drawn = histogram([1.0] * 6 + [2.0] * 3, "ms", 1.0, None)
+    drawn = draw_histogram([1.0] * 6 + [2.0] * 3, "ms", 1.0, None)
     tall, low = heights(drawn)
     (axis,) = attributes(drawn, "line", "axis")
     floor = float(axis["y1"])
@@ -43,8 +43,8 @@ def test_a_histograms_bars_are_as_high_as_their_bins_are_full():
 
 
 def test_a_limit_is_drawn_where_it_is_near():
-    assert attributes(histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.9), "line", "limit")
-    assert not attributes(histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.001), "line", "limit")
+    assert attributes(draw_histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.9), "line", "limit")
+    assert not attributes(draw_histogram([1.0, 2.0, 3.0], "ms", 2.0, 0.001), "line", "limit")
 
 
 def labels_of(drawn):
@@ -54,7 +54,7 @@ def labels_of(drawn):
 
 
 def test_labels_of_close_marks_have_a_line_each_above_the_bars():
-    drawn = histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.7, 11.71)
+    drawn = draw_histogram([11.6, 11.7, 11.7, 11.8, 11.9], "us", 11.7, 11.71)
     labels = labels_of(drawn)
     assert sorted(text.split()[0] for _, _, text in labels) == ["median", "p95", "reference"]
     rows = sorted(y for _, y, _ in labels)
@@ -66,29 +66,31 @@ def test_labels_of_close_marks_have_a_line_each_above_the_bars():
     ("reference", "text"), [(0.001, "← reference 1.00 us"), (1000.0, "reference 1.00 s →")]
 )
 def test_a_reference_out_of_the_axis_is_named_at_its_edge(reference, text):
-    assert text in [label for _, _, label in labels_of(histogram([1.0, 2.0], "ms", 1.5, reference))]
+    assert text in [
+        label for _, _, label in labels_of(draw_histogram([1.0, 2.0], "ms", 1.5, reference))
+    ]
 
 
 def test_a_p95_out_of_the_axis_has_no_line():
-    drawn = histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", 1.1, None)
+    drawn = draw_histogram([*[1.0 + at / 100 for at in range(20)], 500.0, 1000.0], "ms", 1.1, None)
     assert len(attributes(drawn, "line", "mark")) == 1
     assert any(text.startswith("p95 ") and text.endswith(" →") for _, _, text in labels_of(drawn))
 
 
 def test_one_slow_sample_leaves_the_others_their_width_and_is_counted():
-    drawn = histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", 1.25, None)
+    drawn = draw_histogram([1.0 + at / 100 for at in range(50)] + [1000.0], "ms", 1.25, None)
     assert "1 beyond, up to 1.00 s" in drawn
     assert len(heights(drawn)) > 5
 
 
 @pytest.mark.parametrize("samples", [[5.0, 5.0, 5.0], [0.0, 0.0], [-1.0, 1.0], [1e-300, 1e300]])
 def test_odd_samples_are_drawn(samples):
-    assert "nan" not in histogram(samples, "ms", 1.0, 1.0)
-    assert small_histogram(samples).startswith("<svg")
+    assert "nan" not in draw_histogram(samples, "ms", 1.0, 1.0)
+    assert draw_small_histogram(samples).startswith("<svg")
 
 
 def test_one_sample_has_no_shape():
-    assert small_histogram([1.0]) == ""
+    assert draw_small_histogram([1.0]) == ""
 
 
 def ranks(*medians, hosts=1):
@@ -107,7 +109,7 @@ def ranks(*medians, hosts=1):
 
 
 def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
-    drawn = rank_bars(ranks(1.0, 1.1, 2.0, 1.0))
+    drawn = draw_rank_bars(ranks(1.0, 1.1, 2.0, 1.0))
     assert len(attributes(drawn, "rect", "bars")) == 3
     (slow,) = attributes(drawn, "rect", "slow")
     others = attributes(drawn, "rect", "bars")
@@ -118,16 +120,16 @@ def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
 
 def test_a_rank_that_waits_for_a_slow_one_is_not_marked():
     waiting, slow = ranks(2.0, 2.0)
-    drawn = rank_bars([waiting.model_copy(update={"skew": 1.0}), slow])
+    drawn = draw_rank_bars([waiting.model_copy(update={"skew": 1.0}), slow])
     assert len(attributes(drawn, "rect", "slow")) == 1
 
 
 def test_very_many_ranks_are_hosts_by_their_slowest_rank():
     many = ranks(*[1.0] * (MOST_BARS * 2), 9.0, hosts=8)
-    bars = bars_of(many)
+    bars = make_rank_bars(many)
     assert len(bars) == 8
     assert bars[0].name == f"node0 ({MOST_BARS * 2})"
-    assert "hosts, the slowest first" in rank_bars(many)
+    assert "hosts, the slowest first" in draw_rank_bars(many)
 
 
 def links(values, better="lower", ranks=4, host="h"):
@@ -158,17 +160,17 @@ def test_slow_pairs_are_the_deepest(better):
     values = all_pairs(4, slow)
     if better == "higher":
         values = {pair: 1 / value for pair, value in values.items()}
-    drawn = heat_map(links(values, better))
+    drawn = draw_heat_map(links(values, better))
     assert (squares(drawn, 0), squares(drawn, LEVELS - 1)) == (10, 2)
 
 
 def test_what_was_measured_one_way_stands_for_both():
-    drawn = heat_map(links({(0, 1): 1.0, (0, 2): 1.0, (1, 2): 2.0}, ranks=3))
+    drawn = draw_heat_map(links({(0, 1): 1.0, (0, 2): 1.0, (1, 2): 2.0}, ranks=3))
     assert (squares(drawn, 0), squares(drawn, LEVELS - 1)) == (4, 2)
 
 
 def test_very_many_ranks_are_a_map_of_hosts():
-    drawn = heat_map(links(all_pairs(80, {(0, 79)}), ranks=80))
+    drawn = draw_heat_map(links(all_pairs(80, {(0, 79)}), ranks=80))
     assert "the worst pair of ranks on each two hosts" in drawn
     assert sum(squares(drawn, level) for level in range(LEVELS)) == 100
     assert squares(drawn, LEVELS - 1) == 2
@@ -182,7 +184,7 @@ def line(name, *points, limit=None):
 
 
 def test_axes_are_logarithmic_where_values_allow_it():
-    drawn = line_plot("t", [line("a", (1.0, 1.0), (10.0, 10.0), (100.0, 100.0))], "n", "ms")
+    drawn = draw_lines("t", [line("a", (1.0, 1.0), (10.0, 10.0), (100.0, 100.0))], "n", "ms")
     places = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', drawn)]
     (first, middle, last) = places
     assert middle[0] == pytest.approx((first[0] + last[0]) / 2, abs=0.2)
@@ -190,13 +192,13 @@ def test_axes_are_logarithmic_where_values_allow_it():
 
 
 def test_values_of_zero_are_drawn_on_a_linear_axis():
-    drawn = line_plot("t", [line("a", (0.0, 0.0), (5.0, 1.0), (10.0, 2.0))], "n", "ms")
+    drawn = draw_lines("t", [line("a", (0.0, 0.0), (5.0, 1.0), (10.0, 2.0))], "n", "ms")
     xs = [float(x) for x in re.findall(r'cx="([\d.]+)"', drawn)]
     assert xs[1] == pytest.approx((xs[0] + xs[2]) / 2, abs=0.2)
 
 
 def test_a_limit_is_dashed_in_the_colour_of_its_line():
-    drawn = line_plot(
+    drawn = draw_lines(
         "t",
         [line("a", (1.0, 1.0), (2.0, 2.0)), line("b", (1.0, 3.0), (2.0, 4.0), limit=0.5)],
         "n",
@@ -209,10 +211,10 @@ def test_a_limit_is_dashed_in_the_colour_of_its_line():
 
 def test_lines_beyond_those_that_can_be_told_apart_are_counted():
     lines = [line(f"way={at}", (1.0, 1.0), (2.0, 2.0)) for at in range(MOST_LINES + 3)]
-    drawn = line_plot("t", lines, "n", "ms")
+    drawn = draw_lines("t", lines, "n", "ms")
     assert "and 3 more lines" in drawn
 
 
 def test_a_short_logarithmic_scale_has_words_at_one_two_and_five():
-    assert ticks_of(Scale(0.9, 12.0, log=True)) == [1.0, 2.0, 5.0, 10.0]
-    assert ticks_of(Scale(1.0, 1e9, log=True))[:2] == [1.0, 100.0]
+    assert choose_ticks(Scale(0.9, 12.0, log=True)) == [1.0, 2.0, 5.0, 10.0]
+    assert choose_ticks(Scale(1.0, 1e9, log=True))[:2] == [1.0, 100.0]
