@@ -29,7 +29,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from spbench.tui.app import ConsoleApp
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 from spbench.tui.hosts.page import HostsPage
 from spbench.tui.pages import PAGES
 
@@ -57,7 +57,7 @@ class DrivenApp(ConsoleApp):
     CSS_PATH = Path(inspect.getfile(ConsoleApp)).with_name("console.tcss")
     CONTAINS_FAILURES = False
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: ConsoleOptions) -> None:
         super().__init__(opening)
         vars(self.context).update(start_run=lambda words, folder=None: None)
 
@@ -131,7 +131,7 @@ async def _one_console(
 ) -> AsyncIterator[None]:
     """Give events to a console until it is left, or there are no more; yield after each."""
     environ = dict(os.environ) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
-    opening = Opening(
+    opening = ConsoleOptions(
         home=folder / "home",
         environ=environ,
         folder=folder,

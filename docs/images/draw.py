@@ -25,7 +25,7 @@ from spbench.record.state import RunState
 from spbench.report.formats.page.document import render_page
 from spbench.report.recorded import load_run
 from spbench.tui.app import ConsoleApp
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 from spbench.tui.run.page import RunPage
 
 HERE = Path(__file__).parent
@@ -62,7 +62,9 @@ async def draw_console() -> None:
     with tempfile.TemporaryDirectory(prefix="spbench-") as folder:
         home = Path(folder)
         environ = {"PWD": folder, "SPBENCH_CONFIG": str(home / "console.yaml")}
-        opening = Opening(home=home, environ=environ, folder=home, recorded=demo_run(), speed=None)
+        opening = ConsoleOptions(
+            home=home, environ=environ, folder=home, recorded=demo_run(), speed=None
+        )
         app = ConsoleApp(opening)
         async with app.run_test(size=CONSOLE_SIZE) as pilot:
             async with asyncio.timeout(SETTLING_S):

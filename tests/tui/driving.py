@@ -9,7 +9,7 @@ from textual.events import Key
 from textual.keys import _character_to_key
 
 from spbench.tui.app import ConsoleApp
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 
 DEADLINE = 20.0
 SIZES = ((80, 24), (200, 60))
@@ -20,7 +20,7 @@ def console(folder, **asked):
     environ = {"PWD": os.environ["PWD"], **asked.pop("environ", {})}
     environ["SPBENCH_CONFIG"] = str(folder / "console.yaml")
     home = asked.pop("home", folder / "home")
-    return ConsoleApp(Opening(home=home, environ=environ, folder=folder, **asked))
+    return ConsoleApp(ConsoleOptions(home=home, environ=environ, folder=folder, **asked))
 
 
 async def until(pilot, condition, deadline=DEADLINE):

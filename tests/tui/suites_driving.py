@@ -8,7 +8,7 @@ from textual.widgets import TextArea
 
 from spbench.tui.app import ConsoleApp
 from spbench.tui.chooser import Chooser
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
@@ -66,7 +66,9 @@ def opened(path, **asked):
     environ = asked.pop("environ", dict(os.environ))
     environ["SPBENCH_CONFIG"] = str(folder / "console.yaml")
     asked = {"suite": path, **asked}
-    return RecordingApp(Opening(home=folder / "home", environ=environ, folder=folder, **asked))
+    return RecordingApp(
+        ConsoleOptions(home=folder / "home", environ=environ, folder=folder, **asked)
+    )
 
 
 def pane(app):

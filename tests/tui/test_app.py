@@ -19,7 +19,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
-from spbench.tui.palette import commands
+from spbench.tui.palette import list_commands
 from spbench.tui.themes import THEMES
 from tui.driving import SIZES, console, shown, until
 from unit.events import recorded, run_start
@@ -86,7 +86,7 @@ async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_pat
     app = console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        every = list(commands(app.screen, False, app.choose_theme))
+        every = list(list_commands(app.screen, False, app.choose_theme))
         titles = [command.title for command in every]
         assert {"suites: save": "(^s)"}.items() <= {
             command.title: command.help.split()[-1] for command in every
@@ -105,7 +105,7 @@ async def test_a_command_of_another_page_shows_that_page_first(tmp_path):
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         found = {
-            command.title: command for command in commands(app.screen, False, app.choose_theme)
+            command.title: command for command in list_commands(app.screen, False, app.choose_theme)
         }
         await found["results: filter"].callback()
         await until(pilot, lambda: app.current_mode == "results")
@@ -213,7 +213,7 @@ async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path
         await until(pilot, lambda: "Palette" in shown(app))
         for count in (1, 2):
             app.context.start_run(("a.yaml",))
-            await until(pilot, lambda: not app.context.starting)
+            await until(pilot, lambda: not app.context.starting_since)
             assert len(run.begun) == count
         await until(pilot, lambda: told(app, "mpirun is not installed"))
 
@@ -237,9 +237,9 @@ async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, mo
     )
     [opening] = opened
     assert (opening.folder, opening.home) == (folder, folder / ".spbench")
-    assert opening.hosts.hostfile == folder / "a.hosts"
+    assert opening.launch_choice.hostfile == folder / "a.hosts"
     environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
-    app = ConsoleApp(replace(opening, environ=environ, hosts=LaunchChoice()))
+    app = ConsoleApp(replace(opening, environ=environ, launch_choice=LaunchChoice()))
     async with app.run_test(size=(200, 60)) as pilot:
         await until(pilot, lambda: "link.pingpong" in shown(app))
         folder.rmdir()
@@ -275,7 +275,7 @@ async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, lea
     from spbench.record.runs.folder import RunFolder
 
     app = console(tmp_path, page="run")
-    monkeypatch.setattr(ConsoleContext, "run_goes_on", lambda self: True)
+    monkeypatch.setattr(ConsoleContext, "is_run_active", lambda self: True)
     async with app.run_test(size=(80, 24)) as pilot:
         app.context.watch_run(RunFolder(tmp_path / "a-run"), GoingOn())
         await pilot.pause()

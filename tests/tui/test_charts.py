@@ -8,15 +8,15 @@ from textual.app import App
 from textual.geometry import Size
 
 from spbench.report.scale import Scale, fit_scale, format_ticks
-from spbench.tui.widgets.axes import below
+from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.dots import Dots
-from spbench.tui.widgets.fitting import cells
+from spbench.tui.widgets.fitting import cell_width
 from spbench.tui.widgets.heat_map import HeatMap
-from spbench.tui.widgets.histogram import MOST_BAR_LINES, HistogramChart
+from spbench.tui.widgets.histogram import MAX_BAR_LINES, HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
-from spbench.tui.widgets.rank_strip import RankStrip, cells_for
-from spbench.tui.widgets.steps import mark, step
+from spbench.tui.widgets.rank_strip import RankStrip, lay_out_ranks
+from spbench.tui.widgets.steps import slowness_mark, slowness_step
 from spbench.tui.widgets.timeline import TimeLine
 
 CHARTS = (RankStrip, HistogramChart, TimeLine, Plot, HeatMap)
@@ -36,7 +36,7 @@ class Shown(App):
     def on_mount(self):
         self.chart.focus()
 
-    def on_rank_strip_chosen(self, message):
+    def on_rank_strip_rank_selected(self, message):
         assert message.control is self.chart
         self.heard.append(message.rank)
 
@@ -142,20 +142,22 @@ async def test_before_any_time_no_rank_is_called_the_worst():
 
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
 def test_every_rank_is_in_one_cell_and_all_cells_have_room(ranks, width, height):
-    held = cells_for(ranks, width, height)
-    assert [rank for cell in range(held.count) for rank in held.of(cell)] == list(range(ranks))
-    used = math.ceil(held.count / held.in_line)
+    held = lay_out_ranks(ranks, width, height)
+    assert [rank for cell in range(held.count) for rank in held.ranks_in_cell(cell)] == list(
+        range(ranks)
+    )
+    used = math.ceil(held.count / held.cells_per_line)
     assert used <= max(1, height)
-    assert held.in_line * held.wide <= max(1, width)
+    assert held.cells_per_line * held.columns_per_cell <= max(1, width)
 
 
 def test_steps_rise_with_the_ratio_and_two_is_notable():
-    assert [step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)] == [
-        *(0, 0, 0, 1, 1, 2, 2, 3)
-    ]
-    shown = [mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
+    assert [
+        slowness_step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)
+    ] == [*(0, 0, 0, 1, 1, 2, 2, 3)]
+    shown = [slowness_mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
     assert shown == ["-", "+", "*", "#", "."]
-    assert mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
+    assert slowness_mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
 
 
 # Histograms
@@ -211,7 +213,7 @@ async def test_bars_are_not_higher_than_they_need_to_be():
     async with Shown(chart).run_test(size=(80, 60)) as pilot:
         await pilot.pause()
         bars = [line for line in lines(chart) if "█" in line]
-        assert len(bars) == MOST_BAR_LINES
+        assert len(bars) == MAX_BAR_LINES
         assert lines(chart)[-3] == bars[-1]
 
 
@@ -471,13 +473,13 @@ def drawn(kind: Any, columns, rows, *data, cursor=None, ascii=False):
     sized = type("Sized", (kind,), {"size": Size(columns, rows)})
     chart = sized(ascii=ascii)
     chart.update(*data)
-    if cursor is not None and chart.stops():
-        chart.cursor = cursor % chart.stops()
+    if cursor is not None and chart.count_stops():
+        chart.cursor = cursor % chart.count_stops()
     texts = ["".join(text for text, _ in line) for line in chart.draw(columns, rows)]
     assert len(texts) <= rows
     assert texts
     if kind is not Plot:  # a legend is cut as it is drawn
-        assert all(cells(text) <= max(columns, 10) for text in texts)
+        assert all(cell_width(text) <= max(columns, 10) for text in texts)
     return texts
 
 
@@ -567,7 +569,7 @@ def test_ticks_are_round_and_told_apart(low, high, expected):
 
 @given(st.lists(st.tuples(st.integers(0, 80), st.text("abc1", min_size=1, max_size=9)), max_size=8))
 def test_words_below_an_axis_do_not_run_into_each_other(places):
-    line = below(sorted(places), 80)
+    line = render_labels(sorted(places), 80)
     assert len(line) <= 80
     told = [word for _, word in sorted(places)]
     assert all(word in told for word in line.split())
@@ -576,9 +578,9 @@ def test_words_below_an_axis_do_not_run_into_each_other(places):
 def test_dots_are_put_from_the_bottom_left():
     dots = Dots(2, 1)
     dots.set(0, 0, "a")
-    dots.rise(3, 0, 3, "b")
-    assert dots.lines() == [[("⡀", "a"), ("⢸", "b")]]
+    dots.fill_column(3, 0, 3, "b")
+    assert dots.render_lines() == [[("⡀", "a"), ("⢸", "b")]]
     plain = Dots(3, 2, ascii=True)
-    plain.join((0, 0), (2, 1), "a")
-    plain.put(2, 0, "o", "b")
-    assert plain.lines() == [[("  ", ""), ("*", "a")], [("**", "a"), ("o", "b")]]
+    plain.draw_line((0, 0), (2, 1), "a")
+    plain.put_glyph(2, 0, "o", "b")
+    assert plain.render_lines() == [[("  ", ""), ("*", "a")], [("**", "a"), ("o", "b")]]

@@ -35,8 +35,8 @@ async def in_an_action(pilot, monkeypatch):
 
 
 async def in_a_message(pilot, monkeypatch):
-    monkeypatch.setattr(ResultsPage, "on_line_table_highlighted", fails)
-    monkeypatch.setattr(ResultsPage, "on_runs_pane_changed", fails)
+    monkeypatch.setattr(ResultsPage, "on_line_table_row_highlighted", fails)
+    monkeypatch.setattr(ResultsPage, "on_runs_pane_filter_changed", fails)
     await pilot.press("slash", "x", "backspace")
 
 
@@ -56,7 +56,7 @@ async def in_drawing(pilot, monkeypatch):
     table = pilot.app.screen.query_one("#runs")
     monkeypatch.setattr(type(table), "render_line", fails)
     table.refresh()
-    await until(pilot, lambda: pilot.app.failed or isinstance(pilot.app.screen, FailedPage))
+    await until(pilot, lambda: pilot.app.page_errors or isinstance(pilot.app.screen, FailedPage))
     monkeypatch.undo()
     monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", True)
 
@@ -102,7 +102,7 @@ async def test_an_error_closes_that_page_alone_and_it_opens_anew(
         await pilot.press("3")
         await until(pilot, lambda: isinstance(app.screen, ResultsPage) and app.screen is not first)
         await until(pilot, lambda: "no run under" in shown(app))
-        assert not app.failed
+        assert not app.page_errors
         await pilot.press("v")
 
 

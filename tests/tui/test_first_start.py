@@ -8,16 +8,18 @@ import pytest
 from places import SUITES
 from spbench.record.runs.playback import demo_run
 from spbench.suites import shipped
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.tree import FIRST, SuiteTree
+from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree
 from tui.driving import SIZES, console, shown, until
 from tui.suites_driving import RecordingApp, complaints, editor
 
 
 def empty(folder, **asked):
     environ = {"SPBENCH_CONFIG": str(folder / "console.yaml")}
-    return RecordingApp(Opening(home=folder / "home", environ=environ, folder=folder, **asked))
+    return RecordingApp(
+        ConsoleOptions(home=folder / "home", environ=environ, folder=folder, **asked)
+    )
 
 
 def chosen(app):
@@ -39,7 +41,7 @@ async def test_it_says_what_spbench_is_and_a_first_run_takes_two_keys(tmp_path, 
         written = app.screen.text_pane.document.path
         assert written.parent == tmp_path / "suites"
         assert not written.exists()
-        assert app.screen.unsaved() is None
+        assert app.screen.describe_unsaved() is None
         await pilot.press("f5")
         await until(pilot, lambda: app.started)
         assert written.read_text() == editor(app).text
@@ -97,7 +99,7 @@ async def test_a_virtual_environment_in_the_folder_makes_them_no_suites_of_its_o
     async with app.run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: "shipped with spbench" in shown(app))
         await until(pilot, lambda: chosen(app) is not None)
-        assert chosen(app).stem == FIRST
+        assert chosen(app).stem == FIRST_SUITE
 
 
 async def test_one_that_is_asked_for_by_its_name_is_opened_as_a_copy(tmp_path):

@@ -1,6 +1,6 @@
 """Columns of the Results page as wide as their cells."""
 
-from spbench.tui.results.fitted_columns import MOST_MEASURED, WIDEST, choose_columns
+from spbench.tui.results.fitted_columns import MAX_COLUMN_WIDTH, MAX_MEASURED_ROWS, choose_columns
 from spbench.tui.widgets.table_columns import Column, lay_out
 
 COLUMNS = (
@@ -33,7 +33,7 @@ def chosen(rows, room, cases=CASES):
 
 def test_columns_are_as_wide_as_their_cells_or_titles():
     _, widths, _ = chosen(FewRows("12.5 ms", "1 to 2", "x" * 99), 120)
-    assert (widths["time"], widths["interval"], widths["reason"]) == (7, 8, WIDEST)
+    assert (widths["time"], widths["interval"], widths["reason"]) == (7, 8, MAX_COLUMN_WIDTH)
 
 
 def test_empty_columns_at_the_end_are_left_out():
@@ -58,6 +58,6 @@ def test_ids_that_never_fit_cost_no_column():
 
 
 def test_long_tables_are_not_measured():
-    cases = [f"case-{number}" for number in range(MOST_MEASURED + 1)]
+    cases = [f"case-{number}" for number in range(MAX_MEASURED_ROWS + 1)]
     _, widths, _ = chosen(FewRows("1 s", "", "", cases=cases), 120, cases)
     assert (widths["time"], widths["interval"]) == (8, 14)

@@ -17,7 +17,7 @@ from spbench.report.recorded import load_run
 from spbench.tui.hosts import asking as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.findings_pane import FindingsPane
-from spbench.tui.hosts.links_pane import LinksPane, worst_link
+from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
 from spbench.tui.widgets.heat_map import HeatMap
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import measured, recorded, run_end
@@ -101,7 +101,7 @@ def linked(home):
 async def ready(pilot):
     """Wait until this machine has been examined."""
     app = pilot.app
-    await until(pilot, lambda: app.screen.query("#map") and app.screen._asking.machine)
+    await until(pilot, lambda: app.screen.query("#map") and app.screen._asking.machine_findings)
     await until(pilot, lambda: app.screen._table.total > 0)
     return app.screen
 
@@ -178,8 +178,10 @@ async def test_this_machine_is_examined_for_no_number_of_ranks(folder, survey, m
     app = console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)
-        assert "2 of" in " ".join(f.text for f in page._asking.machine) or os.cpu_count() == 2
-        assert not [f for f in page._asking.machine if "would share" in f.text]
+        assert (
+            "2 of" in " ".join(f.text for f in page._asking.machine_findings) or os.cpu_count() == 2
+        )
+        assert not [f for f in page._asking.machine_findings if "would share" in f.text]
 
 
 def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
@@ -191,7 +193,7 @@ def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
     run = load_run(recorded(tmp_path, events, verdict="passed"))
     (matrix,) = build_link_matrices(run)
     (table,) = matrix.tables
-    assert worst_link(table).endswith("2.02 us, near the median within a host.")
+    assert describe_worst_link(table).endswith("2.02 us, near the median within a host.")
 
 
 async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey):
@@ -223,12 +225,12 @@ async def test_hosts_are_chosen_for_runs_and_shown_at_the_top(folder, survey, si
         await until(pilot, lambda: "● this machine" in shown(app))
         await pilot.press("down", "u")
         path = folder / "hostfiles/cluster"
-        assert app.context.hosts == LaunchChoice(hostfile=path, launcher="hydra")
+        assert app.context.launch_choice == LaunchChoice(hostfile=path, launcher="hydra")
         await until(pilot, lambda: "hosts: cluster" in shown(app).splitlines()[0])
         await until(pilot, lambda: "● cluster" in shown(app))
         assert "● this machine" not in shown(app)
         await pilot.press("up", "enter")
-        assert app.context.hosts == LaunchChoice(launcher="hydra")
+        assert app.context.launch_choice == LaunchChoice(launcher="hydra")
         await until(pilot, lambda: "hosts:" not in shown(app).splitlines()[0])
 
 
@@ -242,7 +244,7 @@ async def test_a_wrong_hostfile_shows_its_errors_and_cannot_be_used(folder, surv
         await until(pilot, lambda: "no host is chosen" in findings(app))
         await pilot.press("u", "d")
         await until(pilot, lambda: "fix it first" in shown(app))
-        assert app.context.hosts == LaunchChoice()
+        assert app.context.launch_choice == LaunchChoice()
         assert survey.asked == [[MACHINE]]
 
 
@@ -320,7 +322,7 @@ async def test_the_slowest_link_stands_out_on_the_map_and_in_words(folder, surve
     async with app.run_test(size=size) as pilot:
         page = await ready(pilot)
         heat_map = page.query_one(HeatMap)
-        await until(pilot, lambda: heat_map.stops() == 16)
+        await until(pilot, lambda: heat_map.count_stops() == 16)
         await until(pilot, lambda: "latency_us in us, 8 B (m: 1 of 2)" in shown(app))
         await until(pilot, lambda: run.id in shown(app))
         await until(pilot, lambda: "█" in row_of(app, "│ 1 node01"))
@@ -331,14 +333,14 @@ async def test_the_slowest_link_stands_out_on_the_map_and_in_words(folder, surve
             "2.60x worse than the median between hosts."
         )
         await pilot.press("h")
-        await until(pilot, lambda: heat_map.stops() == 4)
+        await until(pilot, lambda: heat_map.count_stops() == 4)
         assert "between hosts, the worst pair" in str(page.query_one("#measured").render())
         heat_map.move_to(1)
         await until(pilot, lambda: "node01 -> node02: 5.20 us, 2.60x the median" in shown(app))
         await pilot.press("m")
         await until(pilot, lambda: "bandwidth_gb_s in GB/s, 1 MiB (m: 2 of 2)" in shown(app))
         await pilot.press("h")
-        await until(pilot, lambda: heat_map.stops() == 16)
+        await until(pilot, lambda: heat_map.count_stops() == 16)
         await until(pilot, lambda: "█" not in shown(app))
 
 
@@ -349,4 +351,4 @@ async def test_links_measured_meanwhile_show_up(folder, survey, monkeypatch):
         page = await ready(pilot)
         assert "No run here" in str(page.query_one("#measured").render())
         linked(folder / "home")
-        await until(pilot, lambda: page.query_one(LinksPane).query_one(HeatMap).stops() == 16)
+        await until(pilot, lambda: page.query_one(LinksPane).query_one(HeatMap).count_stops() == 16)

@@ -6,7 +6,7 @@ from textual.widgets import Input
 from spbench.errors import UsageError
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.launching import _is_file, variables
+from spbench.tui.launching import _is_file, parse_environment
 from tui.driving import SIZES, console, shown, until
 
 
@@ -43,12 +43,12 @@ async def test_hosts_are_a_file_or_a_list(tmp_path, suite):
     async with app.run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: "mpirun" in shown(app))
         await answered(pilot, "H", "my.hosts")
-        await until(pilot, lambda: app.context.hosts.hostfile == tmp_path / "my.hosts")
+        await until(pilot, lambda: app.context.launch_choice.hostfile == tmp_path / "my.hosts")
         await answered(pilot, "H", "node[01-02]:2")
-        await until(pilot, lambda: app.context.hosts.hosts == "node[01-02]:2")
-        assert app.context.hosts.hostfile is None
+        await until(pilot, lambda: app.context.launch_choice.hosts == "node[01-02]:2")
+        assert app.context.launch_choice.hostfile is None
         await answered(pilot, "H", "")
-        await until(pilot, lambda: app.context.hosts.hosts is None)
+        await until(pilot, lambda: app.context.launch_choice.hosts is None)
 
 
 def test_a_list_that_is_longer_than_a_file_name_is_no_file(tmp_path):
@@ -66,4 +66,4 @@ async def test_nothing_is_chosen_where_nothing_may_be_started(tmp_path, suite):
 @pytest.mark.parametrize("line", ["X", "1X=2", "=3", "X='", "X=1 y", "X=1 X=2"])
 def test_what_is_no_variable_is_refused(line):
     with pytest.raises(UsageError):
-        variables(line)
+        parse_environment(line)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from textual.app import App
 
 from spbench.tui.widgets import table_order
-from spbench.tui.widgets.fitting import cells, fit, phrases
+from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
 from tui.driving import until
@@ -66,11 +66,11 @@ class Shown(App):
         self.table.update_rows()
         self.table.focus()
 
-    def on_line_table_highlighted(self, message):
+    def on_line_table_row_highlighted(self, message):
         assert message.control is self.table
         self.heard.append(("highlighted", message.key))
 
-    def on_line_table_chosen(self, message):
+    def on_line_table_row_selected(self, message):
         self.heard.append(("chosen", message.key))
 
     def on_line_table_sort_changed(self, message):
@@ -92,7 +92,7 @@ def later(monkeypatch):
     monkeypatch.setattr("spbench.tui.widgets.line_table.monotonic", lambda: now[0])
 
     def wait():
-        now[0] += table_order.INTERVAL
+        now[0] += table_order.SORT_INTERVAL
 
     return wait
 
@@ -132,7 +132,7 @@ async def test_every_line_fills_the_widget_at_any_size(size):
         for keys in (["G", "right", "right"], ["left", "pageup", "w"]):
             await pilot.press(*keys)
             assert {app.table.render_line(y).cell_length for y in range(1, size[1])} <= {size[0]}
-            assert cells(lines(app.table)[0]) in (size[0], size[0] - 1)  # the scroll bar's
+            assert cell_width(lines(app.table)[0]) in (size[0], size[0] - 1)  # the scroll bar's
 
 
 async def test_keys_move_the_cursor_and_the_view_follows():
@@ -428,19 +428,19 @@ def test_a_layout_leaves_out_the_most_dispensable_columns_alone(shapes, room, ev
     assert all(place.width >= place.column.width for place in layout.placed)
     assert all(end < place.x for end, place in zip(ends, layout.placed[1:], strict=False))
     for place in layout.placed:
-        assert layout.at(place.x) is place.column
+        assert layout.find_column(place.x) is place.column
 
 
 @given(st.text(max_size=30), st.integers(0, 20), st.sampled_from(["left", "right"]))
 def test_text_is_made_to_take_exactly_its_cells(text, width, align):
     shown = fit(text, width, align)
-    assert cells(shown) == width
+    assert cell_width(shown) == width
     assert shown.isprintable()
 
 
 @given(st.lists(st.text("ab c", max_size=8), max_size=5), st.integers(1, 30))
 def test_phrases_fit_and_the_first_stand_first(parts, width):
-    line = phrases(parts, width)
+    line = join_fitting(parts, width)
     assert len(line) <= width
     said = [part for part in parts if part]
     assert not said or line.startswith(said[0][: width - 1])

@@ -148,7 +148,7 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
 async def test_a_key_of_which_nothing_more_is_heard_does_not_hold_the_later_ones_for_ever(
     folder, monkeypatch
 ):
-    monkeypatch.setattr("spbench.tui.app.TURNS", 20)
+    monkeypatch.setattr("spbench.tui.app.MAX_KEY_WAIT_STEPS", 20)
     app = console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         await ready(pilot)
@@ -302,7 +302,7 @@ async def test_a_plan_that_cannot_be_started_is_not_waited_for(folder, monkeypat
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press("enter")
-        await until(pilot, lambda: app.current_mode == "run" and app.context.starting is None)
+        await until(pilot, lambda: app.current_mode == "run" and app.context.starting_since is None)
         app.context.show_page("plan")
         await until(pilot, lambda: f"✗ {page.suite.name} was not started" in shown(app))
 

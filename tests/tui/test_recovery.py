@@ -13,7 +13,7 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.suites import page as page_module
 from spbench.tui.suites import text_pane
 from spbench.tui.suites.page import SuitesPage
-from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
+from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from tui.driving import SIZES, console, shown, until
 from tui.suites_driving import SUITE, ready
@@ -58,8 +58,8 @@ async def test_a_page_that_is_not_drawn_yet_has_nothing_unsaved(tmp_path, suite)
     app = console(tmp_path, suite=suite)
     async with app.run_test(size=(100, 30)):
         early = SuitesPage(app.context)
-        assert early.unsaved() is None, "the browser asks before the page was composed"
-        early.drop_unsaved()
+        assert early.describe_unsaved() is None, "the browser asks before the page was composed"
+        early.discard_unsaved()
 
 
 async def test_unsaved_text_is_kept_until_it_is_saved(tmp_path, suite):
@@ -101,10 +101,10 @@ async def test_who_quits_after_the_question_leaves_nothing_behind(tmp_path, suit
 
 def test_a_text_that_another_user_may_have_left_is_not_offered(tmp_path, suite):
     left_by_a_dead_console(tmp_path, suite, SUITE, None)
-    assert len(left_behind(tmp_path / "home")) == 1
+    assert len(find_abandoned(tmp_path / "home")) == 1
     (file,) = kept(tmp_path)
     file.chmod(0o666)
-    assert left_behind(tmp_path / "home") == []
+    assert find_abandoned(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -121,7 +121,7 @@ async def test_the_text_of_a_killed_console_is_offered_and_recovered(tmp_path, s
         await pilot.press("enter")
         pane = await opened(pilot)
         await until(pilot, lambda: pane.editor.text == text)
-        await until(pilot, lambda: pane.changed and "not saved" in shown(app))
+        await until(pilot, lambda: pane.has_changes and "not saved" in shown(app))
         (file,) = kept(tmp_path)
         assert file.stem.endswith(f"-{os.getpid()}"), "this console keeps it now"
         await pilot.pause(0.8)
@@ -166,9 +166,9 @@ async def test_the_text_stays_or_goes_as_one_says(tmp_path, suite, answer, stays
 
 async def test_texts_of_living_consoles_and_damaged_files_are_let_be(tmp_path, suite):
     home = tmp_path / "home"
-    mine = RecoveryFile.of(home, suite)
-    mine.keep(suite, None, "x")
-    assert [text.text for _, text in left_behind(home)] == ["x"]
+    mine = RecoveryFile.locate(home, suite)
+    mine.write(suite, None, "x")
+    assert [text.text for _, text in find_abandoned(home)] == ["x"]
     alive = json.loads(mine.path.read_text())
     program = "print(flush=True); input()"
     pipe = subprocess.PIPE
@@ -177,17 +177,17 @@ async def test_texts_of_living_consoles_and_damaged_files_are_let_be(tmp_path, s
         assert other.stdout is not None
         other.stdout.readline()  # it runs under its own name by now
         mine.path.write_text(json.dumps(alive | {"pid": other.pid}))
-        assert left_behind(home) == []
+        assert find_abandoned(home) == []
     finally:
         other.communicate(b"\n")
     for content in ("torn", "[]", "{}", json.dumps(alive | {"text": 3}), json.dumps([alive])):
         mine.path.write_text(content)
-        assert left_behind(home) == []
+        assert find_abandoned(home) == []
     mine.path.write_text(json.dumps(alive | {"host": "elsewhere"}))
-    assert left_behind(home) == []
-    mine.drop()
-    mine.drop()
-    assert UnsavedText(**alive).left()
+    assert find_abandoned(home) == []
+    mine.delete()
+    mine.delete()
+    assert UnsavedText(**alive).is_abandoned()
 
 
 @pytest.mark.long

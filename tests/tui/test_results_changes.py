@@ -106,7 +106,7 @@ async def test_a_run_is_deleted_after_a_yes_but_not_one_that_a_baseline_needs(tm
         await pilot.press("d")
         await until(pilot, lambda: told(app, "a baseline was made of it; it stays"))
         await pilot.press("down")
-        await until(pilot, lambda: page._pane.highlighted().id.startswith("20010102"))
+        await until(pilot, lambda: page._pane.selected_run().id.startswith("20010102"))
         await asked(pilot, "d", Confirm)
         assert "Delete the run 20010102" in shown(app)
         await pilot.press("n")

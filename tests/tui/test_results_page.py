@@ -18,7 +18,7 @@ from spbench.tui.results import library as library_module
 from spbench.tui.results import page as page_module
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export_dialog import ExportDialog
-from spbench.tui.results.library import Library, run_before
+from spbench.tui.results.library import RunLibrary, find_previous_run
 from spbench.tui.results.runs_pane import RunsPane
 from spbench_core.events.statuses import RunStatus
 from tui.driving import SIZES, console, in_one_write, shown, until
@@ -143,7 +143,7 @@ async def ready(pilot):
 
 
 def settled(page):
-    run = page.query_one(RunsPane).highlighted()
+    run = page.query_one(RunsPane).selected_run()
     cases = page._views.cases
     return run is not None and cases.run is not None and cases.run.summary.id == run.id
 
@@ -179,11 +179,11 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
         await until(pilot, lambda: " a 2001-01-01" in shown(app))
         chart = page._views.plot.chart
         await pilot.press("m")
-        await until(pilot, lambda: chart.stops() == 3)
+        await until(pilot, lambda: chart.count_stops() == 3)
         words = words_of(app, "#plot-words")
         assert "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2.00 ms" in words
         await pilot.press("p")
-        await until(pilot, lambda: chart.stops() == 6)
+        await until(pilot, lambda: chart.count_stops() == 6)
         await until(pilot, lambda: "of made over width (p: 1 of 2)" in shown(app))
 
 
@@ -282,7 +282,7 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
         lines = new.events.read_bytes().splitlines(keepends=True)
         new.events.write_bytes(b"".join(lines[:12]))
         await until(pilot, lambda: "… running" in row_of(app, "2001-01-04"))
-        assert page._pane.highlighted().id.startswith("20010103"), "the cursor stays on its run"
+        assert page._pane.selected_run().id.startswith("20010103"), "the cursor stays on its run"
         await pilot.press("home")
         await until(pilot, lambda: "… running, 6 cases, 0 passed" in shown(app))
         new.events.write_bytes(b"".join(lines))
@@ -347,7 +347,7 @@ async def test_keys_that_come_right_behind_the_filters_reach_it(tmp_path, home):
 
 async def test_runs_in_view_tell_how_many_passed_before_they_are_visited(tmp_path, home):
     for day in (1, 2, 3):
-        folder = Library(home).summaries()[day - 1].folder
+        folder = RunLibrary(home).summaries()[day - 1].folder
         folder.write_text("report.json", export_text(load_run(folder), "json"))
     app = opened(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:
@@ -407,7 +407,7 @@ async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, ho
     async with app.run_test(size=MIDDLE) as pilot:
         page = await ready(pilot)
         await pilot.press("space")
-        assert page._pane.marked == page._pane.highlighted().id
+        assert page._pane.marked == page._pane.selected_run().id
         await pilot.press("space", "c")
         assert page._pane.marked is None
         await compared(pilot, "20010103", "20010105")
@@ -597,7 +597,7 @@ async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypa
     monkeypatch.setattr(page_module, "_SETTLED", 0.0)
     held = threading.Event()
     loads = []
-    load = Library.load
+    load = RunLibrary.load
 
     def slowly(library, folder):
         loads.append(folder.id[:8])
@@ -608,7 +608,7 @@ async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypa
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await ready(pilot)
-        monkeypatch.setattr(Library, "load", slowly)
+        monkeypatch.setattr(RunLibrary, "load", slowly)
         await pilot.press("down")
         await until(pilot, lambda: loads == ["20010102"])
         await pilot.press("down")
@@ -630,7 +630,7 @@ def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
         return load(folder)
 
     monkeypatch.setattr(library_module, "load_run", read)
-    library = Library(home)
+    library = RunLibrary(home)
     folder = library.summaries()[0].folder
     first = library.load(folder)
     assert library.load(folder) is first
@@ -638,8 +638,8 @@ def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
     folder.write_json("report.json", {})
     assert library.load(folder) is not first
     assert len(reads) == 2
-    assert library.passed(folder.id) == "5/6"
-    assert library.passed("unknown") == ""
+    assert library.format_passed(folder.id) == "5/6"
+    assert library.format_passed("unknown") == ""
     folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
     assert library.summaries()[0].verdict == "cancelled"
 
@@ -655,7 +655,7 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
 
     held = threading.Event()
     monkeypatch.setattr(library_module, "load_run", read)
-    library = Library(home)
+    library = RunLibrary(home)
     folder = a_run(home, 4, 1.0, ends=False)
     dead = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
     folder.write_json("run.json", folder.read_json("run.json") | {"console": dead})
@@ -670,25 +670,25 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
 
 def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):
     monkeypatch.setattr(library_module, "MOST_KEPT", 2)
-    library = Library(home)
+    library = RunLibrary(home)
     for summary in library.summaries():
         library.load(summary.folder)
-    kept = [library.passed(run.id) for run in library.summaries()]
+    kept = [library.format_passed(run.id) for run in library.summaries()]
     assert kept == ["", "6/6", "6/6"]
 
 
 def test_the_run_before_is_of_the_same_suite(home):
     a_run(home, 4, 1.0, suite="other")
-    runs = Library(home).summaries()
-    assert run_before(runs, runs[0]) is None
-    assert run_before(runs, runs[1]) is runs[2]
-    assert run_before(runs, runs[3]) is None
+    runs = RunLibrary(home).summaries()
+    assert find_previous_run(runs, runs[0]) is None
+    assert find_previous_run(runs, runs[1]) is runs[2]
+    assert find_previous_run(runs, runs[3]) is None
 
 
 def test_a_readonly_console_writes_no_index(home):
-    assert len(Library(home, readonly=True).summaries()) == 3
+    assert len(RunLibrary(home, readonly=True).summaries()) == 3
     assert not (home / "index.sqlite").exists()
-    assert len(Library(home).summaries()) == 3
+    assert len(RunLibrary(home).summaries()) == 3
     assert (home / "index.sqlite").exists()
 
 
@@ -696,9 +696,9 @@ def test_counts_of_run_json_stand_in_the_list_however_large_the_report_is(home):
     folder = a_run(home, 4, 1.0)
     folder.write_json("run.json", folder.read_json("run.json") | {"counts": {"passed": 3, "x": 1}})
     folder.report.write_bytes(b" " * (2 << 20))
-    library = Library(home)
+    library = RunLibrary(home)
     library.summaries()
-    assert library.passed(folder.id) == "3/4"
+    assert library.format_passed(folder.id) == "3/4"
 
 
 async def test_findings_are_all_shown_once_and_a_case_has_its_own_reasons(tmp_path):

@@ -266,7 +266,7 @@ def noisy_end(case="warp"):
 
 def pane_text(app):
     """The findings as they are copied: the terminal wraps them."""
-    return "\n".join(word.line for word in app.screen.presenter.words)
+    return "\n".join(word.line for word in app.screen.presenter.findings)
 
 
 async def test_findings_are_said_once_and_alike_while_a_run_goes_on_and_at_its_end(opened):
@@ -339,12 +339,12 @@ async def test_the_end_of_a_run_shows_its_first_failed_case_and_the_findings(ope
     async with opened((120, 40), going_on()) as run:
         await run.until(lambda: run.page.query_one(Body).panel == "charts")
         run.source.say(*ended_run()[len(going_on()) :])
-        await run.until(lambda: run.page.query_one(Body).shows_words)
+        await run.until(lambda: run.page.query_one(Body).shows_findings)
         await run.until(lambda: run.table("cases").cursor_key == "next")
         assert run.title("ranks").startswith("ranks of next")
         # Once: what the reader chooses after it stays.
         await run.press("v")
-        await run.until(lambda: not run.page.query_one(Body).shows_words)
+        await run.until(lambda: not run.page.query_one(Body).shows_findings)
 
 
 async def test_a_wide_and_short_screen_has_charts_next_to_its_findings(opened):
@@ -421,7 +421,7 @@ async def test_the_key_for_the_slowest_looks_at_the_order_that_there_is(opened, 
         await run.until(lambda: run.ranks[0] == 3)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
         run.app.context.watch_run(folder, Script(folder, going_on()))
-        await run.until(lambda: run.page.opened is run.app.context.feed)
+        await run.until(lambda: run.page.shown_feed is run.app.context.feed)
         await run.until(lambda: run.ranks == [3, 1, 2, 0] or run.ranks[:1] == [3])
         await run.press("o")
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
@@ -626,7 +626,7 @@ async def test_logs_scroll_and_stay_where_they_are_read(opened):
         await run.press("up", "up")
         await run.until(lambda: "said 99" not in shown(run.app) and "said 98" in shown(run.app))
         run.source.say(make.rank_event("log", 0, level="error", message="said 101\nand more"))
-        await run.until(lambda: run.app.context.feed.said == 102)
+        await run.until(lambda: run.app.context.feed.log_count == 102)
         await run.press("down")
         await run.until(lambda: "said 99" in shown(run.app) and "said 100" not in shown(run.app))
         await run.press("pageup")
@@ -734,7 +734,7 @@ async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(open
         await run.until(lambda: run.table("cases").cursor_key == "warp")
         await run.focus("cases")
         run.table("cases").action_last()
-        run.page.presenter.all()  # before the page hears of the choice
+        run.page.presenter.update_all()  # before the page hears of the choice
         await run.sees("ranks of next")
         assert run.table("cases").cursor_key == "next"
 
@@ -742,12 +742,12 @@ async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(open
 async def test_the_run_before_tells_no_verdict_while_another_starts(opened):
     async with opened(WIDE, make.whole_run()) as run:
         await run.sees("made-up", "1/1 passed")
-        run.app.context.starting = time.monotonic() - 7
+        run.app.context.starting_since = time.monotonic() - 7
         await run.sees("… starting a run", "it reads its suite and asks hosts what they have, ")
         [waited] = re.findall(r"what they have, (\d+) s", shown(run.app))
         assert int(waited) >= 7
         assert "1/1 passed" not in shown(run.app)
-        run.app.context.starting = None
+        run.app.context.starting_since = None
         await run.sees("1/1 passed")
 
 
@@ -771,7 +771,7 @@ async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, si
         await run.sees("ValueError: no such tile", "in halo.py")
         for name, chosen in (("cases", "warp"), ("ranks", 2)):
             await run.focus(name)
-            run.page.presenter.put(run.table(name), chosen)
+            run.page.presenter.move_cursor(run.table(name), chosen)
             await run.press("enter")
             await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
             copied = await run.copied()
@@ -852,7 +852,7 @@ async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(ope
         assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
             log.write(json.dumps({"job": 1, **make.rank_event("log")}).encode() + b"\n")
-        await run.until(lambda: run.app.context.feed.said == 1)
+        await run.until(lambda: run.app.context.feed.log_count == 1)
         os.utime(folder.events, (1000.0, 1000.0))
         await run.sees("! unfinished", "nothing came from its console on node09")
 
@@ -971,7 +971,7 @@ async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_p
         )
         page = run.page
         feed = run.app.context.feed
-        await run.until(lambda: page.opened is feed and not page.startable)
+        await run.until(lambda: page.shown_feed is feed and not page.can_rerun)
         await run.until(lambda: "Rerun" not in shown(run.app))
         await run.press("r")
         assert not isinstance(run.app.screen, Confirm)

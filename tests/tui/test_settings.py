@@ -5,14 +5,14 @@ import os
 import pytest
 
 from spbench.errors import UsageError
-from spbench.tui.palette import action_ids
+from spbench.tui.palette import collect_action_ids
 from spbench.tui.settings import (
     Settings,
-    keep_theme,
+    check_action_ids,
+    has_explicit_path,
     load_settings,
-    names_settings,
+    save_theme,
     settings_path,
-    unknown_actions,
 )
 
 THEMES = ("spbench-dark", "spbench-light")
@@ -29,13 +29,13 @@ def load(path):
 
 def test_without_a_file_there_are_the_defaults(path):
     assert load(path).settings == Settings()
-    assert load(path).complaints == ()
+    assert load(path).errors == ()
 
 
 def test_rejects_a_huge_file(path):
     path.touch()
     os.truncate(path, 40 * 10**9)
-    (complaint,) = load(path).complaints
+    (complaint,) = load(path).errors
     assert complaint == f"cannot read {path}: it has more than 1 MiB"
 
 
@@ -45,7 +45,7 @@ def test_a_file_says_all(path):
     )
     keys = {"run.cancel": "X, delete,ctrl+f5,/"}
     assert load(path).settings == Settings("spbench-light", 2, keys)
-    assert load(path).complaints == ()
+    assert load(path).errors == ()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_wrong_file_is_one_sentence_with_its_place(path, text, told):
     path.write_text(text)
     loaded = load(path)
     assert loaded.settings == Settings()
-    [sentence] = loaded.complaints
+    [sentence] = loaded.errors
     assert sentence.startswith(f"{path}: error: {told}")
     assert "\n" not in sentence
 
@@ -83,18 +83,18 @@ def test_what_is_right_is_taken_beside_what_is_wrong(path):
     path.write_text("them: x\nrefresh_hz: 4\nkeys: {run.pause: no such key, run.cancel: X}\n")
     loaded = load(path)
     assert loaded.settings == Settings(refresh_hz=4, keys={"run.cancel": "X"})
-    assert len(loaded.complaints) == 2
+    assert len(loaded.errors) == 2
 
 
 @pytest.mark.parametrize("key", ["slash", "question_mark", "+", "ctrl+shift+left", "é", "alt+x"])
 def test_names_of_keys_are_taken(path, key):
     path.write_text(f"keys: {{run.pause: {key!r}}}")
-    assert load(path).complaints == ()
+    assert load(path).errors == ()
 
 
 def test_keys_of_no_action_are_told(path):
     settings = Settings(keys={"run.cancl": "X", "run.cancel": "X", "zzz": "Y"})
-    assert unknown_actions(path, settings, action_ids()) == (
+    assert check_action_ids(path, settings, collect_action_ids()) == (
         f"{path}: error: keys: there is no action 'run.cancl' (did you mean run.cancel?)",
         f"{path}: error: keys: there is no action 'zzz'; F1 shows the ids",
     )
@@ -117,7 +117,7 @@ def test_keys_of_no_action_are_told(path):
 )
 def test_a_theme_is_kept_and_all_else_stays_as_it_is_written(path, before, after):
     path.write_bytes(before.encode())
-    keep_theme(path, "spbench-light")
+    save_theme(path, "spbench-light")
     assert path.read_bytes().decode() == after
     assert load(path).settings.theme == "spbench-light"
 
@@ -126,7 +126,7 @@ def test_a_theme_is_kept_in_a_folder_to_be_made_and_through_a_link(tmp_path):
     kept = tmp_path / "deep" / "kept.yaml"
     link = tmp_path / "console.yaml"
     link.symlink_to(kept)
-    keep_theme(link, "spbench-light")
+    save_theme(link, "spbench-light")
     assert link.is_symlink()
     assert kept.read_text() == "theme: spbench-light\n"
 
@@ -135,7 +135,7 @@ def test_a_theme_is_kept_in_a_folder_to_be_made_and_through_a_link(tmp_path):
 def test_a_file_that_cannot_be_changed_safely_is_left_alone(path, text):
     path.write_text(text)
     with pytest.raises(UsageError, match=str(path)):
-        keep_theme(path, "spbench-light")
+        save_theme(path, "spbench-light")
     assert path.read_text() == text
 
 
@@ -148,19 +148,19 @@ def test_the_place_is_the_users_config_folder_or_what_the_environment_says(tmp_p
 def test_settings_that_another_user_may_have_written_are_skipped_unless_named(path):
     path.write_text("theme: spbench-light\n")
     path.chmod(0o666)
-    skipped = load_settings(path, THEMES, named=False)
+    skipped = load_settings(path, THEMES, explicit=False)
     assert skipped.settings == Settings()
-    [complaint] = skipped.complaints
+    [complaint] = skipped.errors
     assert complaint == (
         f"{path} was skipped: it is world-writable; run chmod o-w {path}; to use it as it is, "
         "name it in SPBENCH_CONFIG"
     )
     with pytest.raises(UsageError, match="was skipped"):
-        keep_theme(path, "spbench-dark", named=False)
+        save_theme(path, "spbench-dark", explicit=False)
     assert path.read_text() == "theme: spbench-light\n"
-    assert load_settings(path, THEMES, named=True).settings.theme == "spbench-light"
+    assert load_settings(path, THEMES, explicit=True).settings.theme == "spbench-light"
     path.chmod(0o664)
-    assert load_settings(path, THEMES, named=False).settings.theme == "spbench-light"
+    assert load_settings(path, THEMES, explicit=False).settings.theme == "spbench-light"
 
 
 @pytest.mark.parametrize("world_writable", [True, False])
@@ -176,11 +176,11 @@ def test_no_theme_is_kept_in_a_folder_that_others_may_write(tmp_path, path, worl
     else:
         pytest.skip("only root can give a folder away")
     with pytest.raises(UsageError, match=f"its folder {folder} (is world|belongs)"):
-        keep_theme(folder / "console.yaml", "spbench-light", named=False)
+        save_theme(folder / "console.yaml", "spbench-light", explicit=False)
     assert not outside.exists()
 
 
 def test_only_the_variable_names_the_settings():
-    assert names_settings({"SPBENCH_CONFIG": "/x/y.yaml"})
-    assert not names_settings({"SPBENCH_CONFIG": ""})
-    assert not names_settings({"XDG_CONFIG_HOME": "/x"})
+    assert has_explicit_path({"SPBENCH_CONFIG": "/x/y.yaml"})
+    assert not has_explicit_path({"SPBENCH_CONFIG": ""})
+    assert not has_explicit_path({"XDG_CONFIG_HOME": "/x"})

@@ -116,9 +116,9 @@ async def test_the_demo_ends_on_the_run_page_with_the_times_of_its_report():
         for event in events:
             feed._apply(event)
             if event["event"] == "case_end":
-                rows.look()
+                rows.update()
                 live[event["case"]] = rows._rows[event["case"]].time
-    rows.look()
+    rows.update()
     recorded = load_run(demo_run()).cases
     assert live == {name: part.metrics["time_ms"].value for name, part in recorded.items()}
     shown = {name: rows._rows[name].checks for name in recorded}

@@ -100,7 +100,7 @@ async def hosts(pilot):
 async def plan(pilot):
     page = pilot.app.screen
     await until(pilot, lambda: page.form.query_one("#cluster").value.endswith("two-cores.yaml"))
-    page.form.put("micro", "2")
+    page.form.set_text("micro", "2")
     await pilot.press("enter")
     await until(pilot, lambda: page.planned is not None and "x as fast as" in shown(pilot.app))
 

@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 from textual.containers import VerticalScroll
 
-from spbench.tui.widgets.stacked_bars import Bar, StackedBars, letters
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars, assign_letters
 
 
 class Shown(App):
@@ -67,8 +67,8 @@ async def test_a_colour_that_comes_again_is_hollow():
 
 
 def test_letters_are_each_ones_own():
-    assert letters(("forward", "backward", "bubble", "forward")) == ("f", "b", "u", "o")
-    assert letters(("aa", "aa", "")) == ("a", "A", "B")
+    assert assign_letters(("forward", "backward", "bubble", "forward")) == ("f", "b", "u", "o")
+    assert assign_letters(("aa", "aa", "")) == ("a", "A", "B")
 
 
 def test_a_bar_has_a_figure_for_each_part():

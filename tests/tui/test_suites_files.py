@@ -9,7 +9,7 @@ from spbench.errors import FailedRunError, UsageError
 from spbench.suites.edit.check import examine
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
+from spbench.tui.suites.files import FileCheck, check_file, find_same_file, find_suites
 
 SUITE = "schema: spbench.suite/1\nname: a\ncases:\n  - {name: c, benchmark: memory.copy}\n"
 
@@ -27,30 +27,30 @@ def test_suites_are_found_by_how_they_begin_each_once(tmp_path):
     put(tmp_path, "hosts.yaml", "hosts: []\n")
     put(tmp_path, "suites/notes.txt")
     (tmp_path / "suites" / "link.yaml").symlink_to(own)
-    assert suite_files(tmp_path) == {
+    assert find_suites(tmp_path) == {
         tmp_path / "suites": (tmp_path / "suites" / "link.yaml",),
         tmp_path / "suites" / "deep": (inner,),
     }
     far = put(tmp_path / "elsewhere", "far.yaml", "no suite")
     near = put(tmp_path / "elsewhere", "near.yaml")
-    found = suite_files(tmp_path / "suites", far)
+    found = find_suites(tmp_path / "suites", far)
     assert found[tmp_path / "elsewhere"] == (far, near)
 
 
 def test_a_file_is_known_however_it_is_named(tmp_path, monkeypatch):
     path = put(tmp_path, "a.yaml")
     monkeypatch.chdir(tmp_path)
-    [[named]] = suite_files(path.relative_to(tmp_path).parent).values()
+    [[named]] = find_suites(path.relative_to(tmp_path).parent).values()
     assert not named.is_absolute()
-    assert same_file([named], path) == named
-    assert same_file([named], None) is None
-    assert open_document(named).holds(path)
+    assert find_same_file([named], path) == named
+    assert find_same_file([named], None) is None
+    assert open_document(named).is_current(path)
 
 
 def test_what_the_loader_says_of_a_file(tmp_path):
-    assert check_file(put(tmp_path, "a.yaml")) == Checked(1, 0)
-    assert check_file(put(tmp_path, "b.yaml", SUITE.replace("memory.copy", "x"))) == Checked(0, 1)
-    assert check_file(tmp_path / "none.yaml") == Checked(0, 1)
+    assert check_file(put(tmp_path, "a.yaml")) == FileCheck(1, 0)
+    assert check_file(put(tmp_path, "b.yaml", SUITE.replace("memory.copy", "x"))) == FileCheck(0, 1)
+    assert check_file(tmp_path / "none.yaml") == FileCheck(0, 1)
 
 
 def test_saving_goes_through_links_and_keeps_permissions(tmp_path):
@@ -73,7 +73,7 @@ def test_another_programs_change_is_noticed(tmp_path):
     assert not document.is_stale()
     path.write_text("other")
     assert document.is_stale()
-    assert not document.holds(path)
+    assert not document.is_current(path)
     path.unlink()
     assert document.is_stale()
     fresh = new_document(path)
@@ -112,7 +112,7 @@ async def test_a_change_is_one_step_keeps_the_ends_of_lines_and_goes_to_its_line
         editor = app.query_one(SuiteEditor)
         for text in ("one: 1\r\nnew: 3\r\ntwo: 2\r\n", "two: 2\r\n", "", "one: 1\r\ntwo: 2"):
             before = editor.text
-            editor.change(text, 2)
+            editor.replace_text(text, 2)
             assert editor.text == text
             assert editor.cursor_location == (min(1, editor.document.line_count - 1), 0)
             editor.undo()
@@ -124,7 +124,7 @@ async def test_lines_are_marked_by_a_sign_as_well_as_by_colour():
     async with app.run_test(size=(40, 10)) as pilot:
         editor = app.query_one(SuiteEditor)
         await pilot.pause()
-        editor.mark({2: 6, 9: 1})
+        editor.mark_problems({2: 6, 9: 1})
         lines = ["".join(segment.text for segment in editor.render_line(y)) for y in (0, 1)]
         assert lines[0].startswith("1  one: 1")
         assert lines[1].startswith("2✗ two: 2")
@@ -132,5 +132,5 @@ async def test_lines_are_marked_by_a_sign_as_well_as_by_colour():
         assert marked == ["2"]
         grounds = [[s.style.bgcolor for s in editor.render_line(y)][-1] for y in (0, 1)]
         assert grounds[0] != grounds[1]
-        editor.mark({})
+        editor.mark_problems({})
         assert "✗" not in "".join(segment.text for segment in editor.render_line(1))

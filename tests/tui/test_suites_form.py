@@ -7,8 +7,8 @@ import pytest
 from spbench.suites.edit.check import examine
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
-from spbench.tui.suites.form.case_reader import read_texts
-from spbench.tui.suites.form.typed_case import CaseTexts, Typed
+from spbench.tui.suites.form.case_reader import read_draft
+from spbench.tui.suites.form.typed_case import CaseTexts, FormTexts
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 
@@ -37,14 +37,14 @@ def changed(draft, expect=None, references=None, **texts):
     """The texts of a form, of which these are typed anew, as it reads them."""
     form = form_of(draft)
     texts = {name.replace("__", " "): text for name, text in texts.items()}
-    expect = form.first.expect if expect is None else expect
-    references = form.first.references if references is None else references
-    return read_texts(form, Typed({**form.first.texts, **texts}, expect, references))
+    expect = form.initial.expect if expect is None else expect
+    references = form.initial.references if references is None else references
+    return read_draft(form, FormTexts({**form.initial.texts, **texts}, expect, references))
 
 
 def drafted(draft, **texts):
     read = changed(draft, **texts)
-    assert read.complaints == {}
+    assert read.errors == {}
     return read.draft
 
 
@@ -65,8 +65,8 @@ def test_sweeps_of_lists_and_of_one_value_are_told_from_values(matrix, params):
     draft = CaseDraft("links", "link.pingpong", params, matrix)
     assert drafted(draft) == draft
     form = form_of(draft)
-    anew = {name: f"{text} " for name, text in form.first.texts.items()}
-    assert read_texts(form, Typed(anew)).draft == draft
+    anew = {name: f"{text} " for name, text in form.initial.texts.items()}
+    assert read_draft(form, FormTexts(anew)).draft == draft
 
 
 def test_one_value_several_values_and_none():
@@ -83,7 +83,7 @@ def test_names_in_step_go_to_zip_and_back():
     draft = drafted(FULL, in__step="halo_len, image_size", halo_len="1, 2")
     assert list(draft.zip) == ["image_size", "halo_len"]
     assert list(draft.matrix) == ["iterations", "seed"]
-    assert changed(FULL, in__step="dtype").complaints == {
+    assert changed(FULL, in__step="dtype").errors == {
         "in step": "'dtype' has no list of values above"
     }
 
@@ -94,8 +94,8 @@ def test_an_alias_keeps_the_name_that_it_has_in_the_file():
     form = CaseTexts(
         replace(known, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
     )
-    assert form.first.texts["image_size"] == "64"
-    read = read_texts(form, Typed({**form.first.texts, "image_size": "128"}))
+    assert form.initial.texts["image_size"] == "64"
+    read = read_draft(form, FormTexts({**form.initial.texts, "image_size": "128"}))
     assert read.draft.params == {"size_of_image": 128}
 
 
@@ -111,7 +111,7 @@ def test_points_to_leave_out():
     draft = drafted(FULL, exclude="{seed: 2, image_size: 64x96}, {halo_len: 1}")
     assert draft.exclude == [{"seed": 2, "image_size": "64x96"}, {"halo_len": 1}]
     for text in ("seed=1", "{seed: 1", "[1]"):
-        assert list(changed(FULL, exclude=text).complaints) == ["exclude"]
+        assert list(changed(FULL, exclude=text).errors) == ["exclude"]
 
 
 def test_launch_settings_and_variables():
@@ -136,7 +136,7 @@ def test_expectations():
 def test_an_expectation_that_cannot_be_judged_is_refused(row, sentence):
     read = changed(FULL, expect=[("skew", "1", ""), row])
     assert read.draft is None
-    assert sentence in read.complaints["expect.1"]
+    assert sentence in read.errors["expect.1"]
 
 
 BIG = {"reference": 0.35, "lower": -0.1, "upper": 0.05}
@@ -157,8 +157,8 @@ ROWS = [
 
 
 def test_references_are_rows_and_stay_in_their_order_if_nothing_is_typed():
-    assert form_of(WITH_REFERENCES).first.references == ROWS
-    assert form_of(WITH_REFERENCES).first.expect == [("skew", "3", "")]
+    assert form_of(WITH_REFERENCES).initial.references == ROWS
+    assert form_of(WITH_REFERENCES).initial.expect == [("skew", "3", "")]
     assert list(drafted(WITH_REFERENCES).expect) == ["time_ms", "skew", "time_ms.p95"]
     assert drafted(WITH_REFERENCES) == WITH_REFERENCES
 
@@ -166,7 +166,7 @@ def test_references_are_rows_and_stay_in_their_order_if_nothing_is_typed():
 def test_references_of_systems_are_typed_and_removed():
     rows = [*ROWS[:2], ("time_ms", "laptop", "3", "", "1"), ("skew.max", "", "2", "-0.5", "")]
     read = changed(WITH_REFERENCES, references=rows)
-    assert read.complaints == {}
+    assert read.errors == {}
     assert read.draft.expect == {
         "skew": {"max": 3},
         "time_ms": {"systems": {"big": BIG, "vm": VM, "laptop": {"reference": 3, "upper": 1}}},
@@ -194,7 +194,7 @@ def test_references_of_systems_are_typed_and_removed():
 def test_a_reference_that_cannot_be_judged_is_refused(row, message):
     read = changed(WITH_REFERENCES, references=[*ROWS, row])
     assert read.draft is None
-    assert message in read.complaints["reference.3"]
+    assert message in read.errors["reference.3"]
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_a_reference_that_cannot_be_judged_is_refused(row, message):
 def test_what_cannot_be_read_is_refused_with_the_loaders_sentence(texts, sentence):
     read = changed(FULL, **texts)
     assert read.draft is None
-    assert list(read.complaints) == list(texts)
-    assert sentence in next(iter(read.complaints.values()))
+    assert list(read.errors) == list(texts)
+    assert sentence in next(iter(read.errors.values()))
 
 
 def test_repeat_and_comment_can_be_taken_away():
@@ -224,7 +224,7 @@ def test_repeat_and_comment_can_be_taken_away():
 def test_the_form_of_every_benchmark_begins_with_a_case_that_the_loader_takes(benchmark, tmp_path):
     given = BENCHMARKS[benchmark].begins_with
     draft = CaseDraft("case", benchmark, params=dict(given))
-    typed = form_of(draft).first
+    typed = form_of(draft).initial
     assert all(text == "" for name, text in typed.texts.items() if name not in ("name", *given))
     text = insert_case("", drafted(draft)).text
     assert examine(text, tmp_path / "suite.yaml").diagnostics == ()

@@ -13,7 +13,7 @@ from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, ReferenceRow, TextRow
-from spbench.tui.suites.form.preview import preview
+from spbench.tui.suites.form.preview import build_preview
 from spbench.tui.suites.form.typed_case import COMMENT
 from spbench.tui.suites.page import SuitesPage
 from spbench_core.catalog import BENCHMARKS
@@ -90,7 +90,7 @@ async def test_a_row_has_its_texts_before_its_boxes_are_mounted(suite):
         await ready(pilot)
         rows = ExpectRow(["time_ms"], expected), ReferenceRow(["time_ms"], reference)
         assert not any(row.query(Input) for row in rows)
-        assert (rows[0].expected, rows[1].reference) == (expected, reference)
+        assert (rows[0].texts, rows[1].texts) == (expected, reference)
 
 
 async def test_references_of_systems_are_written_below_their_metric(suite):
@@ -177,11 +177,11 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
-        first = form.typed.texts
+        first = form.texts.texts
         in_one_write(app, [*keys, "s", "p"])
-        await until(pilot, lambda: form.typed.texts[key].endswith("sp"))
+        await until(pilot, lambda: form.texts.texts[key].endswith("sp"))
         typed = {"name": "4", "np": "2"} if "enter" in keys else {}
-        assert form.typed.texts == {**first, **typed, key: "sp"}
+        assert form.texts.texts == {**first, **typed, key: "sp"}
 
 
 @pytest.mark.long
@@ -197,17 +197,17 @@ async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_to
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         form = await exchange_form(pilot)
-        first = form.typed.texts
+        first = form.texts.texts
         with monkeypatch.context() as patch:
             patch.setattr(MessagePump, "_dispatch_message", slowly)
             for key in ("down", "down", "s", "p"):
                 in_one_write(app, [key])
                 await asyncio.sleep(0.6)
             async with asyncio.timeout(60):
-                while form.typed.texts == first or app._typed:
+                while form.texts.texts == first or app._typed:
                     await asyncio.sleep(0.1)
         await pilot.pause()
-        assert [key for key, text in form.typed.texts.items() if text == "sp"] == ["repeat"]
+        assert [key for key, text in form.texts.texts.items() if text == "sp"] == ["repeat"]
 
 
 @pytest.mark.long
@@ -234,13 +234,13 @@ async def test_a_form_left_while_its_case_is_being_resolved_leaves_quietly(suite
         def late(*given):
             begun.set()
             assert parts_go.wait(30)
-            return preview(*given)
+            return build_preview(*given)
 
         async def go_last(editor):
             parts_go.set()
             await asyncio.sleep(0.3)  # the other parts are gone, and the form is not
 
-        monkeypatch.setattr("spbench.tui.suites.form.case_form.preview", late)
+        monkeypatch.setattr("spbench.tui.suites.form.case_form.build_preview", late)
         form._look_soon()
         await until(pilot, begun.is_set)
         monkeypatch.setattr(SuiteEditor, "on_unmount", go_last, raising=False)

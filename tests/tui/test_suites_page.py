@@ -18,7 +18,7 @@ from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.problems import ProblemList
-from spbench.tui.suites.reading import read
+from spbench.tui.suites.reading import parse_text
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.line_table import LineTable
 from tui.driving import DEADLINE, SIZES, shown, until
@@ -136,7 +136,7 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
     app = opened(suite)
     folder = suite.parent.parent
     try:
-        told = commands(plan(Request(suite, folder / "home", app.context.opening.environ)))
+        told = commands(plan(Request(suite, folder / "home", app.context.options.environ)))
     except MissingError as error:
         pytest.skip(f"no launcher to show the command of: {error}")
     async with app.run_test(size=(200, 60)) as pilot:
@@ -192,12 +192,12 @@ async def test_a_changed_text_is_marked_and_saved(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
-        assert app.screen.unsaved() is None
+        assert app.screen.describe_unsaved() is None
         await type_over(pilot, 1, "# Another line.")
         await until(pilot, lambda: "● made-up.yaml not saved" in shown(app))
-        assert app.screen.unsaved() == "made-up.yaml is not saved."
+        assert app.screen.describe_unsaved() == "made-up.yaml is not saved."
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.screen.unsaved() is None)
+        await until(pilot, lambda: app.screen.describe_unsaved() is None)
         assert suite.read_text() == SUITE.replace("What stands above all", "Another line")
         await until(pilot, lambda: "●" not in shown(app))
 
@@ -235,7 +235,7 @@ async def test_unsaved_changes_are_asked_about_when_another_file_is_opened(suite
         await pilot.press("enter")
         await answered(pilot, "y")
         await until(pilot, lambda: "name: other" in editor(app).text)
-        assert not pane(app).changed
+        assert not pane(app).has_changes
 
 
 @pytest.mark.long
@@ -289,14 +289,14 @@ def delete(app):
 def change(app):
     editor(app).load_text(LONG)
     editor(app).move_cursor(editor(app).document.end)
-    editor(app).change(SUITE[:40], 1)
+    editor(app).replace_text(SUITE[:40], 1)
 
 
 def open_another(app):
     editor(app).load_text(LONG)
     editor(app).move_cursor(editor(app).document.end)
-    (app.context.opening.suite.parent / "short.yaml").write_text("schema: spbench.suite/1\n")
-    pane(app).open(open_document(app.context.opening.suite.parent / "short.yaml"))
+    (app.context.options.suite.parent / "short.yaml").write_text("schema: spbench.suite/1\n")
+    pane(app).open(open_document(app.context.options.suite.parent / "short.yaml"))
 
 
 @pytest.mark.parametrize("shrink", [undo, redo, delete, change, open_another])
@@ -425,12 +425,12 @@ async def test_one_types_on_while_the_loader_reads(suite, monkeypatch):
     def slow(text, request):
         reading.set()
         assert go_on.wait(DEADLINE)
-        return read(text, request)
+        return parse_text(text, request)
 
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
-        monkeypatch.setattr("spbench.tui.suites.text_pane.read", slow)
+        monkeypatch.setattr("spbench.tui.suites.text_pane.parse_text", slow)
         editor(app).focus()
         await pilot.press("end", "a")
         await until(pilot, reading.is_set)

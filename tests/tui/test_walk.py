@@ -107,13 +107,13 @@ async def test_compose_run_plant_cancel_and_compare(tmp_path, monkeypatch):
         await walker.until(
             lambda: any(rank.phase != "starting" for rank in hung.state.ranks.values())
         )
-        assert background.running(app.context.opening.home) == [hung.folder]
+        assert background.running(app.context.options.home) == [hung.folder]
         await pilot.press("x")
         await walker.until(lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await walker.until(lambda: hung.ended)
         assert hung.status == "cancelled"
-        assert background.running(app.context.opening.home) == []
+        assert background.running(app.context.options.home) == []
 
         await pilot.press("3")
         await walker.until(lambda: shown(app).count("walk") >= 3)

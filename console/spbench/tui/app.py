@@ -21,14 +21,14 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.tui.context import ConsoleContext, Opening
+from spbench.tui.context import ConsoleContext, ConsoleOptions
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import (
-    keep_theme,
+    check_action_ids,
+    has_explicit_path,
     load_settings,
-    names_settings,
+    save_theme,
     settings_path,
-    unknown_actions,
 )
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
@@ -37,14 +37,14 @@ from spbench_core.plugins import set_warning_listener
 if TYPE_CHECKING:
     from spbench.tui.page import Page
 
-TURN = 0.005
-TURNS = 100
+KEY_WAIT_STEP = 0.005
+MAX_KEY_WAIT_STEPS = 100
 """Seconds to a turn of the event loop, and after how many a key goes on although the one before is
 not known to be handled. On a loaded machine a turn takes longer, and the console has its time."""
-LOOK = 0.5
+UNSAVED_CHECK_INTERVAL = 0.5
 """Seconds between two looks at what is not saved, for a browser that shows the console."""
-UNSAVED = "\x1b]7077;unsaved\x07"
-SAVED = "\x1b]7077;saved\x07"
+UNSAVED_MARK = "\x1b]7077;unsaved\x07"
+SAVED_MARK = "\x1b]7077;saved\x07"
 """The mark that the browser's page looks for in the terminal's data, which shows nothing of it."""
 
 
@@ -108,10 +108,10 @@ class ConsoleApp(App[int]):
         ),
     ]
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, options: ConsoleOptions) -> None:
         super().__init__()
         self.pages: dict[str, Page] = {}
-        self.failed: dict[str, Exception] = {}
+        self.page_errors: dict[str, Exception] = {}
         self._entries = {entry.name: entry for entry in PAGES}
         self._failures = itertools.count(1)
         self._typed: deque[Event] = deque()
@@ -119,18 +119,18 @@ class ConsoleApp(App[int]):
         self._browser_asks = False
         for theme in THEMES:
             self.register_theme(theme)
-        self._settings_path = settings_path(opening.environ)
-        self._settings_named = names_settings(opening.environ)
+        self._settings_path = settings_path(options.environ)
+        self._settings_named = has_explicit_path(options.environ)
         themes = self.available_themes.keys()
-        loaded = load_settings(self._settings_path, themes, named=self._settings_named)
+        loaded = load_settings(self._settings_path, themes, explicit=self._settings_named)
         self.settings = loaded.settings
-        self._complaints = loaded.complaints
+        self._complaints = loaded.errors
         titles = [(entry.name, entry.title) for entry in PAGES]
-        self.context = ConsoleContext(opening, self, titles, self.settings.refresh_hz)
+        self.context = ConsoleContext(options, self, titles, self.settings.refresh_hz)
 
     def compose(self) -> ComposeResult:
         """Return the frame that is shown while the first page is loaded."""
-        yield TabBar(self.context.titles, self.context.opening.page)
+        yield TabBar(self.context.titles, self.context.options.page)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -143,7 +143,7 @@ class ConsoleApp(App[int]):
             self.add_mode(entry.name, partial(self._make_page, entry))
         self.call_after_refresh(self._open)
         if self.is_web:
-            self.set_interval(LOOK, self._tell_browser)
+            self.set_interval(UNSAVED_CHECK_INTERVAL, self._tell_browser)
 
     def _make_page(self, entry: PageEntry) -> Page:
         page = self.pages[entry.name] = entry.load()(self.context)
@@ -151,9 +151,9 @@ class ConsoleApp(App[int]):
 
     async def _open(self) -> None:
         """Load and show the first page; the frame around it is on the terminal by now."""
-        from spbench.tui.palette import action_ids
+        from spbench.tui.palette import collect_action_ids
 
-        opening = self.context.opening
+        opening = self.context.options
         if self.current_mode == "_default":  # no key was quicker
             await self.switch_mode(opening.page)
         if opening.recorded is not None:
@@ -162,8 +162,8 @@ class ConsoleApp(App[int]):
             offer = self.context.offer_to_watch()
             self.run_worker(offer, group="attach", exit_on_error=False)
         if self.settings.keys:
-            known = await asyncio.to_thread(action_ids)  # it loads all pages
-            self._complaints += unknown_actions(self._settings_path, self.settings, known)
+            known = await asyncio.to_thread(collect_action_ids)  # it loads all pages
+            self._complaints += check_action_ids(self._settings_path, self.settings, known)
         for complaint in self._complaints:
             self.notify(complaint, severity="error", timeout=10, markup=False)
 
@@ -191,7 +191,7 @@ class ConsoleApp(App[int]):
                 nodes = target.ancestors_with_self
                 # A second time for the messages that were sent because of the key.
                 self._behind = behind = iter([*nodes, *nodes])
-                self._wait(behind, TURNS)
+                self._wait(behind, MAX_KEY_WAIT_STEPS)
                 await self._give_behind(behind)
 
     async def _give_behind(self, nodes: Iterator[DOMNode]) -> None:
@@ -209,16 +209,16 @@ class ConsoleApp(App[int]):
     def _wait(self, nodes: Iterator[DOMNode], turns: int) -> None:
         """Wait so many turns of the event loop for these nodes, and then no longer."""
         if turns and self._behind is nodes:
-            asyncio.get_running_loop().call_later(TURN, self._wait, nodes, turns - 1)
+            asyncio.get_running_loop().call_later(KEY_WAIT_STEP, self._wait, nodes, turns - 1)
         elif self._behind is nodes:
             self.call_later(self._give_after, nodes)
 
     def _tell_browser(self) -> None:
         """Let the browser ask before its page is left, as long as something is not saved."""
-        unsaved = any(page.unsaved() is not None for page in self.pages.values())
+        unsaved = any(page.describe_unsaved() is not None for page in self.pages.values())
         if self._driver is not None and unsaved != self._browser_asks:
             self._browser_asks = unsaved
-            self._driver.write(UNSAVED if unsaved else SAVED)
+            self._driver.write(UNSAVED_MARK if unsaved else SAVED_MARK)
 
     # Failures
 
@@ -247,9 +247,9 @@ class ConsoleApp(App[int]):
         mode = self._mode_of(node)
         if not (self.CONTAINS_FAILURES and self.is_running and mode in self._entries):
             return False
-        if mode in self.failed:
+        if mode in self.page_errors:
             return True  # it goes already; what else goes wrong there follows from the first
-        self.failed[mode] = error
+        self.page_errors[mode] = error
         self.call_later(self._replace_page, mode, error)
         return True
 
@@ -262,11 +262,11 @@ class ConsoleApp(App[int]):
         return self.current_mode
 
     async def _replace_page(self, name: str, error: Exception) -> None:
-        from spbench.tui.failed_page import FailedPage, keep_report, report_of
+        from spbench.tui.failed_page import FailedPage, format_report, write_report
 
-        report = report_of(error, name)
-        home = None if self.context.readonly else self.context.opening.home
-        path = await asyncio.to_thread(keep_report, home, report) if home else None
+        report = format_report(error, name)
+        home = None if self.context.readonly else self.context.options.home
+        path = await asyncio.to_thread(write_report, home, report) if home else None
         shown = self.current_mode == name
         stand_in = f"failed-{next(self._failures)}"
         self.add_mode(stand_in, partial(FailedPage, self.context, name, report, path))
@@ -275,7 +275,7 @@ class ConsoleApp(App[int]):
         self.pages.pop(name, None)
         await self.remove_mode(name)
         self.add_mode(name, partial(self._make_page, self._entries[name]))
-        self.failed.pop(name)
+        self.page_errors.pop(name)
         self.call_later(self._give_typed)  # a key that the page got is not handled any more
         if not shown:
             kept = f"; the report is in {path}" if path else ""
@@ -301,18 +301,18 @@ class ConsoleApp(App[int]):
 
     def action_help(self) -> None:
         """Say what the focused widget is for, and its keys."""
-        from spbench.tui.help import HelpScreen, help_of, keys_of
+        from spbench.tui.help import HelpScreen, build_help, list_active_keys
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(help_of(self.screen), keys_of(self.screen)))
+            self.push_screen(HelpScreen(build_help(self.screen), list_active_keys(self.screen)))
 
     def action_leave(self) -> None:
         """Quit at once, or ask where something would be lost or goes on."""
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm
 
-        reasons = [told for page in self.pages.values() if (told := page.unsaved())]
-        if self.context.run_goes_on() or background.any_started():
+        reasons = [told for page in self.pages.values() if (told := page.describe_unsaved())]
+        if self.context.is_run_active() or background.any_started():
             reasons.append(
                 "A run keeps running without the console; `spbench tui` offers to watch it again. "
                 "(To end the run itself, cancel it on the Run page.)"
@@ -321,7 +321,7 @@ class ConsoleApp(App[int]):
         def answer(yes: bool | None) -> None:
             if yes:
                 for page in self.pages.values():
-                    page.drop_unsaved()
+                    page.discard_unsaved()
                 self.exit(0)
 
         if reasons:
@@ -331,9 +331,9 @@ class ConsoleApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return every action there is for the palette, each under its area."""
-        from spbench.tui.palette import commands
+        from spbench.tui.palette import list_commands
 
-        return commands(screen, self.context.readonly, self.choose_theme)
+        return list_commands(screen, self.context.readonly, self.choose_theme)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave pages alone while a question is open."""
@@ -353,7 +353,7 @@ class ConsoleApp(App[int]):
         try:
             if self._complaints:
                 raise UsageError(f"fix {self._settings_path} first; it was left unchanged")
-            keep_theme(self._settings_path, name, named=self._settings_named)
+            save_theme(self._settings_path, name, explicit=self._settings_named)
         except SpbenchError as error:
             why = str(error)
             self.notify(why, title="theme not remembered", severity="warning", markup=False)

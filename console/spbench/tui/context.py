@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.tui.feed import EventSource, Feed
 
-LOOK = 0.05
+FOLDER_POLL_INTERVAL = 0.05
 """Seconds between two looks for the folder of a run that was started."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ConsoleOptions:
     """The options with which the console is opened.
 
     Attributes:
@@ -41,7 +41,7 @@ class Opening:
     folder: Path = field(default_factory=Path.cwd)
     suite: Path | None = None
     page: str = "suites"
-    hosts: LaunchChoice = NOTHING_CHOSEN
+    launch_choice: LaunchChoice = NOTHING_CHOSEN
     recorded: RunFolder | None = None
     speed: float | None = 1.0
     readonly: bool = False
@@ -67,26 +67,26 @@ class ConsoleContext:
 
     def __init__(
         self,
-        opening: Opening,
+        options: ConsoleOptions,
         app: App[int],
         titles: Sequence[tuple[str, str]],
         refresh_hz: float,
     ) -> None:
-        self.opening = opening
+        self.options = options
         self.titles = titles
         self.refresh_hz = refresh_hz
-        self.hosts = opening.hosts
+        self.launch_choice = options.launch_choice
         self.environment: tuple[str, ...] = ()
         self.feed: Feed | None = None
-        self.starting: float | None = None
-        self.suite = opening.suite
+        self.starting_since: float | None = None
+        self.suite = options.suite
         self._app = app
         self._following: asyncio.Task[None] | None = None
 
     @property
     def readonly(self) -> bool:
         """Whether nothing may be started, cancelled or written."""
-        return self.opening.readonly
+        return self.options.readonly
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class ConsoleContext:
     def launch_title(self) -> str:
         """The choices for runs from here in a few words; empty where there are none."""
         names = ",".join(variable.partition("=")[0] for variable in self.environment)
-        return "  ".join(filter(None, (self.hosts.title, f"env: {names}" if names else "")))
+        return "  ".join(filter(None, (self.launch_choice.title, f"env: {names}" if names else "")))
 
     def show_page(self, name: str) -> None:
         """Show a page."""
@@ -124,7 +124,7 @@ class ConsoleContext:
         self._following = asyncio.create_task(feed.follow())
 
         async def estimate() -> None:
-            feed.estimate = await asyncio.to_thread(estimate_recorded, folder, self.opening.environ)
+            feed.estimate = await asyncio.to_thread(estimate_recorded, folder, self.options.environ)
 
         if source is None:  # nothing remains of a run that is played again
             self._app.run_worker(estimate(), group="estimate", exclusive=True)
@@ -138,7 +138,7 @@ class ConsoleContext:
 
         self.watch_run(folder, ReplaySource(RecordedEvents(folder.events), speed))
 
-    def run_goes_on(self) -> bool:
+    def is_run_active(self) -> bool:
         """Whether the watched run is one that still runs."""
         from spbench.tui.feed import LiveSource
 
@@ -150,7 +150,7 @@ class ConsoleContext:
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm
 
-        runs = await asyncio.to_thread(background.running, self.opening.home)
+        runs = await asyncio.to_thread(background.running, self.options.home)
         if not runs:
             return
         question = f"The run {runs[-1].id} is still running. Watch it?"
@@ -161,23 +161,23 @@ class ConsoleContext:
 
     # Starting
 
-    def start_run(self, words: Sequence[str], folder: Path | None = None) -> None:
+    def start_run(self, args: Sequence[str], folder: Path | None = None) -> None:
         """Start a run in a session of its own and watch it; another has to wait for that.
 
         Args:
             words: The words that follow ``spbench run``.
             folder: The folder in which it starts; None: the console's own.
         """
-        if self.starting is not None:
+        if self.starting_since is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
             return
-        self.starting = time.monotonic()
+        self.starting_since = time.monotonic()
         self.show_page("run")
         self._app.run_worker(
-            self._launch(tuple(words), folder or self.opening.folder), group="launch"
+            self._launch(tuple(args), folder or self.options.folder), group="launch"
         )
 
-    def start_failed(self, folder: RunFolder) -> None:
+    def start_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of what failed in a recorded one, where that was started."""
         from spbench.engine.background import started_in
 
@@ -197,7 +197,9 @@ class ConsoleContext:
         """
         from spbench.engine.background import run_words
 
-        hosts = replace(self.hosts, oversubscribe=True) if oversubscribe else self.hosts
+        hosts = (
+            replace(self.launch_choice, oversubscribe=True) if oversubscribe else self.launch_choice
+        )
         words = run_words(path, hosts, cases=cases, inject=inject, overrides=self.overrides)
         self.start_run(words)
 
@@ -205,8 +207,8 @@ class ConsoleContext:
         """Start a run and watch it as soon as it has a folder; say why where it gets none."""
         from spbench.engine import background
 
-        home = self.opening.home
-        environ = self.opening.environ
+        home = self.options.home
+        environ = self.options.environ
         try:
             launched = await asyncio.to_thread(background.start, words, home, environ, where)
             self.watch_run(await _folder_of(launched), show=False)
@@ -215,7 +217,7 @@ class ConsoleContext:
                 str(error), title="not started", severity="error", timeout=15, markup=False
             )
         finally:
-            self.starting = None
+            self.starting_since = None
 
 
 async def _folder_of(launched: Launched) -> RunFolder:
@@ -226,4 +228,4 @@ async def _folder_of(launched: Launched) -> RunFolder:
             return folder
         if ended:
             raise FailedRunError(launched.complaint() or "the run ended before it had begun")
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(FOLDER_POLL_INTERVAL)

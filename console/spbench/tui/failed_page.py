@@ -21,11 +21,11 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
 
-FOLDER = "crashes"
+REPORT_FOLDER = "crashes"
 """The folder of reports in a home."""
 
 
-def report_of(error: BaseException, page: str) -> str:
+def format_report(error: BaseException, page: str) -> str:
     """Return what a developer needs to know of an error on a page."""
     if isinstance(error, WorkerFailed):
         error = error.error
@@ -42,9 +42,9 @@ def _in_short(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
 
 
-def keep_report(home: Path, report: str) -> Path | None:
+def write_report(home: Path, report: str) -> Path | None:
     """Write a report below a home, and return its file; None where that cannot be written."""
-    path = home / FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
+    path = home / REPORT_FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
     try:
         write_whole(path, report + "\n", mode=0o600, root=path.parent)
     except SpbenchError:

@@ -22,14 +22,14 @@ from spbench.record.state import RunState
 from spbench_core.events.fields import Event
 from spbench_core.events.statuses import CaseStatus, LogLevel, RunStatus
 
-INTERVAL = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between two looks at the log, and the least between two batches of a replay."""
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 2_000
-SLICE = 0.008
-BREATH = 0.001
+APPLY_SECONDS = 0.008
+PAUSE_SECONDS = 0.001
 """Seconds of applying events at a stretch, and of leaving the loop to keys in between."""
-MOST_LOGS = 10_000
+MAX_LOG_LINES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LiveSource:
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        self.elsewhere: str | None = None
+        self.remote_host: str | None = None
         self._folder = folder
         self._tail = EventTail(folder.events)
 
@@ -70,7 +70,7 @@ class LiveSource:
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield what is there, then what comes, until the run ends or its console is gone."""
-        self.elsewhere = await asyncio.to_thread(self._folder.elsewhere)
+        self.remote_host = await asyncio.to_thread(self._folder.elsewhere)
         alive: bool | None = True
         while True:
             events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
@@ -87,7 +87,7 @@ class LiveSource:
                 # Asked before the next read: what it wrote as its last is still seen.
                 alive = await asyncio.to_thread(self._folder.alive)
             if self._tail.at_end:
-                await asyncio.sleep(INTERVAL)
+                await asyncio.sleep(POLL_INTERVAL)
 
 
 class ReplaySource:
@@ -119,7 +119,7 @@ class ReplaySource:
             due, done = await asyncio.to_thread(self._step, time.monotonic())
             if due:
                 yield due
-            await asyncio.sleep(0 if len(due) == BATCH_EVENTS else INTERVAL)
+            await asyncio.sleep(0 if len(due) == BATCH_EVENTS else POLL_INTERVAL)
 
     def _apply_controls(self, now: float) -> None:
         """Apply a change of pause or speed, while no thread reads the events."""
@@ -152,8 +152,8 @@ class Feed:
         self.state = RunState()
         self.rows = RankRows(self.state)
         self.stragglers = LiveStragglers(self.rows, self.state)
-        self.logs: deque[LogLine] = deque(maxlen=MOST_LOGS)
-        self.said = 0
+        self.logs: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
+        self.log_count = 0
         self.version = 0
         self.events = 0
         self.now = 0.0
@@ -169,7 +169,7 @@ class Feed:
             return run.verdict
         return RunStatus.UNFINISHED if self.ended else RunStatus.RUNNING
 
-    def status_of(self, case: CaseState) -> CaseStatus:
+    def case_status(self, case: CaseState) -> CaseStatus:
         """Return how a case stands; one that a killed console has left is ``unfinished`` too."""
         left = self.status == RunStatus.UNFINISHED and not case.status.is_final
         return CaseStatus.UNFINISHED if left else case.status
@@ -180,9 +180,9 @@ class Feed:
         return None if self.ended else remaining(self.state, self.estimate, self.now)
 
     @property
-    def elsewhere(self) -> str | None:
+    def remote_host(self) -> str | None:
         """The host of the run's console, where that is another than this."""
-        return self.source.elsewhere if isinstance(self.source, LiveSource) else None
+        return self.source.remote_host if isinstance(self.source, LiveSource) else None
 
     async def follow(self) -> None:
         """Take all events in until no more can come; what is wrong with them ends it too."""
@@ -201,13 +201,13 @@ class Feed:
         self.version += 1
 
     async def _take(self, events: Sequence[Event]) -> None:
-        until = time.monotonic() + SLICE
+        until = time.monotonic() + APPLY_SECONDS
         for event in events:
             self._apply(event)
             if time.monotonic() > until:
                 self.version += 1
-                await asyncio.sleep(BREATH)
-                until = time.monotonic() + SLICE
+                await asyncio.sleep(PAUSE_SECONDS)
+                until = time.monotonic() + APPLY_SECONDS
         self.stragglers.update()
         self.state.left_out = self.source.left_out
         self.version += 1
@@ -227,5 +227,5 @@ class Feed:
                 self._say(LogLine(moment, rank, LogLevel.WHERE, error["traceback"]))
 
     def _say(self, line: LogLine) -> None:
-        self.said += 1
+        self.log_count += 1
         self.logs.append(line)

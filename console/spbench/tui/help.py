@@ -46,7 +46,7 @@ class HelpScreen(ModalScreen[None]):
         return table
 
 
-def help_of(screen: Screen[object]) -> str:
+def build_help(screen: Screen[object]) -> str:
     """Return the help of the focused widget, then of the pane and the page around it."""
     node = screen.focused or screen
     told = [getattr(widget, "HELP", "") for widget in node.ancestors_with_self]
@@ -54,7 +54,7 @@ def help_of(screen: Screen[object]) -> str:
     return "\n\n".join(dict.fromkeys(words)) or "No help here."
 
 
-def keys_of(screen: Screen[object]) -> list[tuple[str, str, str]]:
+def list_active_keys(screen: Screen[object]) -> list[tuple[str, str, str]]:
     """Return key, action and id of every binding that works now."""
     found: dict[tuple[str, str], list[str]] = {}
     for active in screen.active_bindings.values():

@@ -14,7 +14,7 @@ _NAMED = {
 """Names that are not those of characters; what Textual has in <> is no key."""
 
 
-def refuse_unknown_keys(keys: str, name: str) -> None:
+def check_key_names(keys: str, name: str) -> None:
     """Refuse keys, with commas between them, of which one has no key's name.
 
     Raises:

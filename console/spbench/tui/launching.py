@@ -38,27 +38,27 @@ async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     assumed = None
     if name == ASSUME:
         question = "MPI library whose launch lines are shown, as mvapich2-2.3.7:"
-        assumed = await app.push_screen_wait(AskLine(question, context.hosts.assume or ""))
+        assumed = await app.push_screen_wait(AskLine(question, context.launch_choice.assume or ""))
         if assumed is None:
             return
     launcher = None if name in (AUTO, ASSUME) else name
-    context.hosts = replace(context.hosts, launcher=launcher, assume=assumed)
+    context.launch_choice = replace(context.launch_choice, launcher=launcher, assume=assumed)
 
 
 async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     """Ask for the hosts of runs from here: a hostfile, or a list; empty: as the suite says."""
-    chosen = context.hosts
+    chosen = context.launch_choice
     now = str(chosen.hostfile) if chosen.hostfile else chosen.hosts or ""
     question = "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: the suite's own"
     line = await app.push_screen_wait(AskLine(question, now, empty=True))
     if line is None:
         return
-    file = context.opening.folder / Path(line).expanduser()
+    file = context.options.folder / Path(line).expanduser()
     there: bool = await asyncio.to_thread(_is_file, file)
     if line and there:
-        context.hosts = replace(chosen, hostfile=file, hosts=None)
+        context.launch_choice = replace(chosen, hostfile=file, hosts=None)
     else:
-        context.hosts = replace(chosen, hostfile=None, hosts=line or None)
+        context.launch_choice = replace(chosen, hostfile=None, hosts=line or None)
 
 
 def _is_file(path: Path) -> bool:
@@ -76,12 +76,12 @@ async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
     if line is None:
         return
     try:
-        context.environment = variables(line)
+        context.environment = parse_environment(line)
     except SpbenchError as error:
         app.notify(str(error), severity="error", markup=False)
 
 
-def variables(line: str) -> tuple[str, ...]:
+def parse_environment(line: str) -> tuple[str, ...]:
     """Return the ``NAME=VALUE`` of a line, in which a shell's quotes hold spaces.
 
     Raises:

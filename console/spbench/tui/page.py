@@ -17,7 +17,7 @@ from textual.worker import WorkerError
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
-from spbench.tui.tab_bar import Tab, TabBar, run_status
+from spbench.tui.tab_bar import Tab, TabBar, format_run_status
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
@@ -43,7 +43,7 @@ class Page(Screen[None]):
 
     NAME: ClassVar[str] = ""
     HELP: ClassVar[str] = ""
-    CHANGES: ClassVar[frozenset[str]] = frozenset()
+    MODIFYING_ACTIONS: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, context: ConsoleContext) -> None:
         self.context = context
@@ -93,34 +93,38 @@ class Page(Screen[None]):
 
     def _status(self) -> str:
         context = self.context
-        run = "… starting a run" if context.starting is not None else run_status(context.feed)
+        run = (
+            "… starting a run"
+            if context.starting_since is not None
+            else format_run_status(context.feed)
+        )
         parts = [run, context.launch_title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)
 
-    def begin(self, action: Callable[..., Awaitable[object]], *given: object) -> None:
+    def start_action(self, action: Callable[..., Awaitable[object]], *given: object) -> None:
         """Begin an action that may ask the user something and wait for files."""
         self.run_worker(partial(action, *given), group="action")
 
-    def complain(self, sentence: str, timeout: float = 8) -> None:
+    def show_error(self, sentence: str, timeout: float = 8) -> None:
         """Say what is wrong, for some seconds."""
         self.app.notify(sentence, severity="error", timeout=timeout, markup=False)
 
-    async def asked(self, question: str, yes: str, no: str) -> bool:
+    async def confirm(self, question: str, yes: str, no: str) -> bool:
         """Ask a question, and return whether it was answered with yes."""
         return await self.app.push_screen_wait(Confirm(question, yes, no))
 
-    async def run_failed(self, folder: RunFolder) -> None:
+    async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Ask whether to start a run of what failed in another, and do."""
-        if await self.asked(f"Run again what failed in {folder.id}?", "Run", "Cancel"):
-            self.context.start_failed(folder)
+        if await self.confirm(f"Run again what failed in {folder.id}?", "Run", "Cancel"):
+            self.context.start_failed_cases(folder)
 
-    async def may_write(self, path: Path) -> bool:
+    async def confirm_overwrite(self, path: Path) -> bool:
         """Ask whether a file may be replaced, where there is one of that name."""
         if not await asyncio.to_thread(path.exists):
             return True
-        return await self.asked(f"{path} is there. Replace it?", "Replace", "Keep")
+        return await self.confirm(f"{path} is there. Replace it?", "Replace", "Keep")
 
-    async def whole(self) -> None:
+    async def wait_until_mounted(self) -> None:
         """Wait until all that the page composes is there: on a busy machine that comes late."""
         while not all(node.is_mounted for node in self.walk_children(Widget)):
             await asyncio.sleep(_SOON)
@@ -128,13 +132,13 @@ class Page(Screen[None]):
     def refresh_page(self) -> None:
         """Bring what is shown up to date; cheap where nothing has changed."""
 
-    def unsaved(self) -> str | None:
+    def describe_unsaved(self) -> str | None:
         """Return what would be lost by quitting, as the begin of a sentence; None: nothing."""
         return None
 
-    def drop_unsaved(self) -> None:
+    def discard_unsaved(self) -> None:
         """Forget what is not saved: the user was asked, and quits."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Refuse what changes something, where the console was opened with --readonly."""
-        return not (self.context.readonly and action in self.CHANGES)
+        return not (self.context.readonly and action in self.MODIFYING_ACTIONS)

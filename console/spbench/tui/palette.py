@@ -16,7 +16,7 @@ from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
 
 
-def commands(
+def list_commands(
     screen: Screen[object], readonly: bool, use_theme: Callable[[str], None]
 ) -> Iterable[SystemCommand]:
     """Return what works here, what the other pages can do, and the themes."""
@@ -41,7 +41,7 @@ def _of_pages(app: App[Any], readonly: bool) -> Iterator[SystemCommand]:
     for entry in PAGES:
         page = entry.load()
         for binding in page.BINDINGS:
-            changes = isinstance(binding, Binding) and binding.action in page.CHANGES
+            changes = isinstance(binding, Binding) and binding.action in page.MODIFYING_ACTIONS
             if isinstance(binding, Binding) and binding.id and not (readonly and changes):
                 run = partial(_elsewhere, app, page.NAME, binding.action)
                 yield SystemCommand(_title(binding), _told(app, binding), run)
@@ -53,7 +53,7 @@ async def _elsewhere(app: App[Any], page: str, action: str) -> None:
     await app.run_action(action, app.screen)
 
 
-def action_ids() -> frozenset[str]:
+def collect_action_ids() -> frozenset[str]:
     """Return the id of every action of the console, of all that can have the focus."""
     for entry in PAGES:
         entry.load()

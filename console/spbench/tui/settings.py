@@ -14,9 +14,9 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.suites.given_files import read_start
 
 ENV_CONFIG = "SPBENCH_CONFIG"
-LEAST_HZ = 0.5
-MOST_HZ = 10.0
-MOST_BYTES = 1 << 20
+MIN_REFRESH_HZ = 0.5
+MAX_REFRESH_HZ = 10.0
+MAX_BYTES = 1 << 20
 """Bytes of the file; all its settings take some kB."""
 
 
@@ -31,16 +31,16 @@ class Settings:
     """
 
     theme: str = "spbench-dark"
-    refresh_hz: float = MOST_HZ
+    refresh_hz: float = MAX_REFRESH_HZ
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The valid settings of a file, and a sentence for each of the others, which are left out."""
 
     settings: Settings
-    complaints: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def settings_path(environ: Mapping[str, str]) -> Path:
@@ -53,12 +53,12 @@ def settings_path(environ: Mapping[str, str]) -> Path:
     return user_config_path("spbench") / "console.yaml"
 
 
-def names_settings(environ: Mapping[str, str]) -> bool:
+def has_explicit_path(environ: Mapping[str, str]) -> bool:
     """Whether the user names the file of settings: then its owner is not checked."""
     return bool(environ.get(ENV_CONFIG))
 
 
-def load_settings(path: Path, themes: Collection[str], *, named: bool = True) -> Loaded:
+def load_settings(path: Path, themes: Collection[str], *, explicit: bool = True) -> LoadedSettings:
     """Return the settings of a file, for what it lacks the defaults.
 
     Args:
@@ -68,18 +68,18 @@ def load_settings(path: Path, themes: Collection[str], *, named: bool = True) ->
             written it.
     """
     try:
-        content = _content(_text_of(path, named=named), path)
+        content = _content(_text_of(path, named=explicit), path)
     except UsageError as error:
-        return Loaded(Settings(), (str(error),))
+        return LoadedSettings(Settings(), (str(error),))
     settings, told = _read(content)
     if settings.theme not in themes:
         near = did_you_mean(settings.theme, themes) or "; the palette (ctrl+p) lists them"
         told.append(f"theme: there is no theme {settings.theme!r}{near}")
         settings = replace(settings, theme=Settings().theme)
-    return Loaded(settings, _placed(path, told))
+    return LoadedSettings(settings, _placed(path, told))
 
 
-def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tuple[str, ...]:
+def check_action_ids(path: Path, settings: Settings, ids: Collection[str]) -> tuple[str, ...]:
     """Return a sentence for each id in the file's ``keys`` that no action has."""
     told = []
     for action in settings.keys:
@@ -92,12 +92,12 @@ def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tup
 def _text_of(path: Path, *, named: bool) -> str:
     try:
         if named:
-            content = read_start(path, MOST_BYTES + 1)
+            content = read_start(path, MAX_BYTES + 1)
         else:
             with open_trusted(path) as file:
-                content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UsageError(f"cannot read {path}: it has more than {MOST_BYTES >> 20} MiB")
+                content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise UsageError(f"cannot read {path}: it has more than {MAX_BYTES >> 20} MiB")
         return content.decode("utf-8-sig")
     except UntrustedFileError as error:
         raise _untrusted(error) from None
@@ -164,8 +164,10 @@ def _text(name: str, value: Any, _: list[str]) -> str:
 
 
 def _rate(name: str, value: Any, _: list[str]) -> float:
-    if type(value) not in (int, float) or not LEAST_HZ <= value <= MOST_HZ:
-        raise ValueError(f"{name}: {value!r} is not a number from {LEAST_HZ:g} to {MOST_HZ:g}")
+    if type(value) not in (int, float) or not MIN_REFRESH_HZ <= value <= MAX_REFRESH_HZ:
+        raise ValueError(
+            f"{name}: {value!r} is not a number from {MIN_REFRESH_HZ:g} to {MAX_REFRESH_HZ:g}"
+        )
     return float(value)
 
 
@@ -173,13 +175,13 @@ def _keys(name: str, value: Any, told: list[str]) -> dict[str, str]:
     """Take the right entries, and tell of the others."""
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {value!r} is no mapping of actions' ids to keys")
-    from spbench.tui.key_names import refuse_unknown_keys
+    from spbench.tui.key_names import check_key_names
 
     taken = {}
     for action, keys in value.items():
         try:
             action = _text(name, action, told)
-            refuse_unknown_keys(_text(f"{name}.{action}", keys, told), f"{name}.{action}")
+            check_key_names(_text(f"{name}.{action}", keys, told), f"{name}.{action}")
             taken[action] = keys
         except ValueError as error:
             told.append(str(error))
@@ -194,7 +196,7 @@ _CHECKS: dict[str, Callable[[str, Any, list[str]], Any]] = {
 """What checks a setting: it raises ValueError, or tells what it leaves out."""
 
 
-def keep_theme(path: Path, theme: str, *, named: bool = True) -> None:
+def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     """Write a theme into the file of settings, in which all else stays as it is written.
 
     Args:
@@ -207,8 +209,8 @@ def keep_theme(path: Path, theme: str, *, named: bool = True) -> None:
     """
     from spbench.record.runs.folder import write_whole
 
-    text = _text_of(path, named=named)
-    if not named:
+    text = _text_of(path, named=explicit)
+    if not explicit:
         _check_folder(path)
     content = _content(text, path)
     changed = _with_theme(text, theme)

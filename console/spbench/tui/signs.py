@@ -8,23 +8,23 @@ from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.tui.widgets.table_columns import TableCell
 from spbench_core.events.statuses import CaseStatus
 
-SIGNS: Mapping[str, str] = {
+STATUS_SYMBOLS: Mapping[str, str] = {
     **GLYPHS,
     CaseStatus.RUNNING: "…",
     CaseStatus.WAITING: "·",
     CaseStatus.UNFINISHED: "!",
 }
-ROOMY = 100
+FULL_IDS_WIDTH = 100
 """Columns of a table from which the ids of cases have room."""
 _STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow"}
 
 
-def signed(status: str) -> str:
+def format_status(status: str) -> str:
     """Return a verdict or status behind its sign."""
-    return f"{SIGNS.get(status, '?')} {status}"
+    return f"{STATUS_SYMBOLS.get(status, '?')} {status}"
 
 
 def status_cell(status: str, *, noisy: bool = False) -> TableCell:
     """Return a verdict or status: sign, word and colour; behind it a sign of noisy times."""
-    told = f"{signed(status)} {NOISY}" if noisy else signed(status)
+    told = f"{format_status(status)} {NOISY}" if noisy else format_status(status)
     return TableCell(told, _STYLES.get(status, status))

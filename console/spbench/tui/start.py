@@ -13,7 +13,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.folder import working_folder
 from spbench.suites.shipped import seen_from
 from spbench.tui.app import ConsoleApp
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
@@ -41,13 +41,13 @@ def open_console(
     suite = None if suite is None else seen_from(folder, suite)
     if chosen.hostfile is not None:
         chosen = replace(chosen, hostfile=folder / chosen.hostfile)
-    opening = Opening(
+    opening = ConsoleOptions(
         home=folder / home,
         environ=dict(os.environ),
         folder=folder,
         suite=suite,
         page="suites" if recorded is None else "run",
-        hosts=chosen,
+        launch_choice=chosen,
         recorded=recorded,
         speed=speed,
         readonly=readonly,

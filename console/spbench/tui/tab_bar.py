@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.case_counts import case_counts
-from spbench.tui.signs import signed
+from spbench.tui.signs import format_status
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
@@ -68,11 +68,11 @@ class TabBar(Horizontal):
             self.query_one("#status", Static).update(text)
 
 
-def run_status(feed: Feed | None) -> str:
+def format_run_status(feed: Feed | None) -> str:
     """Return how the watched run stands, in a few words."""
     if feed is None or feed.state.run is None:
         return ""
     counts = case_counts(feed.state.cases.values())
     run = feed.state.run
     number = counts.passed if feed.ended or run.finished is not None else counts.ran
-    return f"{run.suite} {signed(feed.status)} {number}/{counts.total}"
+    return f"{run.suite} {format_status(feed.status)} {number}/{counts.total}"

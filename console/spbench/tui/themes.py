@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.theme import Theme
 
-DEFAULT = "spbench-dark"
+DEFAULT_THEME = "spbench-dark"
 
 _PARTS = ("primary", "secondary", "accent", "success", "warning", "error")
 _GROUNDS = ("foreground", "background", "surface", "panel")
@@ -21,7 +21,7 @@ def _theme(name: str, parts: str, grounds: str, *, dark: bool = True, **more: An
 
 THEMES = (
     _theme(
-        DEFAULT,
+        DEFAULT_THEME,
         "#5aa9e6 #7f8fa9 #f2b84b #5fbf77 #e8a33d #ef6461",
         "#d8dee9 #12161c #181d25 #222935",
     ),

@@ -17,7 +17,7 @@ _RANKS = 1
 """Ranks that doctor looks for room for: nobody has said yet how many there will be."""
 
 
-class Asking:
+class HostSurvey:
     """Facts of hosts by name, and the names of those that are being asked.
 
     Args:
@@ -31,24 +31,24 @@ class Asking:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self.facts: dict[str, HostFacts] = {}
-        self.asked: set[str] = set()
-        self.machine: list[Finding] = []
+        self.pending: set[str] = set()
+        self.machine_findings: list[Finding] = []
         self.version = 0
 
     async def ask(self, hosts: Iterable[str]) -> None:
         """Ask hosts, except those that are being asked; when this is cancelled they all are."""
-        mine = {host: None for host in hosts if host not in self.asked}
-        self.asked.update(mine)
+        mine = {host: None for host in hosts if host not in self.pending}
+        self.pending.update(mine)
         self.version += 1
         answers = survey(mine, LaunchSettings(), self._env)
         try:
             async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
                 async for facts in answers:
                     self.facts[facts.host] = facts
-                    self.asked.discard(facts.host)
+                    self.pending.discard(facts.host)
                     self.version += 1
         finally:
-            self.asked.difference_update(mine)
+            self.pending.difference_update(mine)
             self.version += 1
 
     async def examine_machine(self, host: str) -> None:
@@ -56,5 +56,5 @@ class Asking:
         found, _ = await asyncio.gather(
             asyncio.to_thread(examine, None, _RANKS, self._env), self.ask([host])
         )
-        self.machine = found
+        self.machine_findings = found
         self.version += 1

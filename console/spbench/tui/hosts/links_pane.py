@@ -20,9 +20,9 @@ from spbench.report.links import LinkMatrix, LinkTable
 from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 
-MOST_RANKS = 256
+MAX_RANKS_DRAWN = 256
 """Ranks of the largest matrix of ranks that is drawn; with more it is that of hosts."""
-NONE_YET = "No run here measured links between ranks yet; suites/links.yaml does."
+NO_LINKS = "No run here measured links between ranks yet; suites/links.yaml does."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ ranks on each two hosts, or all ranks."""
         self._by_host = False
 
     def compose(self) -> ComposeResult:
-        yield Static(NONE_YET, id="measured", markup=False)
+        yield Static(NO_LINKS, id="measured", markup=False)
         yield HeatMap(id="map")
         yield Static("", id="worst", markup=False)
 
@@ -77,7 +77,7 @@ ranks on each two hosts, or all ranks."""
             self._at = (self._at + 1) % len(self._matrix.tables)
             self._draw()
 
-    def swap(self) -> None:
+    def toggle_hosts(self) -> None:
         """Show hosts instead of ranks, or ranks instead of hosts."""
         self._by_host = not self._by_host
         self._draw()
@@ -88,7 +88,7 @@ ranks on each two hosts, or all ranks."""
 
     async def _show(self, matrix: LinkMatrix) -> None:
         table = matrix.tables[min(self._at, len(matrix.tables) - 1)]
-        hosts = self._by_host or len(table.ranks) > MOST_RANKS
+        hosts = self._by_host or len(table.ranks) > MAX_RANKS_DRAWN
         drawn = await asyncio.to_thread(_host_map if hosts else _rank_map, table)
         if not self.app.is_running:
             return
@@ -96,7 +96,7 @@ ranks on each two hosts, or all ranks."""
         chart.display = True
         chart.update(drawn.labels, drawn.values, table.unit, table.better, slowness=drawn.slowness)
         self.query_one("#measured", Static).update(self._words(matrix, table, hosts))
-        self.query_one("#worst", Static).update(worst_link(table))
+        self.query_one("#worst", Static).update(describe_worst_link(table))
 
     def _words(self, matrix: LinkMatrix, table: LinkTable, hosts: bool) -> str:
         many = len(matrix.tables)
@@ -105,7 +105,7 @@ ranks on each two hosts, or all ranks."""
         return f"{table.title}{which}, between {between}"
 
 
-def worst_link(table: LinkTable) -> str:
+def describe_worst_link(table: LinkTable) -> str:
     """Return the link that is slowest against what is usual of its kind, in a sentence."""
     slowness = table.compute_slowness()
     if not slowness:

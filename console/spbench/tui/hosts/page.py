@@ -18,7 +18,7 @@ from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary
 from spbench.report.links import LinkMatrix, find_last_link_matrix
 from spbench.tui.context import ConsoleContext
-from spbench.tui.hosts.asking import Asking
+from spbench.tui.hosts.asking import HostSurvey
 from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.hosts_pane import HostsPane
 from spbench.tui.hosts.links_pane import LinksPane
@@ -27,13 +27,13 @@ from spbench.tui.page import Page
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 
-LOOK = 5.0
+POLL_INTERVAL = 5.0
 """Seconds between two looks at the hostfiles and the runs."""
-WIDE = 100
+WIDE_WIDTH = 100
 """Columns from which the sources take a third of them."""
-_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-wide")]
+_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
 
-Measured = tuple[tuple[str, bool], ...]
+NewestRun = tuple[tuple[str, bool], ...]
 """The newest run, and whether it has ended; () without runs."""
 
 
@@ -77,11 +77,11 @@ the links that were measured last."""
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
         self._sources = SourceRows()
-        self._asking = Asking(context.opening.environ)
+        self._asking = HostSurvey(context.options.environ)
         self._looking: Worker[None] | None = None
-        self._looked = -LOOK
+        self._looked = -POLL_INTERVAL
         self._shown: object = None
-        self._measured: Measured | None = None
+        self._measured: NewestRun | None = None
 
     def compose_body(self) -> ComposeResult:
         """Return sources and hosts, and below them findings and links."""
@@ -89,7 +89,7 @@ the links that were measured last."""
             with SourcesPane(classes="pane") as pane:
                 pane.border_title = "Hostfiles"
                 yield LineTable(COLUMNS, self._sources, id="sources")
-            yield HostsPane(self._asking.facts, self._asking.asked)
+            yield HostsPane(self._asking.facts, self._asking.pending)
             yield FindingsPane()
             yield LinksPane()
 
@@ -109,15 +109,15 @@ the links that were measured last."""
     def refresh_page(self) -> None:
         """Show what has become known; every few seconds, look for hostfiles and measured links."""
         looking = self._looking is not None and not self._looking.is_finished
-        if not looking and time.monotonic() - self._looked >= LOOK:
+        if not looking and time.monotonic() - self._looked >= POLL_INTERVAL:
             self._looking = self.run_worker(self._look(), group="look")
-        shown = (self._asking.version, self._hosts.host, self.context.hosts)
+        shown = (self._asking.version, self._hosts.host, self.context.launch_choice)
         if shown != self._shown:
             self._shown = shown
             self._tell()
 
     async def _look(self) -> None:
-        opening = self.context.opening
+        opening = self.context.options
         read = await asyncio.to_thread(read_sources, opening)
         if not self.app.is_running:
             return
@@ -146,9 +146,9 @@ the links that were measured last."""
 
     def _tell(self) -> None:
         """Show what is known of the hosts by now."""
-        asked = self._asking.asked
+        asked = self._asking.pending
         hosts = self._hosts
-        self._sources.used = self.context.hosts
+        self._sources.launch_choice = self.context.launch_choice
         self._table.update_rows()
         hosts.show_progress(f"asking {len(asked)}, esc stops" if asked else "")
         source = self._source()
@@ -157,16 +157,16 @@ the links that were measured last."""
         self.query_one(FindingsPane).show(
             hosts.host,
             facts.get(hosts.host or ""),
-            self._asking.machine if hosts.host == socket.gethostname() else (),
+            self._asking.machine_findings if hosts.host == socket.gethostname() else (),
             [facts[name] for name in names if name in facts],
         )
 
-    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+    def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the hosts of the source under the cursor."""
         if event.table is self._table:
             self._show_source()
 
-    def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
+    def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
         """Use a source, or ask a host."""
         if event.table is self._table:
             self.action_use()
@@ -184,7 +184,7 @@ the links that were measured last."""
         if source is None or source.hosts is None:
             self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
-        self.context.hosts = self.context.hosts.with_hosts_of(source.choice)
+        self.context.launch_choice = self.context.launch_choice.with_hosts_of(source.choice)
         self.notify(f"runs from here use {source.name}", markup=False)
 
     def action_examine(self) -> None:
@@ -212,12 +212,12 @@ the links that were measured last."""
 
     def action_swap(self) -> None:
         """Show the links between hosts, or those between ranks."""
-        self.query_one(LinksPane).swap()
+        self.query_one(LinksPane).toggle_hosts()
 
 
 def _last_links(
-    home: Path, before: Measured | None
-) -> tuple[Measured, tuple[RunSummary, LinkMatrix] | None]:
+    home: Path, before: NewestRun | None
+) -> tuple[NewestRun, tuple[RunSummary, LinkMatrix] | None]:
     """Return the newest run, and the links measured last where that is another than before."""
     runs = list_runs(home)[-1:]
     measured = tuple((run.id, run.report.exists()) for run in runs)

@@ -12,7 +12,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench.launch.hosts.hostfiles import given_hosts, read_near
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.placement import cores
-from spbench.tui.context import Opening
+from spbench.tui.context import ConsoleOptions
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 THIS_MACHINE = "this machine"
@@ -39,18 +39,21 @@ class HostSource:
     error: str = ""
 
 
-def read_sources(opening: Opening) -> list[HostSource]:
+def read_sources(options: ConsoleOptions) -> list[HostSource]:
     """Return all there are to choose from; takes time, for the files are read."""
     machine = Hosts((Host(socket.gethostname(), cores()),), THIS_MACHINE)
     found = [
         HostSource(
-            THIS_MACHINE, THIS_MACHINE, LaunchChoice(launcher=opening.hosts.launcher), machine
+            THIS_MACHINE,
+            THIS_MACHINE,
+            LaunchChoice(launcher=options.launch_choice.launcher),
+            machine,
         )
     ]
-    given = opening.hosts
+    given = options.launch_choice
     if given.hostfile is not None or given.hosts is not None:
         found.append(_given(given))
-    for near in read_near(opening.folder):
+    for near in read_near(options.folder):
         choice = LaunchChoice(near.path, launcher=given.launcher)
         if near.path != given.hostfile:
             found.append(HostSource(str(near.path), near.path.name, choice, near.hosts, near.error))
@@ -75,7 +78,7 @@ class SourceRows:
 
     def __init__(self) -> None:
         self.sources: dict[Hashable, HostSource] = {}
-        self.used: LaunchChoice | None = None
+        self.launch_choice: LaunchChoice | None = None
 
     def keys(self) -> Sequence[Hashable]:
         """Return the names."""
@@ -87,7 +90,10 @@ class SourceRows:
         return self._is_used(source), source.error, source.hosts
 
     def _is_used(self, source: HostSource) -> bool:
-        return self.used is not None and self.used.with_hosts_of(source.choice) == self.used
+        return (
+            self.launch_choice is not None
+            and self.launch_choice.with_hosts_of(source.choice) == self.launch_choice
+        )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the mark of the hosts in use, the name, and how many there are."""

@@ -12,7 +12,7 @@ from spbench.tui.chooser import Choice
 from spbench_core.quantities import format_quantity
 
 
-def profiles(folder: Path) -> list[Choice]:
+def list_profiles(folder: Path) -> list[Choice]:
     """Return the profiles near a folder."""
     near = find_nearby_files(folder)
     return [
@@ -21,7 +21,7 @@ def profiles(folder: Path) -> list[Choice]:
     ]
 
 
-def clusters(folder: Path, home: Path) -> list[Choice]:
+def list_clusters(folder: Path, home: Path) -> list[Choice]:
     """Return the cluster files near a folder, the last run that measured links, and the presets."""
     choices = [Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters]
     try:

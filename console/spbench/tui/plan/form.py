@@ -90,7 +90,7 @@ from, enter plans, escape leaves the fields."""
             if not box.value and names and not box.has_focus:
                 box.value = names[0]
 
-    def put(self, id: str, text: str) -> None:
+    def set_text(self, id: str, text: str) -> None:
         """Put a text into a field."""
         box = self.query_one(f"#{id}", Input)
         box.value = text

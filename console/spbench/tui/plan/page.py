@@ -22,17 +22,17 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
-from spbench.tui.plan.choosing import clusters, profiles
+from spbench.tui.plan.choosing import list_clusters, list_profiles
 from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
 from spbench.tui.plan.mode_switch import ModeSwitch
-from spbench.tui.plan.sheet import NOTHING, Sheet
+from spbench.tui.plan.sheet import NO_PLAN, Sheet
 from spbench.tui.widgets.keys import key
 from spbench_core.quantities import format_quantity
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
 
-LOOK = 5.0
+POLL_INTERVAL = 5.0
 """Seconds between two looks for profiles and clusters."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
 """From how many columns on the memory stands beside the stages."""
@@ -53,7 +53,7 @@ process of its own that escape stops. Below stand the stages, the other ways to 
 beside the plan, the memory of each stage, and one step of it, which + and - draw longer or shorter.
 F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: then what was measured
 stands beside what was predicted."""
-    CHANGES = frozenset({"emit", "verify"})
+    MODIFYING_ACTIONS = frozenset({"emit", "verify"})
     BINDINGS: ClassVar[list[BindingType]] = [
         key("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
         key("plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True),
@@ -105,13 +105,13 @@ stands beside what was predicted."""
         self.suite: Path | None = None
         self._since: float | None = None
         self._told = ""
-        self._looked = -LOOK
+        self._looked = -POLL_INTERVAL
         self._awaited: tuple[Path, Feed | None] | None = None
         self._starting = False
 
     def compose_body(self) -> ComposeResult:
         """Return the fields and the sheet."""
-        opening = self.context.opening
+        opening = self.context.options
         yield PlanForm(opening.folder, opening.home)
         yield Sheet()
 
@@ -133,36 +133,36 @@ stands beside what was predicted."""
         """Say how long planning takes, look for files, and at what was measured."""
         if self._since is not None:
             self._tell(f"… planning, {time.monotonic() - self._since:.0f} s; escape stops it")
-        if time.monotonic() - self._looked >= LOOK:
+        if time.monotonic() - self._looked >= POLL_INTERVAL:
             self._looked = time.monotonic()
             self.run_worker(self._look(), group="look", exclusive=True)
         self._look_at_run()
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(find_nearby_files, self.context.opening.folder)
+        found = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
         if self.app.is_running:
             self.form.offer(found)
 
     def _tell(self, words: str, wrong: bool = False) -> None:
         if wrong or words != self._told:
             self._told = words
-            self.sheet.say(words, wrong)
+            self.sheet.show_message(words, wrong)
 
     def await_run(self, path: Path) -> None:
         """Show what a run of this suite measures, when it has ended."""
         self._awaited = (path, self.context.feed)
-        self.sheet.await_run(f"… {path.name} runs; its figures stand here when it has ended")
+        self.sheet.show_pending(f"… {path.name} runs; its figures stand here when it has ended")
 
     def _look_at_run(self) -> None:
         feed = self.context.feed
         if self._awaited is None or self.planned is None:
             return
         path, before = self._awaited
-        if self._starting and self.context.starting is None:
+        if self._starting and self.context.starting_since is None:
             self._starting = False
             if feed is before:
                 self._awaited = None
-                self.sheet.await_run(f"✗ {path.name} was not started")
+                self.sheet.show_pending(f"✗ {path.name} was not started")
                 return
         if feed is None or not feed.ended:
             return
@@ -173,14 +173,14 @@ stands beside what was predicted."""
         plan = self.planned.plan
         cases = list(feed.state.cases.values())
         if len(cases) != 1:  # the file was changed since it was written
-            self.sheet.await_run(
+            self.sheet.show_pending(
                 f"✗ {path.name} ran {format_quantity(len(cases), 'case')}, not the plan alone"
             )
             return
         try:
             self.sheet.show_measured(plan, compare_with_run(plan, cases[0]))
         except SpbenchError as error:
-            self.sheet.await_run(f"✗ {error}")
+            self.sheet.show_pending(f"✗ {error}")
 
     # Planning
 
@@ -225,28 +225,28 @@ stands beside what was predicted."""
         if self._since is not None:
             self.cancel_work("planning")
             self._since = None
-            self._tell(NOTHING)
+            self._tell(NO_PLAN)
         self.sheet.focus()
 
     def action_choose(self) -> None:
         """Choose a cluster where its field has the focus, else a profile."""
         focused = self.focused.id if self.focused is not None else None
-        self.begin(self._choose, CLUSTER if focused == CLUSTER else PROFILE)
+        self.start_action(self._choose, CLUSTER if focused == CLUSTER else PROFILE)
 
     async def _choose(self, field: str) -> None:
         """Ask for a profile or a cluster, and put it into its field."""
-        opening = self.context.opening
+        opening = self.context.options
         if field == CLUSTER:
-            choices = await asyncio.to_thread(clusters, opening.folder, opening.home)
+            choices = await asyncio.to_thread(list_clusters, opening.folder, opening.home)
         else:
-            choices = await asyncio.to_thread(profiles, opening.folder)
+            choices = await asyncio.to_thread(list_profiles, opening.folder)
         if not choices:
-            self.complain("no profile found; measure one: spbench profile resnet --output FILE")
+            self.show_error("no profile found; measure one: spbench profile resnet --output FILE")
             return
         title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
         chosen = await self.app.push_screen_wait(Chooser(title, choices))
         if chosen is not None:
-            self.form.put(field, chosen)
+            self.form.set_text(field, chosen)
 
     def action_mode(self) -> None:
         """Change the mode."""
@@ -260,7 +260,7 @@ stands beside what was predicted."""
 
     def action_emit(self) -> None:
         """Write a suite that runs the plan, and open it."""
-        self.begin(self._emit)
+        self.start_action(self._emit)
 
     async def _emit(self) -> None:
         path = await self._written()
@@ -269,27 +269,27 @@ stands beside what was predicted."""
 
     def action_verify(self) -> None:
         """Run the plan; its suite is written where there is none yet."""
-        self.begin(self._verify)
+        self.start_action(self._verify)
 
     async def _verify(self) -> None:
         path = self.suite or await self._written()
         if path is None:
             return
-        if self.context.starting is not None:
-            self.complain("not started: another run is just being started")
+        if self.context.starting_since is not None:
+            self.show_error("not started: another run is just being started")
             return
         self.await_run(path)
         self.context.start_suite(path)
-        self._starting = self.context.starting is not None
+        self._starting = self.context.starting_since is not None
 
     async def _written(self) -> Path | None:
         """Ask for a file and write the plan's suite into it; None where that was not done."""
         planned = self.planned
         if planned is None:
-            self.complain("nothing is planned yet: enter plans what the fields say")
+            self.show_error("nothing is planned yet: enter plans what the fields say")
             return None
         made = (planned.plan, planned.profile, planned.cluster)
-        folder = self.context.opening.folder
+        folder = self.context.options.folder
         try:
             suite = await asyncio.to_thread(emit_suite, *made, folder / "plan.yaml")
             start = "suites/" if (folder / "suites").is_dir() else ""
@@ -302,11 +302,11 @@ stands beside what was predicted."""
                 return None
             path = folder / Path(name).expanduser()
             path = path.with_suffix(path.suffix or ".yaml")
-            if not await self.may_write(path):
+            if not await self.confirm_overwrite(path):
                 return None
             await asyncio.to_thread(write_whole, path, suite.text)
         except SpbenchError as error:
-            self.complain(str(error))
+            self.show_error(str(error))
             return None
         self.suite = path
         self.app.notify(

@@ -42,7 +42,7 @@ MEASURED = (
     Column("measured", "measured", 8, "right"),
     Column("error", "error", 7, "right"),
 )
-PARTS = ("parameters", "activations", "working")
+MEMORY_PARTS = ("parameters", "activations", "working")
 """The parts of a stage's memory; their first letters tell them apart."""
 _CLOSE = 0.9
 """The part of a device's memory from which the figure is marked."""

@@ -20,7 +20,7 @@ from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.tui.plan.plan_rows import (
     MEASURED,
-    PARTS,
+    MEMORY_PARTS,
     STAGES,
     WAYS,
     measured_rows,
@@ -29,12 +29,12 @@ from spbench.tui.plan.plan_rows import (
     way_rows,
 )
 from spbench.tui.plan.step_pane import StepPane
-from spbench.tui.widgets.fixed_rows import FixedRows, fill
+from spbench.tui.widgets.fixed_rows import FixedRows, fill_table
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench.tui.widgets.table_columns import Column
 
-NOTHING = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
+NO_PLAN = "Nothing is planned yet: fill in the fields above (F2 shows what there is), then enter."
 _FREE = {True: "free", False: "less than most"}
 _WHOLE = {
     True: "against the devices' memory",
@@ -56,7 +56,7 @@ running pass take of each stage's devices. Below: one step."""
         super().__init__(id="sheet")
 
     def compose(self) -> ComposeResult:
-        yield Static(NOTHING, id="said", markup=False)
+        yield Static(NO_PLAN, id="said", markup=False)
         with Container(id="upper", classes="away"):
             with Vertical(id="left", classes="column"):
                 with Vertical(classes="pane", id="stages-pane") as pane:
@@ -80,7 +80,7 @@ running pass take of each stage's devices. Below: one step."""
         pane.add_class("away")
         yield pane
 
-    def say(self, words: str, wrong: bool = False) -> None:
+    def show_message(self, words: str, wrong: bool = False) -> None:
         """Show words in place of a plan."""
         said = self.query_one("#said", Static)
         said.update(words)
@@ -96,18 +96,18 @@ running pass take of each stage's devices. Below: one step."""
         what, *how = describe_plan(planned.plan)
         title = Content.styled(what, "bold")
         self.query_one("#headline", Static).update(Content("\n").join([title, *map(Content, how)]))
-        fill(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
+        fill_table(self.query_one("#stages", LineTable), STAGES, stage_rows(planned))
         notes = list_stage_notes(planned.plan)
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "away")
-        fill(self.query_one("#ways", LineTable), WAYS, way_rows(planned.plan))
+        fill_table(self.query_one("#ways", LineTable), WAYS, way_rows(planned.plan))
         bars, of_devices = memory_bars(planned)
-        self.query_one(StackedBars).update(PARTS, bars, _FREE[of_devices])
+        self.query_one(StackedBars).update(MEMORY_PARTS, bars, _FREE[of_devices])
         self.query_one("#memory").border_subtitle = _WHOLE[of_devices]
         self.query_one(StepPane).show(planned.step)
         self.scroll_home(animate=False)
 
-    def await_run(self, words: str) -> None:
+    def show_pending(self, words: str) -> None:
         """Say what is being measured, or why nothing was."""
         self.query_one("#measured").remove_class("away")
         self.query_one("#verified").add_class("away")
@@ -118,7 +118,7 @@ running pass take of each stage's devices. Below: one step."""
         self.query_one("#measured").remove_class("away")
         table = self.query_one("#verified", LineTable)
         table.remove_class("away")
-        fill(table, MEASURED, measured_rows(plan, verified))
+        fill_table(table, MEASURED, measured_rows(plan, verified))
         self.query_one("#elsewhere", Static).update(describe_step_parts(plan, verified))
         # Below the plan itself, where a small screen does not show it.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)

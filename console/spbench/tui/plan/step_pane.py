@@ -16,7 +16,7 @@ from spbench.planner.output.plan_description import describe_step
 from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.simulation.step import Simulation
 
-LONGEST = 64
+MAX_ZOOM = 64
 """How many times as long as the pane a step is drawn at most."""
 _LEAST = 20
 _LABEL = re.compile(r"stage \d+ +")
@@ -60,7 +60,7 @@ it longer, - shorter; ← and → go along it."""
     def zoom(self, factor: int) -> None:
         """Draw it longer, or shorter by a negative factor."""
         wanted = self._zoom * factor if factor > 0 else self._zoom // -factor
-        self._zoom = max(1, min(wanted, LONGEST))
+        self._zoom = max(1, min(wanted, MAX_ZOOM))
         self._draw()
 
     def on_resize(self, event: Resize) -> None:

@@ -21,8 +21,8 @@ from spbench.record.reference_wording import describe_limit
 from spbench.report.model import CasePart
 from spbench.suites.expand import show
 from spbench.tui.modal import Modal
-from spbench.tui.results.cells import status_span, value_text
-from spbench.tui.signs import signed
+from spbench.tui.results.cells import format_value_cell, status_span
+from spbench.tui.signs import format_status
 from spbench_core.quantities import format_quantity
 
 
@@ -119,7 +119,7 @@ def _references(case: CasePart) -> Table:
     for name, limit in case.limits.items():
         efficiency = case.efficiency(name)
         shown = format_efficiency(efficiency, disturbed=case.disturbed)
-        reference = value_text(limit.value, limit.unit, name) or "unknown"
+        reference = format_value_cell(limit.value, limit.unit, name) or "unknown"
         _row(table, folded_name(name, limit.unit), limit.measured_by, reference, shown)
     return table
 
@@ -131,7 +131,7 @@ def _checks(case: CasePart) -> Table:
         error = "not a number"
         if check.max_abs_error is not None:
             error = format_number(check.max_abs_error)
-        words = (check.name, signed(check.status), check.detail)
+        words = (check.name, format_status(check.status), check.detail)
         _row(table, *words, error, format_number(check.tolerance), ranks)
     return table
 
@@ -147,8 +147,8 @@ def _expectations(case: CasePart) -> Table:
         if item.reference is not None:
             limit = f" {describe_limit(item.model_dump())}"
         expected = f"{item.op}{limit}{how}{why}"
-        value = value_text(item.value, unit, item.metric) or "nothing"
-        _row(table, figure_name(item.metric, unit), signed(item.status), expected, value)
+        value = format_value_cell(item.value, unit, item.metric) or "nothing"
+        _row(table, figure_name(item.metric, unit), format_status(item.status), expected, value)
     return table
 
 

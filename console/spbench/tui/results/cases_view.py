@@ -15,7 +15,7 @@ from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.cells import status_span, value_text
+from spbench.tui.results.cells import format_value_cell, status_span
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.signs import status_cell
@@ -35,7 +35,7 @@ _COLUMNS = (
     Column("reason", "reason", 30, rank=5),
 )
 _TIME = "time_ms"
-CROWDED = "~ more ranks than cores: the times are not the hardware's"
+OVERSUBSCRIBED = "~ more ranks than cores: the times are not the hardware's"
 
 
 class RecordedCaseRows:
@@ -65,8 +65,8 @@ class RecordedCaseRows:
             status_cell(case.status, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
             str(case.np),
-            value_text(self.sort_value(key, "time"), "ms"),
-            TableCell(value_text(self.sort_value(key, "reference"), "ms"), "muted"),
+            format_value_cell(self.sort_value(key, "time"), "ms"),
+            TableCell(format_value_cell(self.sort_value(key, "reference"), "ms"), "muted"),
             TableCell(
                 format_efficiency(case.efficiency(), disturbed=case.disturbed),
                 "muted" if case.disturbed else "",
@@ -78,7 +78,7 @@ class RecordedCaseRows:
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what the case is sorted by."""
         case = self._of(key)
-        if self._swept.has(column):
+        if self._swept.contains(column):
             return self._swept.sort_value(case.id, column)
         time = case.metrics.get(_TIME)
         limit = case.limits.get(_TIME)
@@ -136,7 +136,7 @@ show."""
         """The table of the cases."""
         return self.query_one(LineTable)
 
-    def chosen(self) -> CasePart | None:
+    def selected_case(self) -> CasePart | None:
         """Return the case under the cursor."""
         return self.run.cases.get(str(self.table.cursor_key)) if self.run else None
 
@@ -159,12 +159,12 @@ show."""
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
         self._tell_case()
 
-    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+    def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Tell the case in full, which the table may have no room for."""
         self._tell_case()
 
     def _tell_case(self) -> None:
-        case = self.chosen()
+        case = self.selected_case()
         lines = _remarks(case) if case is not None else ()
         self.query_one("#case-words", Static).update("\n".join(lines))
 
@@ -175,7 +175,7 @@ def _remarks(case: CasePart) -> Iterator[str]:
     if case.reason:
         yield case.reason
     if case.disturbed and not case.noisy:  # the findings of the run say why a case is noisy
-        yield CROWDED
+        yield OVERSUBSCRIBED
     if (case.efficiency() or 0.0) > 1:
         yield ABOVE_REFERENCE
 

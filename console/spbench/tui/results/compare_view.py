@@ -49,7 +49,7 @@ _STYLES = {
     OutcomeLabel.NOT_JUDGED: "accent",
 }
 _LABELS = list(OutcomeLabel)
-MARK_ONE = (
+NO_COMPARISON = (
     "Nothing to compare with: mark one run with space, it is a; the run under the cursor is b."
 )
 
@@ -102,8 +102,8 @@ class CompareRows:
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what the row is sorted by."""
-        if self._swept.has(column):
-            return self._swept.sort_value(self.case_of(key), column)
+        if self._swept.contains(column):
+            return self._swept.sort_value(self.case_id(key), column)
         row = self._rows[key]
         if column == "outcome":
             return _LABELS.index(row.label) if row.label else None
@@ -133,7 +133,7 @@ class CompareRows:
             parts.append(f"{launches[0]} in a, {launches[1]} in b")
         return ", ".join(parts)
 
-    def case_of(self, key: Hashable) -> str:
+    def case_id(self, key: Hashable) -> str:
         """Return the id of the row's case."""
         return self._rows[key].pair.id
 
@@ -163,7 +163,7 @@ them."""
         self._notes: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Static(MARK_ONE, id="both", markup=False)
+        yield Static(NO_COMPARISON, id="both", markup=False)
         yield LineTable(_CASE_COLUMNS, self.rows, id="compared", empty="no case is in both runs")
         with VerticalScroll(id="notes"):
             yield Static("", id="remarks", markup=False)
@@ -173,7 +173,9 @@ them."""
         """The table of the cases or metrics."""
         return self.query_one(LineTable)
 
-    def show_comparison(self, comparison: RunComparison | None, message: str = MARK_ONE) -> None:
+    def show_comparison(
+        self, comparison: RunComparison | None, message: str = NO_COMPARISON
+    ) -> None:
         """Show a comparison, or a message on why there is none."""
         self.comparison = comparison
         heading = Content("\n").join(_heading(comparison)) if comparison else Content(message)
@@ -203,7 +205,7 @@ them."""
         self.table.set_rows(self.rows, fitted)
         self._show_remarks()
 
-    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+    def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Describe the row in full, since the table may have no room for all of it."""
         event.stop()
         self._show_remarks()

@@ -7,17 +7,17 @@ from collections.abc import Callable, Hashable, Iterable
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
-from spbench.tui.results.library import Library
+from spbench.tui.results.library import RunLibrary
 from spbench_core.events.statuses import RunStatus
 
-MOST_BYTES = 1 << 20
+MAX_REPORT_BYTES = 1 << 20
 """The largest report that is read unasked: a larger one would hold up the keys."""
 
 
-class Counting:
+class CaseCounter:
     """Reads each run at most once, also one that cannot be read."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: RunLibrary) -> None:
         self._library = library
         self._tried: set[str] = set()
 
@@ -37,7 +37,7 @@ class Counting:
 
     def _read(self, run: RunSummary) -> None:
         try:
-            if run.folder.report.stat().st_size <= MOST_BYTES:
+            if run.folder.report.stat().st_size <= MAX_REPORT_BYTES:
                 self._library.load(run.folder)
         except (OSError, SpbenchError):
             return  # its row tells nothing, and the run itself tells why when it is looked at

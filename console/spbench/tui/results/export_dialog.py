@@ -24,7 +24,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportChoice:
     """A format, by its file's ending, and a file."""
 
     kind: str
@@ -40,7 +40,7 @@ class _Format(RadioButton):
         return super().render()
 
 
-class ExportDialog(Modal[Export | None]):
+class ExportDialog(Modal[ExportChoice | None]):
     """Asks for format and file; None where it is left with Escape.
 
     Args:
@@ -120,7 +120,7 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
     def _answer(self) -> None:
         text = self.query_one(Input).value.strip()
         if text:
-            self.dismiss(Export(self._kind, Path(text).expanduser()))
+            self.dismiss(ExportChoice(self._kind, Path(text).expanduser()))
 
 
 def _split(path: str) -> tuple[str, str]:

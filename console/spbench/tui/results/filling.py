@@ -10,12 +10,12 @@ from typing import ParamSpec, TypeVar
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.library import Library
+from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.quantities import format_quantity
 
-MOST_RUNS = 200
+MAX_HISTORY = 200
 """Runs over which a metric is plotted."""
 
 _Given = ParamSpec("_Given")
@@ -23,7 +23,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ViewRequest:
     """A view, and the runs that it is to show.
 
     Attributes:
@@ -40,19 +40,19 @@ class Wanted:
     baseline: str | None = None
 
 
-def of_suite(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
+def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
     """Return the runs of a suite over which a metric is plotted, the newest of them."""
-    return tuple(run for run in runs if run.suite == suite)[:MOST_RUNS]
+    return tuple(run for run in runs if run.suite == suite)[:MAX_HISTORY]
 
 
 class ViewFiller:
     """Reads what a view is to show, and gives it to the view."""
 
-    def __init__(self, views: ViewsPane, library: Library) -> None:
+    def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
 
-    async def fill(self, wanted: Wanted) -> None:
+    async def fill(self, wanted: ViewRequest) -> None:
         """Read what is wanted and show it; what cannot be read is told in its place."""
         views = self._views
         try:
@@ -64,11 +64,11 @@ class ViewFiller:
         if wanted.view is View.COMPARE:
             await self._compare(run, wanted)
         elif wanted.view is View.RUNS:
-            views.plot.show_runs(await self._read_all(wanted.history), views.cases.chosen())
+            views.plot.show_runs(await self._read_all(wanted.history), views.cases.selected_case())
         elif wanted.view is View.PARAMETER:
-            views.plot.show_parameter(run, views.cases.chosen())
+            views.plot.show_parameter(run, views.cases.selected_case())
 
-    async def _compare(self, run: RecordedRun, wanted: Wanted) -> None:
+    async def _compare(self, run: RecordedRun, wanted: ViewRequest) -> None:
         view = self._views.compare
         library = self._library
         other = wanted.other
@@ -90,7 +90,7 @@ class ViewFiller:
         """Read run after run; those that cannot be read are passed over."""
         runs = []
         for count, summary in enumerate(history, 1):
-            self._views.show_reading(f"reading {count} of {format_quantity(len(history), 'run')}…")
+            self._views.show_progress(f"reading {count} of {format_quantity(len(history), 'run')}…")
             try:
                 runs.append(await self._aside(self._library.load, summary.folder))
             except SpbenchError:

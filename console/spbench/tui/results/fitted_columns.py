@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from spbench.tui.results.swept_columns import DISPENSABLE, SweptColumns, swept_columns
-from spbench.tui.widgets.fitting import cells
+from spbench.tui.results.swept_columns import DISPENSABLE, SweptColumns, choose_swept_columns
+from spbench.tui.widgets.fitting import cell_width
 from spbench.tui.widgets.table_columns import Column, Rows, lay_out
 
-MOST_MEASURED = 1000
+MAX_MEASURED_ROWS = 1000
 """Tables with more rows than this keep the declared widths."""
-WIDEST = 30
+MAX_COLUMN_WIDTH = 30
 """The most cells of a column that is not flexible."""
 
 
@@ -28,25 +28,25 @@ def choose_columns(
         after: The key of the column of cases.
     """
     measured = _measure_columns(columns, rows)
-    swept = swept_columns(cases, measured, room, after)
-    needed = max((cells(swept.cells(case)[0]) for case in cases), default=0)
+    swept = choose_swept_columns(cases, measured, room, after)
+    needed = max((cell_width(swept.cells(case)[0]) for case in cases), default=0)
     return swept, _widen_ids(swept.columns(measured), needed, room)
 
 
 def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
     """Return the columns as wide as their cells, without empty ones at the end."""
     keys = rows.keys()
-    if not keys or len(keys) > MOST_MEASURED:
+    if not keys or len(keys) > MAX_MEASURED_ROWS:
         return list(columns)
     widths = [0] * len(columns)
     for key in keys:
         for at, cell in enumerate(rows.cells(key)):
             text = cell if isinstance(cell, str) else cell.text
-            widths[at] = max(widths[at], cells(text))
+            widths[at] = max(widths[at], cell_width(text))
     measured = [
         column
         if column.flexible
-        else replace(column, width=max(len(column.title), min(WIDEST, width)))
+        else replace(column, width=max(len(column.title), min(MAX_COLUMN_WIDTH, width)))
         for column, width in zip(columns, widths, strict=True)
     ]
     while measured[-1].rank and not widths[len(measured) - 1]:

@@ -20,11 +20,11 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
-MOST_KEPT = 256
+MAX_CACHED_RUNS = 256
 """Runs that are kept, without their samples."""
 
 
-class Library:
+class RunLibrary:
     """Reads runs. `summaries` and `load` take time: call them in threads.
 
     Args:
@@ -81,11 +81,11 @@ class Library:
                 bare = {id_: _bare(of) for id_, of in run.cases.items()}
                 known = (stamp, replace(run, cases=bare))
             self._loaded[folder.id] = known
-            while len(self._loaded) > MOST_KEPT:
+            while len(self._loaded) > MAX_CACHED_RUNS:
                 self._loaded.popitem(last=False)
             return known[1]
 
-    def passed(self, run_id: str) -> str:
+    def format_passed(self, run_id: str) -> str:
         """Return ``3/4``, the cases that passed of all; nothing where that is not known yet."""
         short = (self._summaries or {}).get(run_id)
         if short is not None and short[1].counts:
@@ -97,7 +97,7 @@ class Library:
         return f"{sum(case.status == CaseStatus.PASSED for case in cases)}/{len(cases)}"
 
 
-def run_before(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
+def find_previous_run(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
     """Return the last run of the same suite before this one, of runs that are the newest first."""
     ids = [other.id for other in runs]
     older = runs[ids.index(run.id) + 1 :] if run.id in ids else []

@@ -21,11 +21,11 @@ from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
-from spbench.tui.results.counting import Counting
+from spbench.tui.results.counting import CaseCounter
 from spbench.tui.results.export_dialog import ExportDialog
-from spbench.tui.results.exporting import exported, kinds_of, named
-from spbench.tui.results.filling import ViewFiller, Wanted, of_suite
-from spbench.tui.results.library import Library, run_before
+from spbench.tui.results.exporting import describe_export, list_export_kinds, render_export
+from spbench.tui.results.filling import ViewFiller, ViewRequest, select_history
+from spbench.tui.results.library import RunLibrary, find_previous_run
 from spbench.tui.results.run_changes import RunChanges
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
@@ -34,18 +34,18 @@ from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.events.statuses import RunStatus
 
-LOOK = 2.0
+POLL_INTERVAL = 2.0
 """Seconds between two looks at the folder of the runs."""
 _SETTLED = 0.04
 """Seconds that the cursor must stay on a run before it is read."""
 _SHARE = 4
 """A run that goes on is read again after this many times as long as the reading took."""
-WIDE = 110
+WIDE_WIDTH = 110
 """Columns from which the runs and what they measured stand side by side."""
-TALL = 40
+TALL_HEIGHT = 40
 """Lines from which there is room for more of each."""
-_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-side-by-side")]
-_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL, "-tall")]
+_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
+_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
 
 
 class ResultsPage(Page):
@@ -56,7 +56,7 @@ class ResultsPage(Page):
 Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
 next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
 metric over a swept parameter."""
-    CHANGES = frozenset({"export", "note", "pin", "delete", "prune", "failed"})
+    MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
@@ -94,20 +94,20 @@ metric over a swept parameter."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
-        self._library = Library(context.opening.home, readonly=context.readonly)
-        self._counting = Counting(self._library)
+        self._library = RunLibrary(context.options.home, readonly=context.readonly)
+        self._counting = CaseCounter(self._library)
         self._runs: list[RunSummary] = []
         self._view = View.CASES
         self._looking: Worker[None] | None = None
-        self._looked = self._filled_at = self._cost = -LOOK
+        self._looked = self._filled_at = self._cost = -POLL_INTERVAL
         self._filled: RunSummary | None = None
         self._baseline: str | None = None
-        self._changes = RunChanges(self, context.opening.home, self._look_again)
+        self._changes = RunChanges(self, context.options.home, self._look_again)
 
     def compose_body(self) -> ComposeResult:
         """Return the runs and the views."""
         with Container(id="body"):
-            yield RunsPane(self._library.passed, str(self._library.home))
+            yield RunsPane(self._library.format_passed, str(self._library.home))
             yield ViewsPane()
 
     @property
@@ -123,7 +123,7 @@ metric over a swept parameter."""
     def refresh_page(self) -> None:
         """Look at the folder of the runs, every other second."""
         looking = self._looking is not None and not self._looking.is_finished
-        if not looking and time.monotonic() - self._looked >= LOOK:
+        if not looking and time.monotonic() - self._looked >= POLL_INTERVAL:
             self._looking = self.run_worker(self._look(), group="look")
 
     async def _look(self) -> None:
@@ -135,30 +135,30 @@ metric over a swept parameter."""
         if runs != self._runs or goes_on or not runs:
             self._runs = runs
             self._pane.show_runs(runs)
-        run = self._pane.highlighted()
+        run = self._pane.selected_run()
         rested = time.monotonic() - self._filled_at >= _SHARE * self._cost
         if run != self._filled or (run and run.verdict == RunStatus.RUNNING and rested):
             self._fill()
         table = self._pane.table
         await self._counting.count(self._pane.shown, table.in_view, table.update_rows)
 
-    def on_runs_pane_changed(self) -> None:
+    def on_runs_pane_filter_changed(self) -> None:
         """Plot over the runs that the filter shows."""
         self._fill()
 
-    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+    def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the run under the cursor, or plot the case under it."""
         if event.table is self._pane.table:
-            self._pane.show_exactly()
+            self._pane.show_exact_times()
         if event.table is self._pane.table or self._view in (View.RUNS, View.PARAMETER):
             self._fill()
 
-    def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
+    def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
         """Open the run, or all of the case."""
         if event.table is self._pane.table:
             self.action_open()
             return
-        case = self._views.case_of(event)
+        case = self._views.find_case(event)
         if case is not None:
             self.app.push_screen(CaseScreen(case))
 
@@ -174,25 +174,25 @@ metric over a swept parameter."""
         await asyncio.sleep(_SETTLED)
         if not self.app.is_running:
             return
-        run = self._pane.highlighted()
+        run = self._pane.selected_run()
         views = self._views
         self._filled = run
         if run is None:
             views.show_nothing("no run is chosen")
             return
         began = time.monotonic()
-        views.show_reading("reading…")
+        views.show_progress("reading…")
         await ViewFiller(views, self._library).fill(self._wanted(run))
-        views.show_reading("")
+        views.show_progress("")
         self._pane.table.update_rows()
         self._filled_at = time.monotonic()
         self._cost = self._filled_at - began
 
-    def _wanted(self, run: RunSummary) -> Wanted:
+    def _wanted(self, run: RunSummary) -> ViewRequest:
         marked = next((other for other in self._runs if other.id == self._pane.marked), None)
-        other = marked or run_before(self._runs, run)
-        history = of_suite(self._pane.shown, run.suite)
-        return Wanted(self._view, run, other, history, self._baseline)
+        other = marked or find_previous_run(self._runs, run)
+        history = select_history(self._pane.shown, run.suite)
+        return ViewRequest(self._view, run, other, history, self._baseline)
 
     def _show(self, view: View) -> None:
         self._view = view
@@ -219,7 +219,7 @@ metric over a swept parameter."""
 
     def action_baseline(self) -> None:
         """Ask for a baseline, and show the run beside it."""
-        self.begin(self._choose_baseline)
+        self.start_action(self._choose_baseline)
 
     async def _choose_baseline(self) -> None:
         known = await asyncio.to_thread(self._library.baselines)
@@ -253,7 +253,7 @@ metric over a swept parameter."""
     # What is done with a run
 
     def _chosen(self) -> RunSummary | None:
-        run = self._pane.highlighted()
+        run = self._pane.selected_run()
         if run is None:
             self.notify("no run is chosen", severity="warning")
         return run
@@ -280,7 +280,7 @@ metric over a swept parameter."""
         """Follow the run under the cursor if it goes on, else the newest that does."""
         going, run = (
             [run for run in self._runs if run.verdict == RunStatus.RUNNING],
-            self._pane.highlighted(),
+            self._pane.selected_run(),
         )
         if going:
             self.context.watch_run((run if run in going else going[0]).folder)
@@ -297,7 +297,7 @@ metric over a swept parameter."""
         elif run.verdict == RunStatus.PASSED:
             self.app.notify("no case of this run has failed")
         else:
-            self.begin(self.run_failed, run.folder)
+            self.start_action(self.rerun_failed_cases, run.folder)
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""
@@ -309,7 +309,7 @@ metric over a swept parameter."""
 
     def action_export(self) -> None:
         """Write the run, or the comparison where that is shown, to a file."""
-        what = self._views.recorded(self._view)
+        what = self._views.get_shown(self._view)
         if what:
             self.run_worker(self._export(what), group="export")
         else:
@@ -317,13 +317,13 @@ metric over a swept parameter."""
 
     async def _export(self, what: RecordedRun | RunComparison) -> None:
         """Ask for format and file, and write; a file that is there is replaced only after a yes."""
-        name, stem = named(what)
-        dialog = ExportDialog(name, self.context.opening.folder / stem, kinds_of(what))
+        name, stem = describe_export(what)
+        dialog = ExportDialog(name, self.context.options.folder / stem, list_export_kinds(what))
         chosen = await self.app.push_screen_wait(dialog)
-        if chosen is None or not await self.may_write(chosen.path):
+        if chosen is None or not await self.confirm_overwrite(chosen.path):
             return
         try:
-            text = await asyncio.to_thread(exported, what, chosen.kind)
+            text = await asyncio.to_thread(render_export, what, chosen.kind)
             await asyncio.to_thread(write_whole, chosen.path, text)
         except SpbenchError as error:
             title = "not exported"
@@ -334,11 +334,11 @@ metric over a swept parameter."""
 
     def action_note(self) -> None:
         """Write a note of the run."""
-        self._change(self._changes.note)
+        self._change(self._changes.edit_note)
 
     def action_pin(self) -> None:
         """Make a baseline of the run."""
-        self._change(self._changes.pin)
+        self._change(self._changes.save_baseline)
 
     def action_delete(self) -> None:
         """Delete the run."""
@@ -346,16 +346,16 @@ metric over a swept parameter."""
 
     def action_prune(self) -> None:
         """Delete all but the newest runs."""
-        self.begin(self._changes.prune)
+        self.start_action(self._changes.prune)
 
     def _change(self, change: Callable[[RunSummary], Awaitable[None]]) -> None:
         run = self._chosen()
         if run:
-            self.begin(change, run)
+            self.start_action(change, run)
 
     def _look_again(self) -> None:
         """Look at the folder of the runs at once."""
-        self._looked = -LOOK
+        self._looked = -POLL_INTERVAL
         self.refresh_page()
 
     def action_copy(self) -> None:

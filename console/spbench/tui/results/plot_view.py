@@ -15,12 +15,12 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import build_parameter_series, build_run_series, find_swept_parameters
 from spbench.tui.results.plot_words import (
-    over_parameter_points,
-    over_parameter_words,
-    over_runs_points,
-    over_runs_words,
-    plot_scale,
-    titled,
+    build_parameter_points,
+    build_runs_points,
+    choose_plot_unit,
+    describe_over_parameter,
+    describe_over_runs,
+    format_axis_title,
 )
 from spbench.tui.widgets.plot import Plot, PlotSeries
 
@@ -107,10 +107,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             self.show_nothing(f"no run that is shown has {_title(self._metric, case)} of {case.id}")
             return
         head = f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.id}"
-        words = over_runs_words(series, now)
-        scale = plot_scale([series])
-        points = over_runs_points(series, scale, now)
-        self._show(head, [points], "run", titled(series, scale), words)
+        words = describe_over_runs(series, now)
+        scale = choose_plot_unit([series])
+        points = build_runs_points(series, scale, now)
+        self._show(head, [points], "run", format_axis_title(series, scale), words)
 
     def _over_parameter(self, run: RecordedRun, case: CasePart) -> None:
         swept = self._swept()
@@ -128,10 +128,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             f"{_title(self._metric, case)}{_which('m', self._metric, case.metrics)} of {case.name} "
             f"over {parameter}{_which('p', parameter, swept)}"
         )
-        scale = plot_scale(series)
-        points = [over_parameter_points(one, scale) for one in series]
-        words = over_parameter_words(series, parameter)
-        self._show(head, points, parameter, titled(series[0], scale), words)
+        scale = choose_plot_unit(series)
+        points = [build_parameter_points(one, scale) for one in series]
+        words = describe_over_parameter(series, parameter)
+        self._show(head, points, parameter, format_axis_title(series[0], scale), words)
 
     def _show(
         self, head: str, points: Sequence[PlotSeries], x: str, y: str, words: Sequence[str]

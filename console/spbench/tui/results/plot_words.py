@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from spbench.record.metric_names import folded_name
 from spbench.record.number_formatting import DisplayUnit, format_value, scale_of
 from spbench.report.series import Point, Series
-from spbench.tui.results.cells import moment
+from spbench.tui.results.cells import format_moment
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.quantities import format_quantity
@@ -17,25 +17,25 @@ _MOST_TOLD = 12
 """Points of a series that are told in words."""
 
 
-def plot_scale(series: Sequence[Series]) -> DisplayUnit:
+def choose_plot_unit(series: Sequence[Series]) -> DisplayUnit:
     """Return the unit in which series of one metric are plotted."""
     return scale_of((point.y for one in series for point in one.points), series[0].unit)
 
 
-def titled(series: Series, scale: DisplayUnit) -> str:
+def format_axis_title(series: Series, scale: DisplayUnit) -> str:
     """Return ``time in us``."""
     name = folded_name(series.metric, series.unit)
     return name + (f" in {scale.unit}" if scale.unit else "")
 
 
-def over_runs_points(series: Series, scale: DisplayUnit, now: float) -> PlotSeries:
+def build_runs_points(series: Series, scale: DisplayUnit, now: float) -> PlotSeries:
     """Return a series over runs, run by run, each named by when it started."""
-    names = run_names(series, now)
+    names = name_runs(series, now)
     points = [_scaled(name, point, scale) for name, point in zip(names, series.points, strict=True)]
     return PlotSeries("median, from the least to p95", points)
 
 
-def over_parameter_points(series: Series, scale: DisplayUnit) -> PlotSeries:
+def build_parameter_points(series: Series, scale: DisplayUnit) -> PlotSeries:
     """Return a series over a parameter, to scale where its values are numbers."""
     points = [
         _scaled(point.x if series.numeric else point.label, point, scale) for point in series.points
@@ -48,9 +48,11 @@ def _scaled(x: float | str, point: Point, scale: DisplayUnit) -> PlotPoint:
     return PlotPoint(x, point.y * scale.factor, low, high)
 
 
-def run_names(series: Series, now: float) -> list[str]:
+def name_runs(series: Series, now: float) -> list[str]:
     """Return when each run started; the end of its id tells apart those of one minute."""
-    times = [moment(point.x, now) if series.numeric else point.run for point in series.points]
+    times = [
+        format_moment(point.x, now) if series.numeric else point.run for point in series.points
+    ]
     counts = Counter(times)
     return [
         f"{name} {point.run[-4:]}" if counts[name] > 1 else name
@@ -58,9 +60,9 @@ def run_names(series: Series, now: float) -> list[str]:
     ]
 
 
-def over_runs_words(series: Series, now: float) -> list[str]:
+def describe_over_runs(series: Series, now: float) -> list[str]:
     """Return how a metric went over runs, in a few lines."""
-    names = run_names(series, now)
+    names = name_runs(series, now)
     points = series.points
     told = dict(zip(names, points, strict=True))
     ordered = sorted(told, key=lambda name: told[name].y, reverse=series.better == "higher")
@@ -73,7 +75,7 @@ def over_runs_words(series: Series, now: float) -> list[str]:
     return [f"{count}{_better(series)}: {words}", f"From the newest: {', '.join(newest)}"]
 
 
-def over_parameter_words(series: Sequence[Series], parameter: str) -> list[str]:
+def describe_over_parameter(series: Sequence[Series], parameter: str) -> list[str]:
     """Return each series' values, one series a line."""
     metric = folded_name(series[0].metric, series[0].unit)
     lines = [f"{metric} over {parameter}{_better(series[0])}"]

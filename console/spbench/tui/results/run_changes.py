@@ -34,7 +34,7 @@ class RunChanges:
         self._home = home
         self._changed = changed
 
-    async def note(self, run: RunSummary) -> None:
+    async def edit_note(self, run: RunSummary) -> None:
         """Ask for the note and the tags of a run."""
         line = await self._line(f"Note of {run.id}, with #tags", str(run.note))
         if line is None:
@@ -43,7 +43,7 @@ class RunChanges:
             await asyncio.to_thread(write_note, run.folder, note_from(line))
             self._changed()
 
-    async def pin(self, run: RunSummary) -> None:
+    async def save_baseline(self, run: RunSummary) -> None:
         """Ask for a name, and make a baseline of a run."""
         question = f"Name of the baseline that {run.id} becomes"
         name = await self._line(question, run.suite)
@@ -51,7 +51,7 @@ class RunChanges:
             return
         with self._told("no baseline"):
             path = baseline_path(self._home, name)
-            if await self._page.may_write(path):
+            if await self._page.confirm_overwrite(path):
                 made, left_out = await asyncio.to_thread(_pinned, self._home, name, run)
                 words = [f"{made} of {run.id}, in {path}", *left_out]
                 self._page.app.notify("\n".join(words), title=f"baseline {name}", markup=False)
@@ -61,7 +61,7 @@ class RunChanges:
         with self._told("not deleted"):
             found = await asyncio.to_thread(old_runs, self._home, [run], 0, 0.0, time.time())
             if not found:
-                self._page.complain(
+                self._page.show_error(
                     f"{run.id} is still running, or a baseline was made of it; it stays"
                 )
                 return
@@ -73,7 +73,7 @@ class RunChanges:
         if line is None:
             return
         if not line.isdigit():
-            self._page.complain(f"{line!r} is no number of runs; nothing was deleted")
+            self._page.show_error(f"{line!r} is no number of runs; nothing was deleted")
             return
         with self._told("not deleted"):
             found = await asyncio.to_thread(self._old, int(line))
@@ -89,7 +89,7 @@ class RunChanges:
         return old_runs(self._home, summaries(self._home), keep, 0.0, time.time())
 
     async def _removed(self, found: Sequence[OldRun], question: str) -> None:
-        if not await self._page.asked(question, "Delete", "Keep"):
+        if not await self._page.confirm(question, "Delete", "Keep"):
             return
         gone = 0
         for old in found:
@@ -106,7 +106,7 @@ class RunChanges:
         try:
             yield
         except SpbenchError as error:
-            self._page.complain(f"{title}: {error}")
+            self._page.show_error(f"{title}: {error}")
 
 
 def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:

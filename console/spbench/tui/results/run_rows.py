@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary
-from spbench.tui.results.cells import moment
+from spbench.tui.results.cells import format_moment
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
@@ -56,7 +56,7 @@ class RunRows:
         run = self._runs[key]
         return (
             TableCell("a" if run.id == self.marked else "", "accent"),
-            moment(run.started, self._now),
+            format_moment(run.started, self._now),
             run.suite,
             status_cell(run.verdict),
             self._passed(run.id),

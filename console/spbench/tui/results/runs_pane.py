@@ -43,7 +43,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     RunsPane #exact { height: auto; max-height: 3; color: $text-muted; }
     """
 
-    class Changed(Message):
+    class FilterChanged(Message):
         """The filter shows other runs."""
 
     def __init__(self, passed: Callable[[str], str], where: str) -> None:
@@ -72,7 +72,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         self._rows.marked = run_id
         self.table.update_rows()
 
-    def highlighted(self) -> RunSummary | None:
+    def selected_run(self) -> RunSummary | None:
         """Return the run under the cursor."""
         key = self.table.cursor_key
         return next((run for run in self.shown if run.id == key), None)
@@ -85,12 +85,12 @@ it. Below stand the exact times and the id of the run under the cursor, and what
     def show_filtered(self, text: str) -> None:
         """Show the runs that fit, and say so."""
         self._select(text)
-        self.post_message(self.Changed())
+        self.post_message(self.FilterChanged())
 
-    def show_exactly(self) -> None:
+    def show_exact_times(self) -> None:
         """Show the exact times and the id of the run under the cursor, and what was noted of it."""
-        run = self.highlighted()
-        self.query_one("#exact", Static).update(exactly(run) if run else "")
+        run = self.selected_run()
+        self.query_one("#exact", Static).update(format_exact_times(run) if run else "")
 
     def _select(self, text: str) -> None:
         """Show the runs that fit; a filter that is wrong is told, and the last that fit stays."""
@@ -104,7 +104,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         self._tell(wrong or self._why_none(text), bool(wrong))
         self._rows.show(self.shown, time.time())
         self.table.set_rows(self._rows)
-        self.show_exactly()
+        self.show_exact_times()
         few = len(self.shown) < len(self._all)
         self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if few else ""
 
@@ -124,7 +124,7 @@ it. Below stand the exact times and the id of the run under the cursor, and what
         message.set_class(wrong, "wrong")
 
 
-def exactly(run: RunSummary) -> str:
+def format_exact_times(run: RunSummary) -> str:
     """Return a run's exact times and id, and what was noted of it."""
     took = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
     lines = [run.id, format_day_and_time(run.started) + took, str(run.note)]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.signs import ROOMY
+from spbench.tui.signs import FULL_IDS_WIDTH
 from spbench.tui.widgets.table_columns import Column, lay_out
 
 _SWEPT = re.compile(r"(?P<name>.*)\[(?P<point>[^\[\]]*=[^\[\]]*)\]")
@@ -34,7 +34,7 @@ class SweptColumns:
     keys: tuple[str, ...] = ()
     after: str = "case"
     widths: Mapping[str, int] = field(default_factory=dict)
-    short: bool = False
+    short_ids: bool = False
 
     def columns(self, others: Sequence[Column]) -> list[Column]:
         """Return these columns among others."""
@@ -48,14 +48,14 @@ class SweptColumns:
         left = ",".join(f"{key}={value}" for key, value in point.items() if key not in self.keys)
         shown = f"{name}[{left}]" if left else name
         own = [point.get(key, "") for key in self.keys]
-        return [drop_parameter_names(shown) if self.short else shown, *own]
+        return [drop_parameter_names(shown) if self.short_ids else shown, *own]
 
     def sort_value(self, case: str, column: str) -> str | None:
         """Return what a case is sorted by in one of these columns; whole numbers by their size."""
         value = _split(case)[1].get(column.removeprefix(_PREFIX), "")
         return value.rjust(_WIDEST) if value.isdigit() else value or None
 
-    def has(self, column: str) -> bool:
+    def contains(self, column: str) -> bool:
         """Whether a column is one of these."""
         return column.startswith(_PREFIX)
 
@@ -63,7 +63,7 @@ class SweptColumns:
 NONE_SWEPT = SweptColumns()
 
 
-def swept_columns(
+def choose_swept_columns(
     cases: Collection[str], others: Sequence[Column], room: int, after: str = "case"
 ) -> SweptColumns:
     """Return the columns for what differs among these cases; none where they would not fit.
@@ -96,7 +96,7 @@ def swept_columns(
     most = DISPENSABLE if cut else 1 + max(column.rank for column in others)
     if keys and wider.width <= room and all(column.rank >= most for column in lost):
         return found
-    return SweptColumns(after=after, short=cut or room < ROOMY)
+    return SweptColumns(after=after, short_ids=cut or room < FULL_IDS_WIDTH)
 
 
 def _split(case: str) -> tuple[str, dict[str, str]]:

@@ -71,13 +71,13 @@ class ViewsPane(Vertical):
         widgets = {View.CASES: self.cases.table, View.COMPARE: self.compare.table}
         widgets.get(view, self.plot.chart).focus()
 
-    def case_of(self, chosen: LineTable.Chosen) -> CasePart | None:
+    def find_case(self, chosen: LineTable.RowSelected) -> CasePart | None:
         """Return the case of a row, of the run under the cursor."""
         key = chosen.key
-        case_id = self.compare.rows.case_of(key) if chosen.table is self.compare.table else str(key)
+        case_id = self.compare.rows.case_id(key) if chosen.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
 
-    def recorded(self, view: View) -> RecordedRun | RunComparison | None:
+    def get_shown(self, view: View) -> RecordedRun | RunComparison | None:
         """Return what a view shows: a comparison, or the run under the cursor."""
         compared = self.compare.comparison if view is View.COMPARE else None
         return compared or self.cases.run
@@ -88,6 +88,6 @@ class ViewsPane(Vertical):
         self.compare.show_comparison(None, why)
         self.plot.show_nothing(why)
 
-    def show_reading(self, words: str) -> None:
+    def show_progress(self, words: str) -> None:
         """Tell what is being read; nothing where all was read."""
         self.border_subtitle = Content(words)

@@ -9,17 +9,17 @@ from spbench.record.places import place_names, place_words, short_place
 from spbench.record.shares import Shares, ranks_with_shares, shares, shares_of
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 
-MOST_RANKS = 24
+MAX_RANK_BARS = 24
 """Ranks that have a bar among a case's details."""
 
 Row = tuple[str, Shares | None]
 """A bar's label, and what it shows; None where the rank told nothing."""
 
 
-def case_bars(case: CaseState) -> list[StackedBars]:
+def build_case_bars(case: CaseState) -> list[StackedBars]:
     """Return for each metric that has parts a bar of all ranks, and one of each."""
     ranks = ranks_with_shares(case)
-    shown = ranks[:MOST_RANKS] if len(ranks) > 1 else []
+    shown = ranks[:MAX_RANK_BARS] if len(ranks) > 1 else []
     labels = dict(zip(shown, _labels(case, shown), strict=True))
     return [
         _bars(of, [("all ranks", of), *((labels[rank], _own(case, of, rank)) for rank in shown)])
@@ -27,7 +27,7 @@ def case_bars(case: CaseState) -> list[StackedBars]:
     ]
 
 
-def rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
+def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
     """Return for each metric that has parts the rank's bar, and that of all ranks."""
     return [
         _bars(of, [(f"rank {rank}", _own(case, of, rank)), ("all ranks", of)])
@@ -35,12 +35,12 @@ def rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
     ]
 
 
-def without_bars(case: CaseState) -> str:
+def describe_missing_bars(case: CaseState) -> str:
     """Return a sentence about the ranks that have no bar; nothing where all have one."""
     ranks = ranks_with_shares(case)
-    if len(ranks) <= MOST_RANKS:
+    if len(ranks) <= MAX_RANK_BARS:
         return ""
-    return f"of the first {MOST_RANKS} of {len(ranks)} ranks; a rank's own details have its bar"
+    return f"of the first {MAX_RANK_BARS} of {len(ranks)} ranks; a rank's own details have its bar"
 
 
 def _labels(case: CaseState, ranks: list[int]) -> Iterator[str]:

@@ -13,27 +13,27 @@ from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import rank_columns
-from spbench.tui.run.words import WordsPanel
+from spbench.tui.run.words import FindingsPanel
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
-MEDIUM = 100
-WIDE = 150
-TALL = 32
+MEDIUM_WIDTH = 100
+WIDE_WIDTH = 150
+TALL_HEIGHT = 32
 """Columns from which charts stand side by side and cases beside ranks; lines for frames."""
-STRIP_LINES = 4
-SHARE = 0.58
-LEAST = 4
+MAX_STRIP_LINES = 4
+MAX_TABLE_SHARE = 0.58
+MIN_TABLE_LINES = 4
 """The part of a column that its table takes at most, and the fewest lines of it."""
 NO_LOADS = "no host has said its load"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
-CASES = 10
-SHORT_CASES = 5
+MAX_CASE_LINES = 10
+MAX_CASE_LINES_SHORT = 5
 """Lines that the cases take at most above the ranks, without frames in the second."""
-SPARE = 3
-SPARE_TO_DRAW = 9
+MIN_SPARE_FOR_FINDINGS = 3
+MIN_SPARE_FOR_CHART = 9
 """Lines that few ranks leave free on a short screen: enough for findings, and for a chart."""
 _WORDS = "lower-words-pane"
 _SHOWN = {
@@ -49,15 +49,15 @@ _SHOWN = {
 """The panes of each panel below the ranks."""
 
 
-def panels_for(size: Size) -> tuple[str, ...]:
+def list_panels(size: Size) -> tuple[str, ...]:
     """Return the panels that there are at a size; the first is shown until another is chosen."""
-    if size.width >= WIDE:
+    if size.width >= WIDE_WIDTH:
         panels: tuple[str, ...] = ("charts", "hosts", "logs", "none")
-    elif size.width >= MEDIUM:
+    elif size.width >= MEDIUM_WIDTH:
         panels = ("charts", "words and times", "hosts", "logs", "none")
     else:
         panels = ("words", "histogram", "time line", "hosts", "logs", "none")
-    return panels if size.height >= TALL else ("none", *panels[:-1])
+    return panels if size.height >= TALL_HEIGHT else ("none", *panels[:-1])
 
 
 class Body(Container):
@@ -102,7 +102,7 @@ class Body(Container):
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
-            yield Pane("findings", WordsPanel(id="words"), id="words-pane")
+            yield Pane("findings", FindingsPanel(id="words"), id="words-pane")
         columns = rank_columns(())
         with Vertical(id="right"):
             yield RankStrip(id="strip")
@@ -115,7 +115,7 @@ class Body(Container):
                 yield Static("/")
                 yield _FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
-                yield Pane("findings", WordsPanel(id="lower-words"), id=_WORDS)
+                yield Pane("findings", FindingsPanel(id="lower-words"), id=_WORDS)
                 yield HistogramPane()
                 yield TimeLinePane()
                 yield Pane(
@@ -129,13 +129,13 @@ class Body(Container):
 
     def fit(self, size: Size) -> None:
         """Lay the panes out for a size of the screen."""
-        self.set_class(size.width >= WIDE, "-wide")
-        if size.width >= WIDE:
+        self.set_class(size.width >= WIDE_WIDTH, "-wide")
+        if size.width >= WIDE_WIDTH:
             self.query_one("#left").styles.height = "1fr"
-        self.set_class(size.height < TALL, "-short")
+        self.set_class(size.height < TALL_HEIGHT, "-short")
         for pane in self.query(Pane):
-            pane.frame(size.height >= TALL)
-        panels = panels_for(size)
+            pane.set_framed(size.height >= TALL_HEIGHT)
+        panels = list_panels(size)
         if panels != self._panels:
             self._panels = panels
             self._asked = False
@@ -146,11 +146,11 @@ class Body(Container):
         self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
 
     @property
-    def shows_words(self) -> bool:
+    def shows_findings(self) -> bool:
         """Whether the findings are on the page."""
         return self.has_class("-wide") or _WORDS in _SHOWN[self.panel]
 
-    def suggest_words(self) -> None:
+    def suggest_findings(self) -> None:
         """Show the panel with the findings, unless the reader has asked for another panel."""
         if self._words_panel is not None and not self._asked:
             self._show(self._words_panel)
@@ -189,7 +189,7 @@ class Body(Container):
         self.query_one(_FilterInput).clear()
         return was_open
 
-    def make_room(self, cases: int, ranks: int, *, has_findings: bool) -> None:
+    def size_tables(self, cases: int, ranks: int, *, has_findings: bool) -> None:
         """Let tables of few rows take no more lines than they need.
 
         Where that leaves room on a short screen, and the reader asked for no panel, the findings
@@ -201,24 +201,28 @@ class Body(Container):
         left = self.query_one("#left")
         right = self.query_one("#right")
         if not wide:
-            left.styles.height = min(SHORT_CASES if short else CASES, cases + frame)
+            left.styles.height = min(
+                MAX_CASE_LINES_SHORT if short else MAX_CASE_LINES, cases + frame
+            )
         strip = self.query_one(RankStrip)
         lines = -(-ranks // max(1, strip.size.width))
-        strip.styles.height = 1 + max(1, min(lines, 1 if short else STRIP_LINES))
+        strip.styles.height = 1 + max(1, min(lines, 1 if short else MAX_STRIP_LINES))
         self._bound("#cases-pane", cases + frame, left.size.height if wide else 0)
         if short and not self._asked:
             spare = right.size.height - ranks - frame
             drawn = [panel for panel in self._panels if panel in ("histogram", "charts")]
-            if has_findings and spare > SPARE and self._words_panel is not None:
-                self.suggest_words()
+            if has_findings and spare > MIN_SPARE_FOR_FINDINGS and self._words_panel is not None:
+                self.suggest_findings()
             else:
-                self._show(drawn[0] if spare > SPARE_TO_DRAW else "none")
+                self._show(drawn[0] if spare > MIN_SPARE_FOR_CHART else "none")
         charted = right.size.height if self.panel != "none" else 0
         self._bound("#ranks-pane", ranks + frame, charted)
 
     def _bound(self, pane: str, wanted: int, shared: int) -> None:
         """Give a pane the lines it wants, a share of what there is at most; all where none is."""
-        lines = max(LEAST, min(wanted, round(shared * SHARE))) if shared else "1fr"
+        lines = (
+            max(MIN_TABLE_LINES, min(wanted, round(shared * MAX_TABLE_SHARE))) if shared else "1fr"
+        )
         zoomed = self.screen.maximized is not None
         self.query_one(pane).styles.height = "1fr" if zoomed else lines
 

@@ -12,7 +12,7 @@ from spbench.record.efficiency import ABOVE_REFERENCE, efficiency_of, format_eff
 from spbench.record.noise import is_disturbed, noise_of
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import time_text
+from spbench.tui.run.cells import format_time_cell
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import CaseStatus
@@ -50,7 +50,7 @@ class CaseRow:
 
     status: CaseStatus
     id: str
-    short: bool
+    short_id: bool
     ranks: int
     done: float | None
     time: float | None
@@ -72,16 +72,16 @@ class CaseRow:
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
         return [
             status_cell(self.status, noisy=self.noisy),
-            drop_parameter_names(self.id) if self.short else self.id,
+            drop_parameter_names(self.id) if self.short_id else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
-            preliminary + time_text(self.time),
-            TableCell(time_text(self.reference), "muted"),
+            preliminary + format_time_cell(self.time),
+            TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if self.so_far or self.disturbed else ""),
             TableCell(f"{passed}/{made}", "failed" if passed < made else "passed") if made else "",
         ]
 
-    def value(self, column: str) -> Any:
+    def sort_value(self, column: str) -> Any:
         """Return what it is sorted by."""
         if column == "checks":
             passed, made = self.checks
@@ -98,24 +98,24 @@ class RunCaseRows:
     """
 
     def __init__(self, feed: Feed) -> None:
-        self.short = False
+        self.short_ids = False
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
         self._times: dict[str, float | None] = {}
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Make the rows again of the cases that may have changed."""
         for case in self._feed.state.cases.values():
             known = self._rows.get(case.id)
-            now = (self._feed.status_of(case), self.short)
+            now = (self._feed.case_status(case), self.short_ids)
             if (
                 case.status == CaseStatus.RUNNING
                 or known is None
-                or (known.status, known.short) != now
+                or (known.status, known.short_id) != now
             ):
                 self._rows[case.id] = self._row(case)
 
-    async def find_times(self) -> None:
+    async def compute_times(self) -> None:
         """Find the times of judged cases, one after another; a thread does the counting."""
         while (case := self._next()) is not None:
             try:
@@ -126,7 +126,7 @@ class RunCaseRows:
             self._rows[case.id] = self._row(case)
 
     @property
-    def behind(self) -> bool:
+    def has_pending_times(self) -> bool:
         """Whether there are judged cases whose time is not known yet."""
         return self._next() is not None
 
@@ -142,9 +142,9 @@ class RunCaseRows:
         # Until a thread has the final time, the last one so far is shown: they are the same.
         time = self._times.get(case.id, known.time if known is not None else None)
         return CaseRow(
-            status=self._feed.status_of(case),
+            status=self._feed.case_status(case),
             id=case.id,
-            short=self.short,
+            short_id=self.short_ids,
             ranks=case.identity.np,
             done=self._done(case) if running else None,
             time=self._feed.rows.headline_time() if here else time,
@@ -161,7 +161,7 @@ class RunCaseRows:
         begun = sum(rank.done / rank.total for rank in ranks if rank.total)
         return min(1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.repeats))
 
-    def remark(self) -> str:
+    def efficiency_note(self) -> str:
         """Return one explanation of the efficiencies that are shown; nothing if none needs it."""
         rows = self._rows.values()
         if any((row.efficiency or 0.0) > 1 and not row.so_far for row in rows):
@@ -184,7 +184,7 @@ class RunCaseRows:
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what a case is sorted by."""
-        return self._rows[str(key)].value(column)
+        return self._rows[str(key)].sort_value(column)
 
     def text(self, key: Hashable) -> str:
         """Return what a filter looks in."""

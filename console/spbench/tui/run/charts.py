@@ -14,15 +14,15 @@ from spbench.tui.run.pane import Pane
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.timeline import TimeLine
 
-KEPT = 8
+MAX_CACHED = 8
 """Metrics of cases and ranks whose samples stay counted after something else was shown."""
-MOST_BINS = 60
+MAX_BINS = 60
 _PERCENTILES = {"p95": 0.95, "p99": 0.99}
 _FOLDS = {"max": "largest of all ranks", "min": "smallest of all ranks"}
 _FOLDS |= {"sum": "sum of all ranks", "mean": "mean of all ranks"}
 
 
-class Counted:
+class MetricSamples:
     """A metric's samples in a case, counted as they come, of one rank or folded over all."""
 
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
@@ -31,19 +31,19 @@ class Counted:
         self.timeline = MetricTimeline(case, metric, rank)
 
 
-class CountedSamples:
+class SamplesCache:
     """Keeps what was counted last, so that to look again costs only what is new."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str, int | None], Counted] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str, int | None], MetricSamples] = OrderedDict()
 
-    def of(self, case: CaseState, metric: str, rank: int | None) -> Counted:
+    def get(self, case: CaseState, metric: str, rank: int | None) -> MetricSamples:
         """Return the samples of a metric in a case."""
         key = (id(case), metric, rank)
         if key not in self._kept:
-            self._kept[key] = Counted(case, metric, rank)
+            self._kept[key] = MetricSamples(case, metric, rank)
         self._kept.move_to_end(key)
-        while len(self._kept) > KEPT:
+        while len(self._kept) > MAX_CACHED:
             self._kept.popitem(last=False)
         return self._kept[key]
 
@@ -52,7 +52,7 @@ class ChartPane(Pane):
     """A chart of a metric in its frame."""
 
     @abstractmethod
-    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
+    def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show a metric's samples, of one rank or folded over all."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class HistogramPane(ChartPane):
     def __init__(self) -> None:
         super().__init__("samples", HistogramChart(id="histogram"), id="histogram-pane")
 
-    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
+    def show(self, counted: MetricSamples, metric: str, rank: int | None) -> None:
         """Show a metric's samples."""
         chart = self.query_one(HistogramChart)
         samples = counted.samples
@@ -74,15 +74,15 @@ class HistogramPane(ChartPane):
         if not samples:
             self.clear()
             return
-        drawn = make_bins(samples.values, max(8, min(chart.size.width // 2, MOST_BINS)))
+        drawn = make_bins(samples.values, max(8, min(chart.size.width // 2, MAX_BINS)))
         beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
-        self.say(f"{describe_samples(counted.case, metric, rank)}{beyond}")
+        self.set_title(f"{describe_samples(counted.case, metric, rank)}{beyond}")
         marks = {name: samples.values.percentile(part) for name, part in _PERCENTILES.items()}
         marks = {"median": samples.median(), **marks}
         chart.update(drawn.edges, drawn.counts, counted.case.identity.metrics[metric].unit, marks)
 
     def clear(self) -> None:
-        self.say("samples")
+        self.set_title("samples")
         self.query_one(HistogramChart).update((), (), "")
 
 
@@ -92,17 +92,17 @@ class TimeLinePane(ChartPane):
     def __init__(self) -> None:
         super().__init__("time line", TimeLine(id="time-line"), id="time-line-pane")
 
-    def show(self, counted: Counted, metric: str, rank: int | None) -> None:
+    def show(self, counted: MetricSamples, metric: str, rank: int | None) -> None:
         """Show a metric, iteration by iteration."""
         chart = self.query_one(TimeLine)
         info = counted.case.identity.metrics[metric]
         values = counted.timeline.points(max(16, 2 * chart.size.width))
-        chart.update(values, info.unit, info.better, "", expected(counted.case, metric))
+        chart.update(values, info.unit, info.better, "", find_limit(counted.case, metric))
         unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
-        self.say(describe_samples(counted.case, metric, rank) + unit)
+        self.set_title(describe_samples(counted.case, metric, rank) + unit)
 
     def clear(self) -> None:
-        self.say("time line")
+        self.set_title("time line")
         self.query_one(TimeLine).update((), "", "none", "")
 
 
@@ -116,7 +116,7 @@ def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
     return f"{metric_name(info.name, info.unit)}, {_FOLDS[info.fold]}, each iteration"
 
 
-def metrics_of(case: CaseState) -> list[str]:
+def list_metrics(case: CaseState) -> list[str]:
     """Return the metrics of a case that have samples, ``time_ms`` first."""
     known = [
         name
@@ -126,7 +126,7 @@ def metrics_of(case: CaseState) -> list[str]:
     return sorted(known, key=lambda name: name != "time_ms")
 
 
-def expected(case: CaseState, metric: str) -> float | None:
+def find_limit(case: CaseState, metric: str) -> float | None:
     """Return the limit that the suite sets for a metric, if it does."""
     for expect in (*case.verdict.expectations, *case.identity.expect):
         name, _, _ = expect["metric"].partition(".")

@@ -34,9 +34,9 @@ from spbench.record.runs.job_output import job_output
 from spbench.record.shares import shares
 from spbench.tui.feed import Feed
 from spbench.tui.modal import Modal
-from spbench.tui.run.bars import case_bars, rank_bars, without_bars
+from spbench.tui.run.bars import build_case_bars, build_rank_bars, describe_missing_bars
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.signs import signed
+from spbench.tui.signs import format_status
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RankStatus
 from spbench_core.quantities import format_quantity
@@ -95,20 +95,20 @@ class DetailsScreen(Modal[None]):
         self.notify("copied", timeout=2)
 
 
-def case_details(feed: Feed, case_id: str) -> DetailsScreen:
+def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     """Return what is known of a case; of one that did not pass with traceback and raw output."""
     case = feed.state.cases[case_id]
     disturbed = is_disturbed(case, feed.state.jobs)
-    lines = list(_case_lines(case, feed.status_of(case), disturbed=disturbed))
+    lines = list(_case_lines(case, feed.case_status(case), disturbed=disturbed))
     raw = _raw(feed, case, case.verdict.traceback)
-    return DetailsScreen(case_id, lines, case_bars(case), raw)
+    return DetailsScreen(case_id, lines, build_case_bars(case), raw)
 
 
 def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
     """The traceback, and what the job wrote; of a case that passed, or runs, nothing."""
     if case is None:
         return ""
-    status = feed.status_of(case)
+    status = feed.case_status(case)
     if status == CaseStatus.PASSED or not status.is_final:
         return ""
     ends = job_output(feed.folder, case.verdict.job)
@@ -117,7 +117,10 @@ def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
 
 
 def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
-    yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
+    yield (
+        "status",
+        format_status(status) + (f": {case.verdict.reason}" if case.verdict.reason else ""),
+    )
     yield (
         "benchmark",
         f"{case.identity.benchmark}, {format_quantity(case.identity.np, 'rank')}, "
@@ -145,16 +148,16 @@ def _case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Li
         part = "" if share is None else f", {format_percent(share)} of that"
         yield (
             "expected",
-            f"{signed(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
+            f"{format_status(item['status'])}: {_bound(item, unit)}, it is {value}{part}{why}",
         )
     for sentence in set(failed_checks(case)) - {case.verdict.reason}:
-        yield "check", signed(CheckOutcome.FAILED) + f": {sentence}"
+        yield "check", format_status(CheckOutcome.FAILED) + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]
     if passed:
-        yield "checks", signed(CheckOutcome.PASSED) + f": {', '.join(passed)}"
+        yield "checks", format_status(CheckOutcome.PASSED) + f": {', '.join(passed)}"
     for of in shares(case):
         yield of.title, of.words
-    if beyond := without_bars(case):
+    if beyond := describe_missing_bars(case):
         yield "bars", beyond
 
 
@@ -196,11 +199,11 @@ def _all_passed(case: CaseState, check: str) -> bool:
     return all(result.passed for result in case.measured.checks[check].values())
 
 
-def rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
+def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return where a rank runs, and how its checks came out in the case that is shown."""
     case = selection.case
     live = selection.feed.state.ranks.get(rank) if case is selection.running else None
-    bars = rank_bars(case, rank) if case else []
+    bars = build_rank_bars(case, rank) if case else []
     part = case.measured.ranks.get(rank) if case else None
     traceback = part.error.get("traceback") if part and part.error else None
     raw = _raw(selection.feed, case, traceback)
@@ -211,7 +214,10 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
     part = case.measured.ranks.get(rank) if case else None
     known = part or live
     if part is not None and part.error is not None:
-        yield "error", signed(RankStatus.ERROR) + f": {part.error.get('message', 'no message')}"
+        yield (
+            "error",
+            format_status(RankStatus.ERROR) + f": {part.error.get('message', 'no message')}",
+        )
     elif part is not None and part.status == RankStatus.LOST and case is not None:
         yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if known is not None:
@@ -270,5 +276,5 @@ def _places(place: Mapping[str, Any]) -> Iterator[Line]:
 def _checked(result: CheckResult) -> str:
     error = "not a number" if result.max_abs_error is None else format_number(result.max_abs_error)
     where = f": {result.detail}" if result.detail else ""
-    verdict = signed(CheckOutcome.PASSED if result.passed else CheckOutcome.FAILED)
+    verdict = format_status(CheckOutcome.PASSED if result.passed else CheckOutcome.FAILED)
     return f"{verdict}, largest error {error} (tolerance {format_number(result.tolerance)}){where}"

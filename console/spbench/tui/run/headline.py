@@ -14,14 +14,14 @@ from spbench.record.case_counts import case_counts
 from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
-from spbench.tui.run.replaying import replay_words
-from spbench.tui.run.words import MUTED, Word, colour
-from spbench.tui.signs import signed
-from spbench.tui.widgets.fitting import cells, fit
+from spbench.tui.run.replaying import describe_replay
+from spbench.tui.run.words import MUTED, RunFinding, status_colour
+from spbench.tui.signs import format_status
+from spbench.tui.widgets.fitting import cell_width, fit
 from spbench_core.events import clock
 from spbench_core.quantities import format_quantity
 
-BAR = 16
+BAR_WIDTH = 16
 
 
 class HeadlinePart(NamedTuple):
@@ -40,7 +40,7 @@ class EventRate:
         self._events = 0
         self.value = 0.0
 
-    def look(self, events: int) -> None:
+    def update(self, events: int) -> None:
         """Take in how many events have come by now."""
         now = time.monotonic()
         if not self._since:
@@ -72,7 +72,9 @@ class Headline(Static):
         self._shown = words
         self.update(Content.assemble(("… starting a run", "bold"), f"\n{words}"), layout=False)
 
-    def show(self, feed: Feed, paused: bool, worst: Word | None, noisy: Word | None) -> None:
+    def show(
+        self, feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
+    ) -> None:
         """Show a run.
 
         Args:
@@ -84,7 +86,7 @@ class Headline(Static):
         if feed is not self._feed:
             self._feed = feed
             self._rate = EventRate()
-        self._rate.look(feed.events)
+        self._rate.update(feed.events)
         lines = (_first(feed, self._rate.value), _second(feed, paused, worst, noisy))
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
@@ -100,12 +102,14 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
         why = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = case_counts(cases)
-    filled = BAR * counts.ran // max(1, counts.total)
-    bar = "█" * filled + "░" * (BAR - filled)
+    filled = BAR_WIDTH * counts.ran // max(1, counts.total)
+    bar = "█" * filled + "░" * (BAR_WIDTH - filled)
     ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
-        HeadlinePart(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
+        HeadlinePart(
+            format_status(feed.status) + _elsewhere(feed), f"bold {status_colour(feed.status)}"
+        ),
         HeadlinePart(f"{bar} {counts.words(ended)}", "$text-primary"),
         HeadlinePart(_format_elapsed(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(feed.remaining)),
@@ -114,25 +118,27 @@ def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     ]
 
 
-def _second(feed: Feed, paused: bool, worst: Word | None, noisy: Word | None) -> list[HeadlinePart]:
-    replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
+def _second(
+    feed: Feed, paused: bool, worst: RunFinding | None, noisy: RunFinding | None
+) -> list[HeadlinePart]:
+    replay = describe_replay(feed) if isinstance(feed.source, ReplaySource) else ""
     parts = [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
         HeadlinePart(replay, "$text-accent"),
     ]
     if worst is not None:
-        return [*parts, HeadlinePart(worst.line, colour(worst.kind), cut=True)]
+        return [*parts, HeadlinePart(worst.line, status_colour(worst.kind), cut=True)]
     doing = "" if feed.ended else phase_words(feed.state, feed.now) or _starting(feed)
     return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state, noisy)]
 
 
 def _starting(feed: Feed) -> str:
     """What the run waits for; of a run that goes on the clock goes on as well."""
-    live = isinstance(feed.source, LiveSource) and feed.elsewhere is None
+    live = isinstance(feed.source, LiveSource) and feed.remote_host is None
     return start_words(feed.state, clock.now() if live else feed.now)
 
 
-def _launched(state: RunState, noisy: Word | None) -> Iterator[HeadlinePart]:
+def _launched(state: RunState, noisy: RunFinding | None) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
@@ -140,12 +146,12 @@ def _launched(state: RunState, noisy: Word | None) -> Iterator[HeadlinePart]:
     where = f" on {format_quantity(hosts, 'host')}" if hosts else ""
     yield HeadlinePart(f"job {job.number}: {format_quantity(job.np, 'rank')}{where}")
     if noisy is not None:
-        yield HeadlinePart(noisy.line, colour(noisy.kind), cut=True)
+        yield HeadlinePart(noisy.line, status_colour(noisy.kind), cut=True)
     yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 
 def _elsewhere(feed: Feed) -> str:
-    return f" on {feed.elsewhere}" if feed.elsewhere and not feed.ended else ""
+    return f" on {feed.remote_host}" if feed.remote_host and not feed.ended else ""
 
 
 def _fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
@@ -155,11 +161,11 @@ def _fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
     for part in parts:
         gap = "  " if chosen else ""
         text = gap + part.text
-        if not part.text or (cells(text) > room and not part.cut):
+        if not part.text or (cell_width(text) > room and not part.cut):
             continue
-        text = fit(text, room) if cells(text) > room else text
+        text = fit(text, room) if cell_width(text) > room else text
         chosen.append((text, part.style))
-        room -= cells(text)
+        room -= cell_width(text)
     return Content.assemble(*chosen)
 
 

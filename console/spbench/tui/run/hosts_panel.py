@@ -10,15 +10,15 @@ from spbench.record.number_formatting import format_percent, format_rate
 from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-WIDTH = 12
+SPARKLINE_WIDTH = 12
 """Cells of a sparkline, each a second."""
 _SHARES = ("cpu", "memory", "gpu")
 _RATES = ("received", "sent")
-BUSY = 0.95
+BUSY_SHARE = 0.95
 COLUMNS = (
     Column("host", "host", 9, flexible=True),
     *(
-        Column(name, title, WIDTH + 10, rank=rank)
+        Column(name, title, SPARKLINE_WIDTH + 10, rank=rank)
         for name, title, rank in (
             ("cpu", "cpu", 0),
             ("memory", "memory", 1),
@@ -70,6 +70,8 @@ def _cell(name: str, history: LoadHistory | None) -> TableCell:
         return TableCell("")
     now = history.last[-1]
     if name in _SHARES:
-        text = f"{sparkline(history.last, WIDTH, 1.0)} {format_percent(now):>6}"
-        return TableCell(text, "slow" if name == "cpu" and now > BUSY else "")
-    return TableCell(f"{sparkline(history.last, WIDTH, history.most)} {format_rate(now / 1e9)}")
+        text = f"{sparkline(history.last, SPARKLINE_WIDTH, 1.0)} {format_percent(now):>6}"
+        return TableCell(text, "slow" if name == "cpu" and now > BUSY_SHARE else "")
+    return TableCell(
+        f"{sparkline(history.last, SPARKLINE_WIDTH, history.most)} {format_rate(now / 1e9)}"
+    )

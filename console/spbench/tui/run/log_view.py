@@ -72,7 +72,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
             self._last = None
         self._feed = feed
         self.rank = rank
-        seen = (id(feed), rank, feed.said, self._last, self.size)
+        seen = (id(feed), rank, feed.log_count, self._last, self.size)
         if seen != self._seen:
             self._seen = seen
             self._strips = self._draw()
@@ -114,7 +114,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
     def _upwards(self) -> Iterator[tuple[int, LogLine]]:
         """The lines of the rank with their numbers, from the last that is shown."""
         assert self._feed is not None
-        number = self._feed.said
+        number = self._feed.log_count
         for line in reversed(self._feed.logs):
             number -= 1
             if self._last is not None and number > self._last:

@@ -21,7 +21,7 @@ from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 from spbench.tui.run import replaying
 from spbench.tui.run.body import Body
-from spbench.tui.run.details import case_details, rank_details
+from spbench.tui.run.details import build_case_details, build_rank_details
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.presenter import RunPresenter
@@ -38,7 +38,7 @@ No run is watched.
 
 A run that is started in a shell is found too: `spbench run SUITE` there, then open the console.
 `spbench tui --demo` plays a recorded run and needs no MPI."""
-STARTING = "… starting the run"
+STARTING_TEXT = "… starting the run"
 _OF_A_REPLAY = frozenset({"play", "speed"})
 _OF_A_RUN = _OF_A_REPLAY | {
     *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
@@ -68,7 +68,7 @@ iters: iterations that a rank has done. last, recent: its newest times. bandwidt
 own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
 with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
-    CHANGES = frozenset({"cancel", "again", "failed"})
+    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
             "run.pause",
@@ -118,8 +118,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._presenter: RunPresenter | None = None
-        self.opened: Feed | None = None
-        self.startable = False
+        self.shown_feed: Feed | None = None
+        self.can_rerun = False
         self._keys_for: object = None
         super().__init__(context)
 
@@ -144,28 +144,30 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def refresh_page(self) -> None:
         """Take in what the feed has by now."""
         feed = self.context.feed
-        starting = self.context.starting
+        starting = self.context.starting_since
         if feed is None:
-            words = f"{STARTING}: {starting_words(starting)}" if starting is not None else NO_RUN
+            words = (
+                f"{STARTING_TEXT}: {describe_start(starting)}" if starting is not None else NO_RUN
+            )
             self.query_one("#no-run", Static).update(words)
             return
-        if self.opened is not feed:
+        if self.shown_feed is not feed:
             self._open(feed)
         self.presenter.tick()
         if (
             starting is not None
         ):  # what stands below is of the run before, and its verdict is no news
-            self.query_one(Headline).show_start(starting_words(starting))
+            self.query_one(Headline).show_start(describe_start(starting))
         else:
             self._show_headline()
         self._find_times()
         if self.presenter.show_outcome():
-            self.call_after_refresh(self.presenter.all)
+            self.call_after_refresh(self.presenter.update_all)
         keys_for = (
-            self.context.run_goes_on(),
+            self.context.is_run_active(),
             feed,
-            feed.elsewhere,
-            self.startable,
+            feed.remote_host,
+            self.can_rerun,
             self._offers("back"),
         )
         if keys_for != self._keys_for:
@@ -179,77 +181,77 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         self.query_one(Headline).display = body.display = True
         body.fit(self.size)
         body.close_filter()
-        self.opened = feed
+        self.shown_feed = feed
         self._presenter = RunPresenter(body, RunSelection(feed))
         self._presenter.ranks.focus()
-        self.call_after_refresh(self._presenter.all)
-        self.startable = False
+        self.call_after_refresh(self._presenter.update_all)
+        self.can_rerun = False
         self.run_worker(self._find_suite(feed), group="suite", exclusive=True)
 
     async def _find_suite(self, feed: Feed) -> None:
         """Offer to start the run again where its suite is there."""
-        here = self.context.opening.folder
-        self.startable = await asyncio.to_thread(_startable, feed.folder, here)
+        here = self.context.options.folder
+        self.can_rerun = await asyncio.to_thread(_startable, feed.folder, here)
 
     def _show_headline(self) -> None:
         body = self.query_one(Body)
-        words = self.presenter.words
-        unseen = [] if body.shows_words else words
+        words = self.presenter.findings
+        unseen = [] if body.shows_findings else words
         worst = next((word for word in unseen[:1] if word.kind not in ("noisy", "note")), None)
         noisy = next((word for word in unseen if word.kind == "noisy"), None)
         self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst, noisy)
 
     def _find_times(self) -> None:
         cases = self._selection.cases
-        if cases.behind and not any(worker.group == "times" for worker in self.workers):
-            self.run_worker(cases.find_times(), group="times")
+        if cases.has_pending_times and not any(worker.group == "times" for worker in self.workers):
+            self.run_worker(cases.compute_times(), group="times")
 
     def on_resize(self, event: Resize) -> None:
         """Lay the panes out for the new size."""
         if self._presenter is not None:
             self.query_one(Body).fit(event.size)
-            self.call_after_refresh(self._presenter.all)
+            self.call_after_refresh(self._presenter.update_all)
 
     def watch_maximized(self) -> None:
         """Give a pane that fills the page all its lines, and the others theirs again."""
         if self._presenter is not None:
-            self.call_after_refresh(self._presenter.all)
+            self.call_after_refresh(self._presenter.update_all)
 
     # What the reader chooses
 
-    def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
+    def on_line_table_row_highlighted(self, message: LineTable.RowHighlighted) -> None:
         """Show the case, or the rank in charts and logs, that the reader has chosen."""
-        if self._presenter is None or not self._presenter.chosen_by_reader(message):
+        if self._presenter is None or not self._presenter.is_user_choice(message):
             return
         if message.table is self._presenter.cases:
             self._selection.choose(str(message.key))
             self._show_case()
         elif isinstance(message.key, int):
             self._selection.rank = message.key
-            self._presenter.soon()
+            self._presenter.update_rank_soon()
 
     def _show_case(self) -> None:
         """Show the chosen case with all its ranks; what stood still goes on."""
         self._selection.rank = None
         self.presenter.pause(False)
-        self.presenter.soon()
+        self.presenter.update_rank_soon()
 
-    def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
+    def on_line_table_row_selected(self, message: LineTable.RowSelected) -> None:
         """Tell all that is known of a case or a rank."""
         if message.table is self.presenter.cases:
-            self.app.push_screen(case_details(self._selection.feed, str(message.key)))
+            self.app.push_screen(build_case_details(self._selection.feed, str(message.key)))
         elif isinstance(message.key, int):
-            self.app.push_screen(rank_details(self._selection, message.key))
+            self.app.push_screen(build_rank_details(self._selection, message.key))
 
-    def on_rank_strip_chosen(self, message: RankStrip.Chosen) -> None:
+    def on_rank_strip_rank_selected(self, message: RankStrip.RankSelected) -> None:
         """Show the rank everywhere."""
         self._choose_rank(message.rank)
 
     def _choose_rank(self, rank: int | None) -> None:
         self._selection.rank = rank
         if rank is not None:
-            self.presenter.put(self.presenter.ranks, rank)
-        self.presenter.soon()
+            self.presenter.move_cursor(self.presenter.ranks, rank)
+        self.presenter.update_rank_soon()
 
     def on_input_changed(self, message: Input.Changed) -> None:
         """Filter as the words are typed."""
@@ -266,7 +268,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         return self._offers(action) and super().check_action(action, parameters)
 
     def _offers(self, action: str) -> bool:
-        feed = self.opened
+        feed = self.shown_feed
         if feed is None:
             return action not in _OF_A_RUN
         if action in _OF_A_REPLAY:
@@ -274,8 +276,8 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         if action == "back":
             return self._selection.rank is not None or self.query_one(Body).filtering
         if action == "cancel":
-            return self.context.run_goes_on() and feed.elsewhere is None
-        return action != "again" or self.startable
+            return self.context.is_run_active() and feed.remote_host is None
+        return action != "again" or self.can_rerun
 
     def action_pause(self) -> None:
         """Hold what is shown of the ranks, or let it go on."""
@@ -288,40 +290,40 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def action_panel(self) -> None:
         """Show the next panel below the ranks."""
         self.query_one(Body).next_panel()
-        self.call_after_refresh(self.presenter.all)
+        self.call_after_refresh(self.presenter.update_all)
 
     def action_logs(self) -> None:
         """Show the logs below the ranks, or what was there before."""
         self.query_one(Body).show_panel("logs")
-        self.call_after_refresh(self.presenter.all)
+        self.call_after_refresh(self.presenter.update_all)
 
     def action_cancel(self) -> None:
         """Ask whether to cancel the run, and let it end as by Ctrl-C."""
-        self.begin(self._cancel, self._selection.feed.folder)
+        self.start_action(self._cancel, self._selection.feed.folder)
 
     async def _cancel(self, folder: RunFolder) -> None:
         question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
-        if await self.asked(question, "Cancel it", "Let it run"):
+        if await self.confirm(question, "Cancel it", "Let it run"):
             try:
                 await asyncio.to_thread(background.cancel, folder)
                 self.app.notify("the run is being cancelled", timeout=4)
             except SpbenchError as error:
-                self.complain(str(error), timeout=10)
+                self.show_error(str(error), timeout=10)
 
     def action_again(self) -> None:
         """Ask whether to start a run with the same words."""
-        self.begin(self._again, self._selection.feed.folder)
+        self.start_action(self._again, self._selection.feed.folder)
 
     async def _again(self, folder: RunFolder) -> None:
-        more = " The one that is watched keeps running." if self.context.run_goes_on() else ""
+        more = " The one that is watched keeps running." if self.context.is_run_active() else ""
         question = f"Start {folder.id} again, as a new run?{more}"
-        if await self.asked(question, "Rerun", "Cancel"):
+        if await self.confirm(question, "Rerun", "Cancel"):
             try:
                 words = await asyncio.to_thread(background.again, folder)
                 where = await asyncio.to_thread(background.started_in, folder)
                 self.context.start_run(words, where)
             except SpbenchError as error:
-                self.complain(str(error), timeout=10)
+                self.show_error(str(error), timeout=10)
 
     def action_failed(self) -> None:
         """Start a run of what failed in this one."""
@@ -331,13 +333,13 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         elif not any(case.status.is_bad for case in feed.state.cases.values()):
             self.notify("no case of this run has failed")
         else:
-            self.begin(self.run_failed, feed.folder)
+            self.start_action(self.rerun_failed_cases, feed.folder)
 
     def action_follow(self) -> None:
         """Show the running case, and each that comes after it."""
-        self._selection.following = True
+        self._selection.follows_running = True
         self._show_case()
-        self.presenter.all()
+        self.presenter.update_all()
 
     def action_slowest(self) -> None:
         """Sort by slowness, or by number again."""
@@ -346,26 +348,26 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     def action_metric(self) -> None:
         """Show the next metric in the charts."""
         self._selection.next_metric()
-        self.presenter.soon()
+        self.presenter.update_rank_soon()
 
     def action_next_failed(self) -> None:
         """Choose the next rank that failed; where none has in the shown case, in the next one."""
-        rank = self._selection.next_failed()
-        if rank is None and (case := self._selection.next_case_with_failed()):
+        rank = self._selection.next_failed_rank()
+        if rank is None and (case := self._selection.next_case_with_failed_rank()):
             self._selection.choose(case)
-            self.presenter.put(self.presenter.cases, case)
+            self.presenter.move_cursor(self.presenter.cases, case)
             self._show_case()
-            self.presenter.all()
-            rank = self._selection.next_failed()
+            self.presenter.update_all()
+            rank = self._selection.next_failed_rank()
         if rank is None:
-            self.notify(self._selection.why_none_failed(), timeout=3, markup=False)
+            self.notify(self._selection.why_no_failed_rank(), timeout=3, markup=False)
         else:
             self.presenter.ranks.focus()
             self._choose_rank(rank)
 
     def action_copy(self) -> None:
         """Copy the words where they have the focus, else the row under the cursor."""
-        text = self.presenter.text_of(self.focused)
+        text = self.presenter.get_text_to_copy(self.focused)
         if text:
             self.app.copy_to_clipboard(text)
             self.notify("copied", timeout=2)
@@ -383,7 +385,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
 
     def action_play(self) -> None:
         """Stop a replay, or let it go on."""
-        replaying.toggle(self._selection.feed)
+        replaying.toggle_playback(self._selection.feed)
 
     def action_speed(self, faster: bool) -> None:
         """Play a replay faster or slower."""
@@ -397,7 +399,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self._choose_rank(None)
 
 
-def starting_words(since: float) -> str:
+def describe_start(since: float) -> str:
     """Return what a run that was started waits for until it has a folder, and for how long."""
     elapsed = time.monotonic() - since
     return f"it reads its suite and asks hosts what they have, {elapsed:.0f} s"

@@ -16,20 +16,20 @@ class Pane(Vertical):
     def __init__(self, title: str, *children: Widget, id: str) -> None:
         super().__init__(*children, id=id, classes="pane")
         self._said = self._remark = ""
-        self.say(title)
+        self.set_title(title)
 
-    def say(self, title: str) -> None:
+    def set_title(self, title: str) -> None:
         """Change the title."""
         if title != self._said:
             self._said = title
             self.border_title = Content(title)  # not read as markup
 
-    def say_below(self, remark: str) -> None:
+    def set_remark(self, remark: str) -> None:
         """Change the remark in the lower line of the frame."""
         if remark != self._remark:
             self._remark = remark
             self.border_subtitle = Content(remark)
 
-    def frame(self, lines: bool) -> None:
+    def set_framed(self, lines: bool) -> None:
         """Draw the frame's lines, or leave them out."""
         self.set_class(lines, "pane")

@@ -14,19 +14,19 @@ from spbench.tui.run.charts import ChartPane
 from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.pane import Pane
-from spbench.tui.run.rank_cells import told
+from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.run.words import Word, WordsPanel
-from spbench.tui.signs import ROOMY
+from spbench.tui.run.words import FindingsPanel, RunFinding
+from spbench.tui.signs import FULL_IDS_WIDTH
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Column, Rows
 from spbench_core.events.statuses import CaseStatus
 
-SLOWLY = 0.5
+SLOW_INTERVAL = 0.5
 """Seconds between two looks at cases, strip, charts and words, at least."""
-AFTER = 1.2
+SETTLE_SECONDS = 1.2
 """Seconds for which the panes are looked at after the last change: each has its own pace."""
 
 _OUTCOMES = frozenset({"slow", CaseStatus.FAILED, CaseStatus.ERROR, CaseStatus.TIMEOUT})
@@ -50,7 +50,7 @@ class RunPresenter:
         self.ranks = body.query_one("#ranks", LineTable)
         self.strip = body.query_one(RankStrip)
         self.paused = False
-        self.words: list[Word] = []
+        self.findings: list[RunFinding] = []
         self._version = -1
         self._until = 0.0
         self._settled = True
@@ -90,7 +90,7 @@ class RunPresenter:
             self._bring_up(len(self._of_rank))
         elif now <= self._until:
             # One after another, so that no tick has to do them all.
-            share = round(len(self._parts) * passed / SLOWLY)
+            share = round(len(self._parts) * passed / SLOW_INTERVAL)
             self._bring_up(max(1, min(share, len(self._parts))))
         elif not self._settled:  # where ticks are far apart, none may have come in time
             self._settled = True
@@ -98,17 +98,17 @@ class RunPresenter:
 
     def _go_on(self, now: float) -> None:
         """Bring parts up to date for a while, and at last all of them once more."""
-        self._until = now + AFTER
+        self._until = now + SETTLE_SECONDS
         self._settled = False
 
-    def all(self) -> None:
+    def update_all(self) -> None:
         """Bring everything up to date at once: there is another run or another size."""
         self._go_on(monotonic())
         self._asked.update(self._parts)
         self._show_logs()
         self._bring_up(len(self._parts))
 
-    def soon(self) -> None:
+    def update_rank_soon(self) -> None:
         """Bring up to date first what is of the chosen rank, even while all stands still."""
         self._go_on(monotonic())
         self._asked.update(self._of_rank)
@@ -136,10 +136,10 @@ class RunPresenter:
         if self._shows_outcome or run is None or run.finished is None:
             return False
         self._shows_outcome = True
-        if any(word.kind in _OUTCOMES for word in selection.words.all()):
-            self._body.suggest_words()
+        if any(word.kind in _OUTCOMES for word in selection.findings.collect()):
+            self._body.suggest_findings()
         failed = selection.first_failed_case()
-        if failed is not None and selection.following and selection.rank is None:
+        if failed is not None and selection.follows_running and selection.rank is None:
             selection.choose(failed)
         return True
 
@@ -160,15 +160,15 @@ class RunPresenter:
         slowest_first = self.ranks.sorted_by == ("skew", True)
         self.ranks.sort_by(*((None, False) if slowest_first else ("skew", True)))
 
-    def text_of(self, focused: Widget | None) -> str:
+    def get_text_to_copy(self, focused: Widget | None) -> str:
         """Return what there is to copy: the words where they have the focus, else the row."""
-        if isinstance(focused, WordsPanel):
-            return "\n".join(word.text for word in self.words)
+        if isinstance(focused, FindingsPanel):
+            return "\n".join(word.text for word in self.findings)
         rank = self.ranks.cursor_key
         row = self.selection.ranks.row(rank) if isinstance(rank, int) else None
-        return told(row) if row else ""
+        return describe_row(row) if row else ""
 
-    def chosen_by_reader(self, message: LineTable.Highlighted) -> bool:
+    def is_user_choice(self, message: LineTable.RowHighlighted) -> bool:
         """Whether a row was chosen by key or pointer, not by an update of the page."""
         table = message.table
         if message.key in (self._known.get(table), None) or message.key != table.cursor_key:
@@ -176,7 +176,7 @@ class RunPresenter:
         self._known[table] = message.key
         return table.has_focus
 
-    def put(self, table: LineTable, key: Hashable) -> None:
+    def move_cursor(self, table: LineTable, key: Hashable) -> None:
         """Put a table's cursor on a row for the page."""
         before = table.cursor_key
         table.move_to(key)
@@ -200,21 +200,21 @@ class RunPresenter:
 
     def _show_cases(self) -> None:
         selection = self.selection
-        selection.cases.short = self.cases.size.width < ROOMY
-        selection.cases.look()
+        selection.cases.short_ids = self.cases.size.width < FULL_IDS_WIDTH
+        selection.cases.update()
         self._update(self.cases)
-        self._body.query_one("#cases-pane", Pane).say_below(selection.cases.remark())
+        self._body.query_one("#cases-pane", Pane).set_remark(selection.cases.efficiency_note())
         findings = self.selection.feed.state.findings
-        has_findings = bool(findings) or any(word.kind != "note" for word in self.words)
-        self._body.make_room(self.cases.total, self.ranks.total, has_findings=has_findings)
+        has_findings = bool(findings) or any(word.kind != "note" for word in self.findings)
+        self._body.size_tables(self.cases.total, self.ranks.total, has_findings=has_findings)
         # what the reader has just chosen is heard of after this: it must not be moved away from
         untouched = self.cases.cursor_key == self._known.get(self.cases)
         if untouched and selection.case is not None:
-            self.put(self.cases, selection.case.id)
+            self.move_cursor(self.cases, selection.case.id)
 
     def _show_ranks(self) -> None:
         source = self.selection.ranks
-        source.look()
+        source.update()
         if source is self._source and source.columns == self.ranks.columns:
             self._update(self.ranks)
         else:
@@ -223,13 +223,13 @@ class RunPresenter:
         title = f"ranks of {source.case.id}" if source.case else "ranks"
         if self.ranks.filter:
             title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"
-        self._body.query_one("#ranks-pane", Pane).say(title)
+        self._body.query_one("#ranks-pane", Pane).set_title(title)
 
     def _show_words(self) -> None:
-        self.words = self.selection.words.all()
-        for panel in self._body.query(WordsPanel):
+        self.findings = self.selection.findings.collect()
+        for panel in self._body.query(FindingsPanel):
             if panel.is_on_screen:
-                panel.show(self.words)
+                panel.show(self.findings)
 
     def _show_hosts(self) -> None:
         if self.hosts.is_on_screen:
@@ -238,7 +238,7 @@ class RunPresenter:
     def _show_strip(self) -> None:
         source = self._source
         rank = self.selection.rank
-        shows = (source.ratios(), source.failed(), rank)
+        shows = (source.ratios(), source.failed_ranks(), rank)
         if shows != self._strip_shows:
             self._strip_shows = shows
             self.strip.update(*shows)
@@ -259,4 +259,4 @@ class RunPresenter:
         if view.is_on_screen:
             view.show(self.selection.feed, rank)
             whose = "all ranks" if rank is None else f"rank {rank}"
-            self._body.query_one("#logs-pane", Pane).say(f"logs of {whose}")
+            self._body.query_one("#logs-pane", Pane).set_title(f"logs of {whose}")

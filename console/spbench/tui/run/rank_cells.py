@@ -10,7 +10,7 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RECENT, RankRow
-from spbench.tui.run.cells import time_text
+from spbench.tui.run.cells import format_time_cell
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -37,7 +37,7 @@ _PHASES = {
     **dict.fromkeys((RankPhase.ENDED, RankPhase.DONE), "muted"),
     RankPhase.UNFINISHED: "slow",
 }
-PLACE = "place."
+PLACE_PREFIX = "place."
 """How the keys of columns begin that are parts of the ranks' places."""
 
 
@@ -59,10 +59,10 @@ def rank_columns(places: Sequence[PlaceName], *, own: bool = False) -> tuple[Col
 
 def _place_column(place: PlaceName) -> Column:
     width = max(len(place.name), place.width)
-    return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 7)
+    return Column(PLACE_PREFIX + place.name, place.name, width, rank=4 if place.differs else 7)
 
 
-def no_cells(places: Sequence[PlaceName], *, own: bool = False) -> list[TableCell | str]:
+def empty_cells(places: Sequence[PlaceName], *, own: bool = False) -> list[TableCell | str]:
     """Return the cells of a rank that is not there."""
     return [""] * len(rank_columns(places, own=own))
 
@@ -77,11 +77,11 @@ def rank_cells(
         *(row.place.get(place.name, "") for place in places),
         TableCell(row.activity, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
-        time_text(row.last),
+        format_time_cell(row.last),
         TableCell(sparkline(row.recent, RECENT) if row.recent else "", "muted"),
-        time_text(row.p50),
-        *([time_text(row.own)] if own else []),
-        *(time_text(value) for value in (row.p95, row.p99)),
+        format_time_cell(row.p50),
+        *([format_time_cell(row.own)] if own else []),
+        *(format_time_cell(value) for value in (row.p95, row.p99)),
         _skew(row.skew),
         "" if row.gb_s is None else format_rate(row.gb_s),
         status_cell(row.check) if row.check else "",
@@ -96,7 +96,7 @@ def _skew(skew: float | None) -> TableCell | str:
     return format_factor(skew)
 
 
-def place_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
+def place_sort_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
     """Return what ranks are sorted by in a column of their places: 0,10 comes after 0,9."""
     text = row.place.get(name)
     return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)
@@ -107,14 +107,14 @@ def is_slow(skew: float | None) -> bool:
     return skew is not None and skew >= NOTABLE_RANK
 
 
-def row_text(row: RankRow) -> str:
+def filter_text(row: RankRow) -> str:
     """Return what a filter looks in: ``rank 7 node03 tile 0,1 timing slow failed``."""
     slow = "slow" if is_slow(row.skew) else ""
     place = place_words(row.place)
     return f"rank {row.rank} {row.host} {place} {row.activity} {slow} {row.check or ''}".lower()
 
 
-def told(row: RankRow) -> str:
+def describe_row(row: RankRow) -> str:
     """Return a row as one line for the clipboard, figures with their names and units."""
     figures = {
         "last": row.last,

@@ -12,18 +12,18 @@ from spbench.record.case_state import CaseState
 from spbench.record.places import PlaceName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.rank_cells import (
-    PLACE,
-    no_cells,
-    place_value,
+    PLACE_PREFIX,
+    empty_cells,
+    filter_text,
+    place_sort_value,
     rank_cells,
     rank_columns,
-    row_text,
 )
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-SLICE = 0.004
+UPDATE_SECONDS = 0.004
 """Seconds that one look may take."""
-LOOKS = 10
+UPDATES_AFTER_SORT = 10
 """Looks for which rows are kept up to date after the last time that they were sorted by."""
 
 
@@ -59,7 +59,7 @@ class RankSource(ABC):
     def case(self) -> CaseState | None:
         """The case in which the ranks are compared; None before there is one."""
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Bring up to date columns, and for sorting and filtering thousands of rows in portions."""
         names = self.place_names()
         case = self.case
@@ -74,7 +74,7 @@ class RankSource(ABC):
             return
         self._wanted = max(0, self._wanted - 1)
         ranks = self.ranks()
-        until = time.monotonic() + SLICE
+        until = time.monotonic() + UPDATE_SECONDS
         for _ in range(len(ranks)):
             self._turn = (self._turn + 1) % len(ranks)
             self._keep(ranks[self._turn])
@@ -90,7 +90,7 @@ class RankSource(ABC):
 
     def _kept_row(self, rank: int) -> RankRow | None:
         """A row that may be of a moment ago: all rows anew would take too long."""
-        self._wanted = LOOKS
+        self._wanted = UPDATES_AFTER_SORT
         return self._kept[rank][1] if rank in self._kept else self._keep(rank)
 
     @property
@@ -123,7 +123,7 @@ class RankSource(ABC):
         ranks = self.ranks()
         return list(map(self.skews().get, range(ranks[-1] + 1 if ranks else 0)))
 
-    def failed(self) -> set[int]:
+    def failed_ranks(self) -> set[int]:
         """Return the ranks that failed a check, ended in error or were lost."""
         if self.case is None:
             return set()
@@ -153,7 +153,7 @@ class RankSource(ABC):
             row = self.row(rank)
             names = self._names
             own = self._own
-            cells = rank_cells(row, names, own=own) if row else no_cells(names, own=own)
+            cells = rank_cells(row, names, own=own) if row else empty_cells(names, own=own)
             same = known is not None and known.cells == cells
             version = known.version if known and same else next(self._versions)
             known = self._drawn[rank] = _Drawn(stamp, version, cells)
@@ -170,15 +170,15 @@ class RankSource(ABC):
         row = self._kept_row(_rank(key))
         if row is None:
             return None
-        if column.startswith(PLACE):
-            return place_value(row, column.removeprefix(PLACE))
+        if column.startswith(PLACE_PREFIX):
+            return place_sort_value(row, column.removeprefix(PLACE_PREFIX))
         value = getattr(row, column)
         return None if value == "" else value
 
     def text(self, key: Hashable) -> str:
         """Return what a filter looks in."""
         row = self._kept_row(_rank(key))
-        return row_text(row) if row else ""
+        return filter_text(row) if row else ""
 
 
 def _rank(key: Hashable) -> int:

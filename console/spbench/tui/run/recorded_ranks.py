@@ -9,7 +9,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.places import PlaceName, place_names
 from spbench.record.rank_rows import RankFigures, RankRow
-from spbench.tui.run.rank_source import SLICE, RankSource
+from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
 from spbench_core.events.statuses import RankPhase, RankStatus
 
 _PHASES = {
@@ -45,10 +45,10 @@ class RecordedRanks(RankSource):
     def busy(self) -> bool:
         return not self._looks
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Count a few more ranks; they are compared when all are counted."""
-        super().look()
-        until = time.monotonic() + SLICE
+        super().update()
+        until = time.monotonic() + UPDATE_SECONDS
         for rank in self._waiting:
             self._count(rank)
             if time.monotonic() > until:

@@ -8,7 +8,7 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, None)
 """The speeds that the keys step through; None is as fast as can be."""
 
 
-def replay_words(feed: Feed) -> str:
+def describe_replay(feed: Feed) -> str:
     """Return how a run is played and where it is: ``▶ 2x at 12 s``."""
     source = feed.source
     assert isinstance(source, ReplaySource)
@@ -20,7 +20,7 @@ def replay_words(feed: Feed) -> str:
     return f"{'▶' if source.playing else '⏸'} {speed}{at}, {source.played:,} events"
 
 
-def stepped(speed: float | None, faster: bool) -> float | None:
+def next_speed(speed: float | None, faster: bool) -> float | None:
     """Return the next speed up or down; the last one in either direction stays."""
     if faster:
         return next((s for s in SPEEDS if s is None or (speed is not None and s > speed)), None)
@@ -28,7 +28,7 @@ def stepped(speed: float | None, faster: bool) -> float | None:
     return known[-1] if known else SPEEDS[0]
 
 
-def toggle(feed: Feed) -> None:
+def toggle_playback(feed: Feed) -> None:
     """Stop a replay, or let it go on."""
     if isinstance(feed.source, ReplaySource):
         feed.source.playing = not feed.source.playing
@@ -37,4 +37,4 @@ def toggle(feed: Feed) -> None:
 def change_speed(feed: Feed, faster: bool) -> None:
     """Play a replay at the next speed up or down."""
     if isinstance(feed.source, ReplaySource):
-        feed.source.speed = stepped(feed.source.speed, faster)
+        feed.source.speed = next_speed(feed.source.speed, faster)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_rows import RunCaseRows
-from spbench.tui.run.charts import Counted, CountedSamples, metrics_of
+from spbench.tui.run.charts import MetricSamples, SamplesCache, list_metrics
 from spbench.tui.run.live_ranks import LiveRanks
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.recorded_ranks import RecordedRanks
-from spbench.tui.run.words import Words
+from spbench.tui.run.words import RunFindings
 from spbench_core.events.statuses import CaseStatus
 
 
@@ -24,14 +24,14 @@ class RunSelection:
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self.cases = RunCaseRows(feed)
-        self.words = Words(feed)
+        self.findings = RunFindings(feed)
         self.rank: int | None = None
-        self.following = True
+        self.follows_running = True
         self._chosen: str | None = None
         self._metric = "time_ms"
         self._live = LiveRanks(feed)
         self._recorded: tuple[tuple[str, str], RecordedRanks] | None = None
-        self._samples = CountedSamples()
+        self._samples = SamplesCache()
 
     @property
     def running(self) -> CaseState | None:
@@ -41,14 +41,14 @@ class RunSelection:
     @property
     def case(self) -> CaseState | None:
         """The case that is shown."""
-        if self.following or self._chosen is None:
+        if self.follows_running or self._chosen is None:
             return self.running
         return self.feed.state.cases.get(self._chosen)
 
     def choose(self, case: str) -> None:
         """Show a case from now on, whichever runs."""
         self._chosen = case
-        self.following = False
+        self.follows_running = False
 
     @property
     def ranks(self) -> RankSource:
@@ -64,31 +64,31 @@ class RunSelection:
     @property
     def metric(self) -> str | None:
         """The metric that the charts show: the chosen one, or the first that has samples."""
-        known = metrics_of(self.case) if self.case else []
+        known = list_metrics(self.case) if self.case else []
         return self._metric if self._metric in known else next(iter(known), None)
 
     def next_metric(self) -> str | None:
         """Go on to the next metric that has samples, and return it."""
-        known = metrics_of(self.case) if self.case else []
+        known = list_metrics(self.case) if self.case else []
         if known:
             at = known.index(self.metric or known[0])
             self._metric = known[(at + 1) % len(known)]
         return self.metric
 
-    def samples(self) -> Counted | None:
+    def samples(self) -> MetricSamples | None:
         """Return the samples of the shown case, metric and rank; None where there is no case."""
         case = self.case
         metric = self.metric
         if case is None or metric is None:
             return None
-        return self._samples.of(case, metric, self.rank)
+        return self._samples.get(case, metric, self.rank)
 
     def first_failed_case(self) -> str | None:
         """Return the first case that failed; None if all others passed or did not run."""
         cases = self.feed.state.cases.values()
         return next((case.id for case in cases if case.status.is_bad), None)
 
-    def next_case_with_failed(self) -> str | None:
+    def next_case_with_failed_rank(self) -> str | None:
         """Return the case after the shown one, round and round, in which a rank has failed."""
         ids = list(self.feed.state.cases)
         shown = self.case
@@ -96,7 +96,7 @@ class RunSelection:
         order = [*ids[at:], *ids[:at]]
         return next((id for id in order if _has_failed(self.feed.state.cases[id])), None)
 
-    def why_none_failed(self) -> str:
+    def why_no_failed_rank(self) -> str:
         """Return why there is no failed rank to go to, in one sentence."""
         case = self.case
         if case is None or case.status == CaseStatus.WAITING:
@@ -109,9 +109,9 @@ class RunSelection:
             return f"{case.id} was {case.status}: no rank failed in it"
         return f"{case.id} ended as {case.status}, by no fault of a single rank; enter tells why"
 
-    def next_failed(self) -> int | None:
+    def next_failed_rank(self) -> int | None:
         """Return the failed rank after the chosen one; after the last, the first again."""
-        failed = sorted(self.ranks.failed())
+        failed = sorted(self.ranks.failed_ranks())
         later = [rank for rank in failed if self.rank is None or rank > self.rank]
         return next(iter(later or failed), None)
 

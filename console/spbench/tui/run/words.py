@@ -18,7 +18,7 @@ from spbench.record.number_formatting import NOISY
 from spbench.record.sentences.enumeration import enumerate_names, name_cases
 from spbench.record.sentences.stragglers import Lag, describe_lags, lags_of
 from spbench.tui.feed import Feed
-from spbench.tui.signs import signed
+from spbench.tui.signs import format_status
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MUTED = "$foreground 60%"
@@ -40,22 +40,22 @@ _SIGNS = {"slow": "▲ slow", "noisy": f"{NOISY} noisy", "note": "•"}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class RunFinding:
     """A sentence, its subject, and its kind: a verdict, ``slow``, ``noisy`` or ``note``."""
 
     kind: str
-    about: str
-    sentence: str
+    subject: str
+    message: str
 
     @property
     def sign(self) -> str:
         """The kind of the sentence, as glyph and word."""
-        return _SIGNS.get(self.kind) or signed(self.kind)
+        return _SIGNS.get(self.kind) or format_status(self.kind)
 
     @property
     def text(self) -> str:
         """The sentence, and before it what it is about."""
-        return f"{self.about}: {self.sentence}" if self.about else self.sentence
+        return f"{self.subject}: {self.message}" if self.subject else self.message
 
     @property
     def line(self) -> str:
@@ -64,15 +64,15 @@ class Word:
 
     def content(self) -> Content:
         """Return the line, its sign in its colour."""
-        return Content.assemble((self.sign, colour(self.kind)), f" {self.text}")
+        return Content.assemble((self.sign, status_colour(self.kind)), f" {self.text}")
 
 
-def colour(kind: str) -> str:
+def status_colour(kind: str) -> str:
     """Return the style of a word's sign, or of a status."""
     return _COLOURS.get(kind, "")
 
 
-class Words:
+class RunFindings:
     """Makes the sentences about a run, each once.
 
     While the run is going on they follow from its state. After its end they are the findings that
@@ -82,21 +82,21 @@ class Words:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._judged: list[tuple[str, float | None]] = []
-        self._failures: dict[str, tuple[Word, ...]] = {}
+        self._failures: dict[str, tuple[RunFinding, ...]] = {}
         self._lags_of: dict[tuple[str, float | None], list[Lag]] = {}
         self._sharing_of: tuple[object, str | None] = (None, None)
         self._noise: list[str] = []
 
-    def all(self) -> list[Word]:
+    def collect(self) -> list[RunFinding]:
         """Return everything there is to say, the most pressing first."""
         self._summarize_judged()
-        slow = [Word("slow", "", sentence) for sentence in describe_lags(self._all_lags())]
-        noisy = [Word("noisy", "", sentence) for sentence in [*self._sharing(), *self._noise]]
+        slow = [RunFinding("slow", "", sentence) for sentence in describe_lags(self._all_lags())]
+        noisy = [RunFinding("noisy", "", sentence) for sentence in [*self._sharing(), *self._noise]]
         notes = list(self._notes())
         if self._has_ended:
-            known = {word.sentence: word for word in (*slow, *noisy)}
+            known = {word.message: word for word in (*slow, *noisy)}
             recorded = [
-                known.get(finding, Word(_kind_of(finding), "", finding))
+                known.get(finding, RunFinding(_kind_of(finding), "", finding))
                 for finding in self._feed.state.findings
             ]
             slow, noisy, others = (
@@ -106,14 +106,14 @@ class Words:
             notes += others
         return [*self._of_run(), *slow, *self._all_failures(), *noisy, *notes]
 
-    def _all_failures(self) -> list[Word]:
+    def _all_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are named together."""
         ids: dict[tuple[str, str], list[str]] = {}
         for case in self._feed.state.cases.values():
             for word in self._failures_of(case):
-                ids.setdefault((word.kind, word.sentence), []).append(case.id)
+                ids.setdefault((word.kind, word.message), []).append(case.id)
         return [
-            Word(kind, enumerate_names(cases, "cases"), sentence)
+            RunFinding(kind, enumerate_names(cases, "cases"), sentence)
             for (kind, sentence), cases in ids.items()
         ]
 
@@ -161,18 +161,18 @@ class Words:
         run = self._feed.state.run
         return run is not None and run.finished is not None
 
-    def _of_run(self) -> Iterator[Word]:
+    def _of_run(self) -> Iterator[RunFinding]:
         feed = self._feed
         if feed.failure:
-            yield Word(CaseStatus.ERROR, "", feed.failure)
+            yield RunFinding(CaseStatus.ERROR, "", feed.failure)
         elif feed.status == RunStatus.UNFINISHED:
-            yield Word(CaseStatus.UNFINISHED, "", _why_unfinished(feed.elsewhere))
+            yield RunFinding(CaseStatus.UNFINISHED, "", _why_unfinished(feed.remote_host))
         for error in feed.state.errors:
-            yield Word(CaseStatus.ERROR, "", error)
+            yield RunFinding(CaseStatus.ERROR, "", error)
         if feed.state.left_out:
-            yield Word(CaseStatus.ERROR, "", feed.state.left_out)
+            yield RunFinding(CaseStatus.ERROR, "", feed.state.left_out)
 
-    def _failures_of(self, case: CaseState) -> tuple[Word, ...]:
+    def _failures_of(self, case: CaseState) -> tuple[RunFinding, ...]:
         if case.status == CaseStatus.WAITING:
             return ()
         if case.status == CaseStatus.RUNNING:
@@ -181,7 +181,7 @@ class Words:
             self._failures[case.id] = _failures(case)
         return self._failures[case.id]
 
-    def _notes(self) -> Iterator[Word]:
+    def _notes(self) -> Iterator[RunFinding]:
         cases_of: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # The reason of a case that failed by the fault itself names it.
@@ -189,10 +189,10 @@ class Words:
                 cases_of.setdefault(case.identity.inject, []).append(case.id)
         if cases_of:
             planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_of.items()]
-            yield Word("note", "", f"planted faults: {'; '.join(planted)}")
-        if self._feed.elsewhere and not self._feed.ended:
-            told = f"the run is running on {self._feed.elsewhere}, as far as its log shows"
-            yield Word("note", "", f"{told}; it can be cancelled there")
+            yield RunFinding("note", "", f"planted faults: {'; '.join(planted)}")
+        if self._feed.remote_host and not self._feed.ended:
+            told = f"the run is running on {self._feed.remote_host}, as far as its log shows"
+            yield RunFinding("note", "", f"{told}; it can be cancelled there")
 
 
 def _why_unfinished(host: str | None) -> str:
@@ -200,21 +200,23 @@ def _why_unfinished(host: str | None) -> str:
     return f"the run has no end: {gone}; what it had measured is here"
 
 
-def _failed(case: CaseState) -> tuple[Word, ...]:
-    return tuple(Word(CaseStatus.FAILED, case.id, sentence) for sentence in failed_checks(case))
+def _failed(case: CaseState) -> tuple[RunFinding, ...]:
+    return tuple(
+        RunFinding(CaseStatus.FAILED, case.id, sentence) for sentence in failed_checks(case)
+    )
 
 
-def _failures(case: CaseState) -> tuple[Word, ...]:
+def _failures(case: CaseState) -> tuple[RunFinding, ...]:
     """Return the reason of a judged case that has not passed, and each check that failed."""
     if case.status == CaseStatus.PASSED:
         return ()
     words = _failed(case)
-    if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):
-        words = (Word(case.status, case.id, case.verdict.reason), *words)
-    return words or (Word(case.status, case.id, "no reason was given"),)
+    if case.verdict.reason and all(word.message != case.verdict.reason for word in words):
+        words = (RunFinding(case.status, case.id, case.verdict.reason), *words)
+    return words or (RunFinding(case.status, case.id, "no reason was given"),)
 
 
-class WordsPanel(VerticalScroll):
+class FindingsPanel(VerticalScroll):
     """The sentences, one below the other."""
 
     HELP = """\
@@ -229,12 +231,12 @@ y copies it all; up and down scroll."""
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._text = Static("", markup=False)
-        self._shown: list[Word] | None = None
+        self._shown: list[RunFinding] | None = None
 
     def compose(self) -> Iterator[Static]:
         yield self._text
 
-    def show(self, words: list[Word]) -> None:
+    def show(self, words: list[RunFinding]) -> None:
         """Show these words."""
         if words == self._shown:
             return

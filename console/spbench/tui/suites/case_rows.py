@@ -38,7 +38,7 @@ class SuiteCaseRows:
         self._by_id.update((case.id, case) for case in self.cases)
         self._tops.extend(span.top for span in self.spans)
 
-    def marking(self, marked: Iterable[str]) -> SuiteCaseRows:
+    def with_marks(self, marked: Iterable[str]) -> SuiteCaseRows:
         """Return the rows with these cases marked."""
         return replace(self, marked=frozenset(marked))
 
@@ -81,17 +81,17 @@ class SuiteCaseRows:
 
     def line(self, case: Case) -> int:
         """Return the line of the dash of a case's entry."""
-        span = self.span_at(case.line)
+        span = self.find_span(case.line)
         return span.first if span else case.line
 
-    def span_at(self, line: int) -> EntryLines | None:
+    def find_span(self, line: int) -> EntryLines | None:
         """Return the entry that spans a line, its comment included."""
         at = bisect_right(self._tops, line) - 1
         return self.spans[at] if at >= 0 and line <= self.spans[at].last else None
 
-    def at_line(self, line: int) -> Sequence[Hashable]:
+    def list_ids_on_line(self, line: int) -> Sequence[Hashable]:
         """Return the ids of the cases that the entry at a line makes."""
-        span = self.span_at(line)
+        span = self.find_span(line)
         if span is None:
             return ()
         return [case.id for case in self.cases if span.first <= case.line <= span.last]

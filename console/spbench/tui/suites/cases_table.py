@@ -58,7 +58,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
 
     def show(self, rows: SuiteCaseRows) -> None:
         """Show other cases; those that are still there keep their marks."""
-        self.rows = rows.marking(self._marked)
+        self.rows = rows.with_marks(self._marked)
         self.table.set_rows(self.rows)
         self._entitle()
 
@@ -67,7 +67,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self._estimate = estimate
         self._entitle()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Show no cases, and forget the marks: another file was opened."""
         self._marked.clear()
         self._estimate = NO_ESTIMATE
@@ -97,7 +97,7 @@ one (●), a marks all that are shown, or none again. F5 runs the marked ones, w
         self._marks_changed()
 
     def _marks_changed(self) -> None:
-        self.rows = self.rows.marking(self._marked)
+        self.rows = self.rows.with_marks(self._marked)
         self.table.set_rows(self.rows)
         self._entitle()
 

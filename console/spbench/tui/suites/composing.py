@@ -18,7 +18,7 @@ from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.preview import Write
+from spbench.tui.suites.form.preview import WriteDraft
 from spbench.tui.suites.text_pane import TextPane
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
@@ -88,14 +88,14 @@ class CaseComposer:
         await self._fill_in(benchmark, draft, write, "Change")
 
     async def _fill_in(
-        self, benchmark: Benchmark, draft: CaseDraft, write: Write, verb: str
+        self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, verb: str
     ) -> None:
         document = self._pane.document
         assert document is not None  # the case is in it
         form = CaseForm(benchmark, draft, write, document.path, verb, self._pane.estimate_suite)
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
-            self._pane.editor.change(edited.text, edited.line)
+            self._pane.editor.replace_text(edited.text, edited.line)
 
     async def remove(self) -> None:
         """Take the case at the cursor out of the text, after a question."""
@@ -111,7 +111,7 @@ class CaseComposer:
         told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
         question = f"Delete {told} from the text? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
-            editor.change(edited.text, edited.line)
+            editor.replace_text(edited.text, edited.line)
 
     def _entry(self) -> int:
         """Return the entry at the cursor, from 0; beside all entries that of the marked case.

@@ -33,7 +33,7 @@ class SuiteDocument:
         """The text to edit: the file's, or the head of a new suite."""
         if self.stored is not None:
             return self.stored
-        return head(self.path) if self.proposed is None else self.proposed
+        return new_suite_text(self.path) if self.proposed is None else self.proposed
 
     @property
     def is_new(self) -> bool:
@@ -47,7 +47,7 @@ class SuiteDocument:
         except UsageError:
             return self.stored is not None or self.path.exists()
 
-    def holds(self, path: Path) -> bool:
+    def is_current(self, path: Path) -> bool:
         """Say whether this is the file of that path, and as it is on disk now."""
         return path.resolve() == self.path.resolve() and not self.is_stale()
 
@@ -83,7 +83,7 @@ def new_document(path: Path, proposed: str | None = None) -> SuiteDocument:
     return SuiteDocument(path, None, proposed)
 
 
-def copied_document(path: Path, folder: Path) -> SuiteDocument:
+def copy_document(path: Path, folder: Path) -> SuiteDocument:
     """Return a suite of spbench's own as one of a folder, which is not written yet.
 
     Raises:
@@ -93,7 +93,7 @@ def copied_document(path: Path, folder: Path) -> SuiteDocument:
     return new_document(folder / "suites" / name, read_file(path))
 
 
-def head(path: Path) -> str:
+def new_suite_text(path: Path) -> str:
     """Return the keys that each suite begins with; its cases are still to be written."""
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
     name = name if name.isascii() and name else "suite"

@@ -17,7 +17,7 @@ from textual.widgets.text_area import Location, TextAreaTheme
 from spbench.tui.widgets.component_styles import ComponentStyles
 from spbench.tui.widgets.text_box import TextBox
 
-SIGN = "✗"
+PROBLEM_SIGN = "✗"
 _PAGE_KEYS = ("f6", "f7")
 """Keys of a text area that pages have for actions of their own."""
 _PAGE_ACTIONS = ("undo", "redo")
@@ -105,10 +105,10 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         """Whether a change was taken back that can be made again."""
         return not self.read_only and bool(self.history.redo_stack)
 
-    def change(self, text: str, line: int) -> None:
+    def replace_text(self, text: str, line: int) -> None:
         """Make the text another one, in one step that can be undone, and go to a line of it."""
         before = "\n".join(self.document.lines)
-        after = "\n".join(lines_of(text))
+        after = "\n".join(split_lines(text))
         start = _alike(before, after)
         kept = _alike(before[start:][::-1], after[start:][::-1])
         end = len(before) - kept
@@ -128,7 +128,7 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
 
     # Problems
 
-    def mark(self, problems: Mapping[int, int]) -> None:
+    def mark_problems(self, problems: Mapping[int, int]) -> None:
         """Mark lines, from 1, each from a column on; all others are without a problem."""
         marks = {line - 1: column - 1 for line, column in problems.items()}
         if marks != self._problems:
@@ -179,11 +179,11 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
         ]
         if not gutter:
             return Strip(tinted, strip.cell_length)
-        number = f"{row + self.line_number_start:>{gutter - 2}}{SIGN} "
+        number = f"{row + self.line_number_start:>{gutter - 2}}{PROBLEM_SIGN} "
         return Strip([Segment(number, self._style("sign")), *tinted], strip.cell_length)
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a text as an editor has them: after a last line end comes another."""
     return [*text.splitlines(), ""] if text.endswith(("\n", "\r")) else text.splitlines() or [""]
 

@@ -12,21 +12,21 @@ from spbench.suites.edit.check import examine
 from spbench.suites.loader import read_file
 from spbench.suites.shipped import shipped_suites
 
-MOST_FILES = 500
+MAX_FILES = 500
 """How many suites are listed of one folder."""
 _HEAD = 4096
 _BEGINS = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FileCheck:
     """The loader's result for a file: the number of its cases, or of its errors."""
 
     cases: int
     errors: int
 
 
-def suite_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
     """Return the suites by their folder.
 
     Args:
@@ -39,19 +39,19 @@ def suite_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
     found: dict[Path, list[Path]] = {}
     for path in _known(places, opened):
         found.setdefault(path.parent, []).append(path)
-    return {place: tuple(sorted(paths)[:MOST_FILES]) for place, paths in found.items()}
+    return {place: tuple(sorted(paths)[:MAX_FILES]) for place, paths in found.items()}
 
 
-def listed_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
     """Return what is listed: `suite_files`, and while none is written the shipped ones."""
-    found = suite_files(folder, opened)
+    found = find_suites(folder, opened)
     shipped = tuple(shipped_suites().values())
     if not shipped or any(path.exists() for files in found.values() for path in files):
         return found
     return {**found, shipped[0].parent: shipped}
 
 
-def same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
+def find_same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
     """Return which of the paths names the file that is open, however that was named."""
     real = opened.resolve() if opened else None
     return next((path for path in paths if path.resolve() == real), None)
@@ -75,11 +75,11 @@ def _begins_as_suite(path: Path) -> bool:
         return False
 
 
-def check_file(path: Path) -> Checked:
+def check_file(path: Path) -> FileCheck:
     """Return what the loader says of a file; one that cannot be read has one error."""
     try:
         examined = examine(read_file(path), path)
     except UsageError:
-        return Checked(0, 1)
+        return FileCheck(0, 1)
     cases = len(examined.suite.cases) if examined.suite else 0
-    return Checked(cases, len(examined.diagnostics))
+    return FileCheck(cases, len(examined.diagnostics))

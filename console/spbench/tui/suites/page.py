@@ -35,12 +35,12 @@ from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import (
     SuiteDocument,
-    copied_document,
+    copy_document,
     new_document,
     open_document,
 )
-from spbench.tui.suites.reading import rejection_of
-from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
+from spbench.tui.suites.reading import find_rejected
+from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import key
@@ -51,7 +51,7 @@ _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, 
 """From how many columns on the files are shown unasked, and all stands side by side."""
 
 
-SECOND_LOOK = 3.0
+SECOND_RECOVERY_DELAY = 3.0
 """Seconds after which the page looks for unsaved texts once more."""
 RECOVER = "Recover"
 LATER = "Later"
@@ -69,7 +69,7 @@ it. On the left the suite files, then the text with its problems, then the cases
 of the chosen one: the case at the cursor is chosen, and choosing a case goes to its line.
 Letters work wherever no text is typed; in the editor use the function keys, or Escape first.
 What starts a run at once has no letter: F5 and F6."""
-    CHANGES = frozenset(
+    MODIFYING_ACTIONS = frozenset(
         {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -139,9 +139,9 @@ What starts a run at once has no letter: F5 and F6."""
         """Return files, text, cases and command."""
         context = self.context
         with Horizontal(id="desk"):
-            yield SuiteTree(context.opening.folder, id="files", classes="pane")
+            yield SuiteTree(context.options.folder, id="files", classes="pane")
             with Container(id="work"):
-                yield TextPane(self.request_of, context.readonly, id="text", classes="pane")
+                yield TextPane(self.build_request, context.readonly, id="text", classes="pane")
                 yield CasesPane(id="made")
 
     def on_mount(self) -> None:
@@ -149,19 +149,19 @@ What starts a run at once has no letter: F5 and F6."""
         self._launched_with = self._launch_choices
         self._asked_for: set[RecoveryFile] = set()
         if not self.context.readonly:
-            self.begin(self._offer_unsaved)
+            self.start_action(self._offer_unsaved)
             # The console of a browser's page that was loaded again may not have ended yet.
-            self.set_timer(SECOND_LOOK, partial(self.begin, self._offer_unsaved))
+            self.set_timer(SECOND_RECOVERY_DELAY, partial(self.start_action, self._offer_unsaved))
         self.query_one("#files").border_title = Content("Files")
         if not self._open_asked():
             self.add_class("files")
             self.query_one(SuiteTree).focus()
-            self.look_for_files()
+            self.update_files()
 
     def on_screen_resume(self) -> None:
         """Open the suite that was asked for meanwhile, and see what has become of the files."""
         self._open_asked()
-        self.look_for_files()
+        self.update_files()
 
     def _open_asked(self) -> bool:
         path, self.context.suite = self.context.suite, None
@@ -181,35 +181,35 @@ What starts a run at once has no letter: F5 and F6."""
         """The cases."""
         return self.query_one(CasesPane)
 
-    def request_of(self, path: Path) -> Request:
+    def build_request(self, path: Path) -> Request:
         """Return what a run of a file from here asks for."""
-        opening = self.context.opening
+        opening = self.context.options
         return Request(
             suite=path,
             home=opening.home,
             environ=opening.environ,
             overrides=self.context.overrides,
-            chosen=self.context.hosts,
+            chosen=self.context.launch_choice,
         )
 
-    def unsaved(self) -> str | None:
+    def describe_unsaved(self) -> str | None:
         """Return in one sentence what would be lost if the console ended; None: nothing."""
         for pane in self.query(TextPane):  # none before the page was composed
-            if pane.document is not None and pane.changed:
+            if pane.document is not None and pane.has_changes:
                 return f"{pane.document.path.name} is not saved."
         return None
 
-    def drop_unsaved(self) -> None:
+    def discard_unsaved(self) -> None:
         """Forget the text that is not saved."""
         for pane in self.query(TextPane):
-            pane.drop_unsaved()
+            pane.discard_recovery()
 
     async def _offer_unsaved(self) -> None:
         """Ask what becomes of texts that a console left behind which was killed or crashed."""
-        await self.whole()
-        for file, unsaved in await asyncio.to_thread(left_behind, self.context.opening.home):
+        await self.wait_until_mounted()
+        for file, unsaved in await asyncio.to_thread(find_abandoned, self.context.options.home):
             path = Path(unsaved.path)
-            if file in self._asked_for or file == self.text_pane.recovery:
+            if file in self._asked_for or file == self.text_pane.recovery_file:
                 continue
             self._asked_for.add(file)
             answer = await self.app.push_screen_wait(
@@ -226,10 +226,10 @@ What starts a run at once has no letter: F5 and F6."""
                 await self._recover(file, unsaved)
                 return
             if answer == DISCARD:
-                await asyncio.to_thread(file.drop)
+                await asyncio.to_thread(file.delete)
 
     async def _recover(self, file: RecoveryFile, unsaved: UnsavedText) -> None:
-        await self.whole()
+        await self.wait_until_mounted()
         if not await self._may_drop_changes():
             return
         path = Path(unsaved.path)
@@ -237,65 +237,65 @@ What starts a run at once has no letter: F5 and F6."""
             document = await asyncio.to_thread(open_document, path)
         except SpbenchError:  # it is new, or is gone since
             document = SuiteDocument(path, None)
-        self.edit(document)
+        self.show_document(document)
         await self.text_pane.restore(unsaved, file)
 
     # Files
 
-    def look_for_files(self) -> None:
+    def update_files(self) -> None:
         """Look for suites, and at those that have changed."""
         document = self.text_pane.document
-        self.query_one(SuiteTree).look(document.path if document else None)
+        self.query_one(SuiteTree).update_files(document.path if document else None)
 
     def open(self, path: Path) -> None:
         """Open a suite, once the user agrees to lose changes of the one that is open."""
-        self.begin(self._open, path)
+        self.start_action(self._open, path)
 
     async def _open(self, path: Path) -> None:
-        await self.whole()
+        await self.wait_until_mounted()
         document = self.text_pane.document
-        if document is not None and await asyncio.to_thread(document.holds, path):
+        if document is not None and await asyncio.to_thread(document.is_current, path):
             self.text_pane.editor.focus()
         elif await self._may_drop_changes():
             listed = self.query_one(SuiteTree).lists_shipped(path)
             try:
-                self.edit(await asyncio.to_thread(self._document_of, path, listed))
+                self.show_document(await asyncio.to_thread(self._document_of, path, listed))
             except SpbenchError as error:
-                self.complain(str(error))
+                self.show_error(str(error))
 
     def _document_of(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
         file = suite_path(path)
-        folder = self.context.opening.folder
+        folder = self.context.options.folder
         named = is_shipped_name(path) and is_foreign(file, folder)
         if named or listed or is_installed(file):
-            return copied_document(file, folder)
+            return copy_document(file, folder)
         return open_document(file)
 
     def action_init(self) -> None:
         """Write the suites and hostfiles that come with spbench into this folder."""
-        self.begin(self._init)
+        self.start_action(self._init)
 
     async def _init(self) -> None:
         try:
-            copied = await asyncio.to_thread(copy_shipped, self.context.opening.folder)
+            copied = await asyncio.to_thread(copy_shipped, self.context.options.folder)
         except SpbenchError as error:
-            self.complain(str(error))
+            self.show_error(str(error))
             return
         kept = (
             f"; {format_quantity(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
         )
         self.app.notify(f"wrote {format_quantity(len(copied.written), 'file')}{kept}", timeout=6)
-        self.look_for_files()
+        self.update_files()
 
     def action_new(self) -> None:
         """Ask for a file's name, and begin a suite in it."""
-        self.begin(self._new)
+        self.start_action(self._new)
 
     async def _new(self) -> None:
         if not await self._may_drop_changes():
             return
-        folder = self.context.opening.folder
+        folder = self.context.options.folder
         start = "suites/" if (folder / "suites").is_dir() else ""
         name = await self.app.push_screen_wait(AskLine("File of the new suite:", start))
         if name is None:
@@ -303,19 +303,19 @@ What starts a run at once has no letter: F5 and F6."""
         path = folder / Path(name).expanduser()
         path = path.with_suffix(path.suffix or ".yaml")
         try:
-            self.edit(await asyncio.to_thread(new_document, path))
+            self.show_document(await asyncio.to_thread(new_document, path))
         except SpbenchError as error:
-            self.complain(str(error))
+            self.show_error(str(error))
 
     async def _may_drop_changes(self) -> bool:
-        unsaved = self.unsaved()
-        return unsaved is None or await self.asked(
+        unsaved = self.describe_unsaved()
+        return unsaved is None or await self.confirm(
             f"{unsaved} Discard its changes?", "Discard", "Cancel"
         )
 
     def action_save(self) -> None:
         """Write the text into its file."""
-        self.begin(self._save)
+        self.start_action(self._save)
 
     async def _save(self) -> bool:
         """Write the text into its file, over changes of others only after a yes; say if it is."""
@@ -325,23 +325,23 @@ What starts a run at once has no letter: F5 and F6."""
             return False
         question = f"{document.path.name} has changed on disk since it was read. Overwrite it?"
         stale = await asyncio.to_thread(document.is_stale)
-        if stale and not await self.asked(question, "Overwrite", "Keep disk version"):
+        if stale and not await self.confirm(question, "Overwrite", "Keep disk version"):
             return False
         try:
-            self.text_pane.written(await asyncio.to_thread(document.save, text))
+            self.text_pane.mark_saved(await asyncio.to_thread(document.save, text))
         except SpbenchError as error:
-            self.complain(str(error))
+            self.show_error(str(error))
             return False
-        self.look_for_files()
+        self.update_files()
         return True
 
-    def edit(self, document: SuiteDocument) -> None:
+    def show_document(self, document: SuiteDocument) -> None:
         """Show a file to be edited."""
         self.remove_class("files")
-        self.cases_pane.forget()
+        self.cases_pane.clear()
         self.text_pane.open(document)
         self.query_one("#cases").focus()
-        self.look_for_files()
+        self.update_files()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to undo and redo where there is something to."""
@@ -366,18 +366,18 @@ What starts a run at once has no letter: F5 and F6."""
 
     # Text and cases go together
 
-    def on_text_pane_read(self, event: TextPane.Read) -> None:
+    def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
-        self.cases_pane.show(event.reading, self.text_pane.editor.cursor_line)
+        self.cases_pane.show(event.parsed, self.text_pane.editor.cursor_line)
         self.refresh_bindings()
 
-    def on_text_pane_moved(self, event: TextPane.Moved) -> None:
+    def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
         """Choose the case at the cursor."""
         if event.line != self._led_to:
-            self.cases_pane.follow(event.line)
+            self.cases_pane.select_line(event.line)
         self._led_to = 0
 
-    def on_cases_pane_chosen(self, event: CasesPane.Chosen) -> None:
+    def on_cases_pane_case_selected(self, event: CasesPane.CaseSelected) -> None:
         """Go to the line of a case."""
         editor = self.text_pane.editor
         if editor.cursor_line != event.line:
@@ -391,35 +391,35 @@ What starts a run at once has no letter: F5 and F6."""
         """Plan again where hosts, launcher or environment were changed."""
         if self._launched_with != self._launch_choices:
             self._launched_with = self._launch_choices
-            self.text_pane.read_soon(0)
+            self.text_pane.schedule_parse(0)
 
     @property
     def _launch_choices(self) -> tuple[LaunchChoice, tuple[str, ...]]:
-        return self.context.hosts, self.context.environment
+        return self.context.launch_choice, self.context.environment
 
     # Cases in the form
 
     @property
     def _composer(self) -> CaseComposer:
-        return CaseComposer(self.text_pane, self.complain, lambda: self.cases_pane.line)
+        return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.line)
 
     def action_compose(self) -> None:
         """Add a case."""
-        self.begin(self._composer.compose)
+        self.start_action(self._composer.compose)
 
     def action_edit(self) -> None:
         """Edit the case at the cursor."""
-        self.begin(self._composer.edit)
+        self.start_action(self._composer.edit)
 
     def action_remove(self) -> None:
         """Remove the case at the cursor."""
-        self.begin(self._composer.remove)
+        self.start_action(self._composer.remove)
 
     # Runs
 
     def action_run_all(self) -> None:
         """Run the suite."""
-        self.begin(self._run_all)
+        self.start_action(self._run_all)
 
     async def _run_all(self) -> None:
         if await self._ready():
@@ -427,7 +427,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     def action_run_case(self) -> None:
         """Run the chosen case."""
-        self.begin(self._run_case)
+        self.start_action(self._run_case)
 
     async def _run_case(self) -> None:
         if await self._ready() and (case := self._chosen_case()):
@@ -435,7 +435,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     def action_inject(self) -> None:
         """Run the chosen case with a fault."""
-        self.begin(self._run_with_fault)
+        self.start_action(self._run_with_fault)
 
     async def _run_with_fault(self) -> None:
         """Ask for a fault, and run the chosen case with it: the run must find it."""
@@ -453,24 +453,24 @@ What starts a run at once has no letter: F5 and F6."""
         """Return the chosen case; where there is none, say so."""
         case = self.cases_pane.case
         if case is None:
-            self.complain("no case is chosen: open a suite, or fix its errors")
+            self.show_error("no case is chosen: open a suite, or fix its errors")
         return case
 
     async def _ready(self) -> bool:
         """Save the text, and return whether it can be run; one with errors cannot."""
         pane = self.text_pane
         if pane.document is None:
-            self.complain("no suite is open to be run")
+            self.show_error("no suite is open to be run")
             return False
-        problems = (await pane.reading()).problems
+        problems = (await pane.parse()).problems
         if problems:
             errors = format_quantity(len(problems), "error")
-            self.complain(f"not started: {errors} to fix in the text first")
+            self.show_error(f"not started: {errors} to fix in the text first")
             return False
-        if pane.changed or pane.document.stored is None:
+        if pane.has_changes or pane.document.stored is None:
             return await self._save()
         if await asyncio.to_thread(pane.document.is_stale):
-            self.complain(
+            self.show_error(
                 "not started: the file has changed on disk; open it again, or save over it"
             )
             return False
@@ -479,12 +479,12 @@ What starts a run at once has no letter: F5 and F6."""
     async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
         """Start a run; ask first if it wants more ranks or memory than this machine has."""
         document = self.text_pane.document
-        reading = await self.text_pane.reading()
+        reading = await self.text_pane.parse()
         assert document is not None  # else it was not ready
-        rejection = await asyncio.to_thread(rejection_of, reading, cases)
+        rejection = await asyncio.to_thread(find_rejected, reading, cases)
         if rejection is not None:
             question = f"Not started: {rejection}. It may stall this machine."
-            if not await self.asked(question, "Run anyway", "Cancel"):
+            if not await self.confirm(question, "Run anyway", "Cancel"):
                 return
         self.context.start_suite(document.path, cases, fault, oversubscribe=rejection is not None)
 

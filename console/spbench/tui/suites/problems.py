@@ -10,9 +10,9 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from spbench.errors import Diagnostic
-from spbench.tui.suites.editor import SIGN
+from spbench.tui.suites.editor import PROBLEM_SIGN
 
-MOST = 200
+MAX_PROBLEMS = 200
 """How many problems are listed; the rest comes up as these are mended."""
 
 
@@ -39,14 +39,14 @@ class ProblemList(OptionList):
             return
         self._shown = problems
         self.clear_options()
-        self.add_options(Option(_line(problem)) for problem in problems[:MOST])
+        self.add_options(Option(_line(problem)) for problem in problems[:MAX_PROBLEMS])
         self.set_class(bool(problems), "some")
 
-    def at(self, index: int) -> Diagnostic:
+    def get_problem(self, index: int) -> Diagnostic:
         """Return a problem by its place in the list."""
         return self._shown[index]
 
 
 def _line(problem: Diagnostic) -> Content:
-    place = f"{SIGN} {problem.line}:{problem.column}"
+    place = f"{PROBLEM_SIGN} {problem.line}:{problem.column}"
     return Content.assemble((place, "$text-error"), "  ", problem.message)

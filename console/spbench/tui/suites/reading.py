@@ -20,7 +20,7 @@ from spbench.suites.loader import load_text
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedSuite:
     """A text as the loader reads it.
 
     Attributes:
@@ -33,7 +33,7 @@ class Reading:
     examined: Examined
     spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
-    refusal: str = ""
+    plan_error: str = ""
 
     @property
     def problems(self) -> Sequence[Diagnostic]:
@@ -46,18 +46,18 @@ class Reading:
         return self.examined.suite.cases if self.examined.suite else ()
 
 
-def read(text: str, request: Request) -> Reading:
+def parse_text(text: str, request: Request) -> ParsedSuite:
     """Return what a text comes to, for the hosts and the launcher of a request."""
     examined = examine(text, request.suite)
     spans = _spans(text)
     if examined.suite is None:
-        return Reading(text, examined, spans)
+        return ParsedSuite(text, examined, spans)
     try:
         settings = settings_of(request)
         suite = load_text(text, request.suite, settings) if settings else examined.suite
-        return Reading(text, examined, spans, plan_suite(request, suite))
+        return ParsedSuite(text, examined, spans, plan_suite(request, suite))
     except SpbenchError as error:
-        return Reading(text, examined, spans, refusal=str(error))
+        return ParsedSuite(text, examined, spans, plan_error=str(error))
 
 
 def _spans(text: str) -> Sequence[EntryLines]:
@@ -67,7 +67,7 @@ def _spans(text: str) -> Sequence[EntryLines]:
         return ()
 
 
-def rejection_of(reading: Reading, cases: Sequence[str] = ()) -> str | None:
+def find_rejected(reading: ParsedSuite, cases: Sequence[str] = ()) -> str | None:
     """Return why this machine must not run some of the cases, or all; None if it may."""
     plan = reading.plan
     if plan is None:
@@ -82,7 +82,7 @@ def rejection_of(reading: Reading, cases: Sequence[str] = ()) -> str | None:
     return find_rejection(replace(plan, jobs=jobs))
 
 
-def estimate_of(reading: Reading) -> RunEstimate:
+def estimate_parsed(reading: ParsedSuite) -> RunEstimate:
     """Return the estimated duration of the cases; an empty one if they cannot be planned."""
     plan = reading.plan
     return NO_ESTIMATE if plan is None else estimate_plan(plan, plan.request.home)
@@ -96,10 +96,10 @@ def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
         return NO_ESTIMATE
 
 
-def command_of(reading: Reading, case: str) -> JobCommand | str:
+def find_command(reading: ParsedSuite, case: str) -> JobCommand | str:
     """Return the command of a case's job, or in one sentence why there is none."""
     if reading.plan is None:
-        return reading.refusal
+        return reading.plan_error
     try:
         working_folder()  # a launch line is one for this folder
         return case_command(reading.plan, case)

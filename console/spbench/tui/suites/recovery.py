@@ -16,7 +16,7 @@ from spbench.record.runs.files import PRIVATE, parse_json
 from spbench.record.runs.folder import process_start, write_whole
 from spbench.safe_files import make_folders
 
-FOLDER = "unsaved"
+UNSAVED_FOLDER = "unsaved"
 """The folder of unsaved texts in a home."""
 
 
@@ -40,7 +40,7 @@ class UnsavedText:
     pid: int
     host: str
 
-    def left(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether no other console has it open: its process has ended, or is this one."""
         here = self.host == socket.gethostname()
         return here and (self.pid == os.getpid() or process_start(self.pid) is None)
@@ -53,12 +53,12 @@ class RecoveryFile:
     path: Path
 
     @classmethod
-    def of(cls, home: Path, suite: Path) -> RecoveryFile:
+    def locate(cls, home: Path, suite: Path) -> RecoveryFile:
         """Return that of a suite that is open in this console."""
         name = hashlib.sha256(os.fsencode(suite.resolve())).hexdigest()[:16]
-        return cls(home / FOLDER / f"{name}-{os.getpid()}.json")
+        return cls(home / UNSAVED_FOLDER / f"{name}-{os.getpid()}.json")
 
-    def keep(self, suite: Path, stored: str | None, text: str) -> None:
+    def write(self, suite: Path, stored: str | None, text: str) -> None:
         """Keep a text.
 
         Raises:
@@ -70,18 +70,18 @@ class RecoveryFile:
         text = json.dumps(asdict(UnsavedText(*about)))
         write_whole(self.path, text, mode=0o600, root=self.path.parent)
 
-    def drop(self) -> None:
+    def delete(self) -> None:
         """Remove it: the text was saved, or nobody wants it."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
-def left_behind(home: Path) -> list[tuple[RecoveryFile, UnsavedText]]:
+def find_abandoned(home: Path) -> list[tuple[RecoveryFile, UnsavedText]]:
     """Return the texts of consoles that ended without saving them, the newest first."""
     found = []
-    for path in (home / FOLDER).glob("*.json"):
+    for path in (home / UNSAVED_FOLDER).glob("*.json"):
         text = _read(path)
-        if text is not None and text.left():
+        if text is not None and text.is_abandoned():
             found.append((RecoveryFile(path), text))
     return sorted(found, key=lambda pair: -pair[1].edited)
 

@@ -19,11 +19,11 @@ from textual.widgets.tree import TreeNode
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.shipped import is_foreign
-from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
+from spbench.tui.suites.files import FileCheck, check_file, find_same_file, list_files
 from spbench.tui.widgets.keys import key
 from spbench_core.quantities import format_quantity
 
-FIRST = "smoke"
+FIRST_SUITE = "smoke"
 """The shipped suite that is chosen first: each benchmark once, small, on two ranks."""
 
 
@@ -58,16 +58,16 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         self._folder = folder
         self._opened: Path | None = None
         self._files: dict[Path, TreeNode[Path]] = {}
-        self._told: dict[Path, tuple[FileStamp, Checked]] = {}
+        self._told: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
-    def look(self, opened: Path | None) -> None:
+    def update_files(self, opened: Path | None) -> None:
         """Look for files again; the one that is open is marked."""
         self._look(opened)
 
     def _first_to_try(self) -> TreeNode[Path] | None:
         """The shipped suite that runs anywhere and takes seconds, where those are listed."""
         shipped = (node for path, node in self._files.items() if self._is_shipped(path))
-        return next((node for node in shipped if node.data and node.data.stem == FIRST), None)
+        return next((node for node in shipped if node.data and node.data.stem == FIRST_SUITE), None)
 
     def lists_shipped(self, path: Path) -> bool:
         """Whether a file is listed as one that comes with spbench, not as one of this folder."""
@@ -78,9 +78,9 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
 
     @work(exclusive=True, group="files")
     async def _look(self, opened: Path | None) -> None:
-        folders = await asyncio.to_thread(listed_files, self._folder, opened)
+        folders = await asyncio.to_thread(list_files, self._folder, opened)
         paths = [path for files in folders.values() for path in files]
-        listed = await asyncio.to_thread(same_file, paths, opened)
+        listed = await asyncio.to_thread(find_same_file, paths, opened)
         moved, self._opened = listed != self._opened, listed
         if paths != list(self._files):
             self._show(folders)
@@ -124,7 +124,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         for path in paths:
             self._files[path].set_label(_words(path, self._checked(path)))
 
-    def _checked(self, path: Path) -> Checked | None:
+    def _checked(self, path: Path) -> FileCheck | None:
         return self._told[path][1] if path in self._told else None
 
     def get_label_width(self, node: TreeNode[Path]) -> int:
@@ -148,7 +148,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         return label
 
 
-def _words(path: Path, checked: Checked | None) -> str:
+def _words(path: Path, checked: FileCheck | None) -> str:
     if checked is None:
         return path.name
     if checked.errors:

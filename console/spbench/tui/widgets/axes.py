@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spbench.report.scale import Scale, format_ticks
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cells, fit
+from spbench.tui.widgets.fitting import cell_width, fit
 
 _LEAST = 12
 """Cells that a picture keeps for itself: below, the numbers beside it are left out."""
@@ -23,13 +23,13 @@ def _labels(scale: Scale, rows: int) -> dict[int, str]:
     }
 
 
-def label_width(scale: Scale, rows: int, width: int) -> int:
+def measure_label_width(scale: Scale, rows: int, width: int) -> int:
     """Return the cells that numbers and axis take beside so many rows; 0 where they do not fit."""
-    widest = max(map(cells, _labels(scale, rows).values())) + 1
+    widest = max(map(cell_width, _labels(scale, rows).values())) + 1
     return widest if width - widest >= _LEAST else 0
 
 
-def beside(
+def add_row_labels(
     scale: Scale, rows: int, picture: Sequence[Sequence[Piece]], width: int
 ) -> list[list[Piece]]:
     """Return the picture's lines with the scale's numbers to their left, in ``width`` cells."""
@@ -44,7 +44,7 @@ def beside(
     return lines
 
 
-def below(places: Sequence[tuple[int, str]], width: int) -> str:
+def render_labels(places: Sequence[tuple[int, str]], width: int) -> str:
     """Return a line with words at their places; those that would run into another are left out.
 
     Args:
@@ -54,8 +54,8 @@ def below(places: Sequence[tuple[int, str]], width: int) -> str:
     line = ""
     free = 0
     for middle, word in places:
-        start = max(0, min(middle - cells(word) // 2, width - cells(word)))
-        if start >= free and start + cells(word) <= width:
-            line += " " * (start - cells(line)) + word
-            free = start + cells(word) + 1
+        start = max(0, min(middle - cell_width(word) // 2, width - cell_width(word)))
+        if start >= free and start + cell_width(word) <= width:
+            line += " " * (start - cell_width(line)) + word
+            free = start + cell_width(word) + 1
     return line

@@ -13,18 +13,18 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from spbench.record.number_formatting import clean
-from spbench.tui.widgets.component_styles import ComponentStyles, merged
+from spbench.tui.widgets.component_styles import ComponentStyles, merge_segments
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.keys import key
 
-SERIES = 6
+SERIES_COLOURS = 6
 """Series that have a colour of their own; further ones begin again."""
 _WORDS = (
     *("title", "axis", "words", "line", "over", "limit", "mark", "cursor", "failed", "none"),
     "filled",
     *(f"step-{step}" for step in range(4)),
-    *(f"series-{series}" for series in range(SERIES)),
+    *(f"series-{series}" for series in range(SERIES_COLOURS)),
 )
 
 
@@ -43,7 +43,7 @@ class Chart(Widget, can_focus=True):
     HELP: ClassVar[str] = ""
     HEIGHT: ClassVar[int] = 8
     """Lines that it takes where its height is automatic."""
-    LETS_GO: ClassVar[bool] = True
+    CAN_CLEAR_CURSOR: ClassVar[bool] = True
     """Whether escape takes the cursor away."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -101,7 +101,7 @@ class Chart(Widget, can_focus=True):
             height: Lines of the widget, at least 1; further ones are not shown.
         """
 
-    def stops(self) -> int:
+    def count_stops(self) -> int:
         """Return in how many places the cursor can be."""
         return 0
 
@@ -109,37 +109,37 @@ class Chart(Widget, can_focus=True):
         """Return by how many places a key moves the cursor."""
         return 1
 
-    def stop_at(self, at: Offset) -> int | None:
+    def find_stop(self, at: Offset) -> int | None:
         """Return the cursor's place at a cell of the widget, if there is one."""
         return None
 
-    def moved(self) -> None:
+    def handle_cursor_move(self) -> None:
         """Called when the reader has moved the cursor."""
 
     def redraw(self) -> None:
         """Draw all again, because the figures or the cursor have changed."""
         if self.cursor is not None:
-            self.cursor = min(self.cursor, self.stops() - 1) if self.stops() else None
+            self.cursor = min(self.cursor, self.count_stops() - 1) if self.count_stops() else None
         self._drawn = None
         self.refresh()
 
     def move_to(self, stop: int) -> None:
         """Put the cursor on a place, or on the nearest that there is."""
-        if self.stops():
-            self.cursor = max(0, min(stop, self.stops() - 1))
+        if self.count_stops():
+            self.cursor = max(0, min(stop, self.count_stops() - 1))
             self.redraw()
-            self.moved()
+            self.handle_cursor_move()
 
     def action_step(self, way: int) -> None:
         """Move the cursor along; the first key puts it on the first place, or on the last."""
         if self.cursor is None:
-            self.move_to(0 if way > 0 else self.stops() - 1)
+            self.move_to(0 if way > 0 else self.count_stops() - 1)
         else:
             self.move_to(self.cursor + way * self.stride())
 
     def action_edge(self, stop: int) -> None:
         """Move the cursor to the first or the last place."""
-        self.move_to(stop % max(1, self.stops()))
+        self.move_to(stop % max(1, self.count_stops()))
 
     def action_let_go(self) -> None:
         """Take the cursor away: the words tell of all figures again."""
@@ -148,12 +148,12 @@ class Chart(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave escape to the page where there is no cursor to take away."""
-        return action != "let_go" or (self.LETS_GO and self.cursor is not None)
+        return action != "let_go" or (self.CAN_CLEAR_CURSOR and self.cursor is not None)
 
     def on_click(self, event: Click) -> None:
         """Put the cursor where the pointer is."""
         at = event.get_content_offset(self)
-        stop = None if at is None else self.stop_at(at)
+        stop = None if at is None else self.find_stop(at)
         if stop is not None:
             self.move_to(stop)
 
@@ -183,7 +183,7 @@ class Chart(Widget, can_focus=True):
         return Strip.blank(size.width, self._style())
 
     def _strip(self, pieces: Sequence[Piece], width: int) -> Strip:
-        segments = merged((clean(text), self._style(words)) for text, words in pieces)
+        segments = merge_segments((clean(text), self._style(words)) for text, words in pieces)
         return Strip(segments).adjust_cell_length(width, self._style())
 
     def title_line(self, words: str, width: int) -> list[Piece]:

@@ -45,7 +45,7 @@ class ComponentStyles:
         )
 
 
-def merged(pieces: Iterable[tuple[str, Style]]) -> list[Segment]:
+def merge_segments(pieces: Iterable[tuple[str, Style]]) -> list[Segment]:
     """Return one segment for neighbours of one style: every later step costs by the segment."""
     segments = []
     texts = [""]

@@ -31,7 +31,7 @@ class Dots:
         bits, _ = self._cells.get(cell, (0, ""))
         self._cells[cell] = (bits | bit, style)
 
-    def rise(self, column: int, low: int, high: int, style: str) -> None:
+    def fill_column(self, column: int, low: int, high: int, style: str) -> None:
         """Set all dots of a column from one row to another."""
         top = self.rows - 1 - high
         bottom = self.rows - 1 - low
@@ -42,7 +42,7 @@ class Dots:
                 bits |= self._bit(column, down)
             self._cells[column // self._per_x, y] = bits, style
 
-    def join(self, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
+    def draw_line(self, start: tuple[int, int], end: tuple[int, int], style: str) -> None:
         """Set the dots of a straight line, both ends with it."""
         (x0, y0) = start
         (x1, y1) = end
@@ -52,18 +52,18 @@ class Dots:
             y = y0 + (y1 - y0) * step / steps
             self.set(round(x), round(y), style)
 
-    def put(self, column: int, row: int, glyph: str, style: str) -> None:
+    def put_glyph(self, column: int, row: int, glyph: str, style: str) -> None:
         """Put a glyph over the cell in which a dot is."""
         self._glyphs[self._cell(column, row)[0]] = (glyph, style)
 
-    def dash(self, row: int, style: str) -> None:
+    def draw_dashed_row(self, row: int, style: str) -> None:
         """Draw a dashed line through the cells that are empty, in the height of a dot."""
         for x in range(self.width):
             cell, _ = self._cell(x * self._per_x, row)
             if cell not in self._cells:
                 self._glyphs.setdefault(cell, ("-" if self._ascii else "╌", style))
 
-    def lines(self) -> list[list[Piece]]:
+    def render_lines(self) -> list[list[Piece]]:
         """Return the picture from the top, neighbours of one style together."""
         return [self._line(y) for y in range(self.height)]
 

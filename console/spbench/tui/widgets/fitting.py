@@ -13,7 +13,7 @@ Align = Literal["left", "right"]
 _CUT = "…"
 
 
-def cells(text: str) -> int:
+def cell_width(text: str) -> int:
     """Return how many cells of a terminal the text takes."""
     return len(text) if text.isascii() else cell_len(text)
 
@@ -23,7 +23,7 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     if width <= 0:
         return ""
     text = clean(text)
-    size = cells(text)
+    size = cell_width(text)
     if size > width:
         return set_cell_size(text, width - 1) + _CUT
     pad = " " * (width - size)
@@ -38,12 +38,12 @@ def wrap(text: str, width: int) -> list[str]:
     return chop_cells(text, width)
 
 
-def phrases(parts: Iterable[str], width: int) -> str:
+def join_fitting(parts: Iterable[str], width: int) -> str:
     """Return as many of the phrases as fit, the first ones first; empty ones are left out."""
     first, *rest = [clean(part) for part in parts if part] or [""]
     line = first
     for part in rest:
-        if cells(line) + 2 + cells(part) > width:
+        if cell_width(line) + 2 + cell_width(part) > width:
             break
         line += f", {part}"
-    return line if cells(line) <= width else fit(line, width)
+    return line if cell_width(line) <= width else fit(line, width)

@@ -8,7 +8,7 @@ from typing import Any
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Rows that a table shows without scrolling."""
 
 
@@ -58,11 +58,11 @@ class FixedRows:
         return key
 
 
-def fill(
+def fill_table(
     table: LineTable, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]]
 ) -> None:
     """Show rows in a table that is as high as they are, up to `MOST_LINES`."""
-    table.styles.height = min(len(rows), MOST_LINES) + 1
+    table.styles.height = min(len(rows), MAX_LINES) + 1
     table.set_rows(FixedRows(columns, rows))
 
 

@@ -16,9 +16,9 @@ from spbench.record.number_formatting import format_number, format_value
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cells, fit, phrases
+from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.steps import mark, usual
+from spbench.tui.widgets.steps import format_ratio, slowness_mark
 
 _NUMBER = 7
 _GLYPH = 2
@@ -104,11 +104,11 @@ class HeatMap(Chart):
         ]
         self.redraw()
 
-    def stops(self) -> int:
+    def count_stops(self) -> int:
         """Return the number of cells."""
         return len(self._rows) * len(self._columns)
 
-    def stop_at(self, at: Offset) -> int | None:
+    def find_stop(self, at: Offset) -> int | None:
         """Return the cell of the matrix at a cell of the widget."""
         frame = self._frame(*self.size)
         row = at.y - 1
@@ -121,10 +121,10 @@ class HeatMap(Chart):
         """Move the cursor to another row of its column."""
         if self.cursor is None:
             self.action_step(way)
-        elif 0 <= self.cursor + way * len(self._columns) < self.stops():
+        elif 0 <= self.cursor + way * len(self._columns) < self.count_stops():
             self.move_to(self.cursor + way * len(self._columns))
 
-    def moved(self) -> None:
+    def handle_cursor_move(self) -> None:
         """Scroll so far that the cursor is in view."""
         if self.cursor is not None:
             row, column = divmod(self.cursor, len(self._columns))
@@ -155,8 +155,8 @@ class HeatMap(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return the columns' labels, the rows and the words; words alone below three lines."""
         if self._usual is None:
-            return [[(phrases(["nothing measured yet"], width), "none")]]
-        words: list[Piece] = [(phrases(self._phrases(), width), "words")]
+            return [[(join_fitting(["nothing measured yet"], width), "none")]]
+        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
         if height < 3:
             return [words]
         frame = self._frame(width, height)
@@ -164,7 +164,7 @@ class HeatMap(Chart):
 
     def _frame(self, width: int, height: int) -> _Frame:
         """The part in view from the place that was scrolled to, or from the last that there is."""
-        widest = max(map(cells, self._rows), default=0)
+        widest = max(map(cell_width, self._rows), default=0)
         margin = min(widest, _WIDEST_LABEL, width // 3) + 1
         room = max(1, width - margin)
         many = len(self._columns)
@@ -195,7 +195,7 @@ class HeatMap(Chart):
         slower = self._slowness[row][column]
         if value is not None and slower is None:
             slower = 1.0
-        glyph, style = mark(slower, NOTABLE_LINK, ascii=self.ascii)
+        glyph, style = slowness_mark(slower, NOTABLE_LINK, ascii=self.ascii)
         chosen = self.cursor == row * len(self._columns) + column
         style += " cursor" if chosen else ""
         figure = ""
@@ -229,8 +229,8 @@ class HeatMap(Chart):
         """The value as a multiple of what is usual of its kind."""
         slower = self._slowness[row][column]
         if slower and self._better != "none":
-            return usual(slower if self._better == "lower" else 1 / slower)
-        return usual(value / self._usual) if self._usual else ""
+            return format_ratio(slower if self._better == "lower" else 1 / slower)
+        return format_ratio(value / self._usual) if self._usual else ""
 
 
 def _common(labels: Sequence[str]) -> int:

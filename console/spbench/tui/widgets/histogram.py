@@ -11,11 +11,11 @@ from textual.geometry import Offset
 from spbench.record.number_formatting import format_number, format_percent, format_value, scale_of
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cells, fit, phrases
+from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
-MOST_BAR_LINES = 16
+MAX_BAR_LINES = 16
 """Lines of the highest bar: higher ones show no more of a distribution."""
 
 
@@ -60,35 +60,35 @@ class HistogramChart(Chart):
         self._marks = {name: scale.convert(value) for name, value in (marks or {}).items()}
         self.redraw()
 
-    def stops(self) -> int:
+    def count_stops(self) -> int:
         """Return the number of bins."""
         return len(self._counts)
 
     def stride(self) -> int:
         """Return how many bins a cell stands for, at least."""
-        return max(1, self.stops() // max(1, self.size.width))
+        return max(1, self.count_stops() // max(1, self.size.width))
 
-    def stop_at(self, at: Offset) -> int | None:
+    def find_stop(self, at: Offset) -> int | None:
         """Return the first bin of a cell's column."""
-        return self._bins(at.x, self.size.width)[0] if self.stops() else None
+        return self._bins(at.x, self.size.width)[0] if self.count_stops() else None
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and words, as many of the three as there are lines for."""
         if not sum(self._counts):
             return [[(fit("no samples yet", width), "none")]]
-        words: list[Piece] = [(phrases(self._phrases(), width), "words")]
+        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
         if height == 1:
             return [words]
         room = height - (2 if height > 2 else 1)
-        rows = min(room, MOST_BAR_LINES)
+        rows = min(room, MAX_BAR_LINES)
         above: list[list[Piece]] = [[] for _ in range(room - rows)]
         axis = [self._axis(width)] if height > 2 else []
         return [*above, *self._bars(width, rows), *axis, words]
 
     def _bins(self, x: int, width: int) -> tuple[int, int]:
         """The bins of a column of cells: one, or a few where there are more bins than cells."""
-        start = x * self.stops() // width
-        return start, max(start + 1, (x + 1) * self.stops() // width)
+        start = x * self.count_stops() // width
+        return start, max(start + 1, (x + 1) * self.count_stops() // width)
 
     def _bars(self, width: int, rows: int) -> list[list[Piece]]:
         """The lines of the bars, from the top."""
@@ -115,37 +115,37 @@ class HistogramChart(Chart):
         line = ["-" if self.ascii else "─"] * width
         pointer = "^" if self.ascii else "▲"
         taken = [False] * width
-        for text, at in ((low, 0), (high, width - cells(high))):
+        for text, at in ((low, 0), (high, width - cell_width(high))):
             _write(line, taken, text, at)
         for name, value in self._marks.items():
-            at = max(0, min(self.stops() - 1, bisect_right(self._edges, value) - 1))
+            at = max(0, min(self.count_stops() - 1, bisect_right(self._edges, value) - 1))
             place = self._middle(at, width)
             label = pointer + name
             if not _write(line, taken, label, place):
-                _write(line, taken, name + pointer, place - cells(name))
+                _write(line, taken, name + pointer, place - cell_width(name))
         if self.cursor is not None:
             line[self._middle(self.cursor, width)] = "@" if self.ascii else "◆"
         return [("".join(line), "axis")]
 
     def _middle(self, at: int, width: int) -> int:
         """The middle of a bin's columns of cells."""
-        first = -(-at * width // self.stops())
-        last = ((at + 1) * width - 1) // self.stops()
+        first = -(-at * width // self.count_stops())
+        last = ((at + 1) * width - 1) // self.count_stops()
         return min(last, (first + last) // 2)
 
     def _phrases(self) -> Iterator[str]:
         counts = self._counts
         total = sum(self._counts)
         if self.cursor is not None:
-            end = min(self.cursor + self.stride(), self.stops())
+            end = min(self.cursor + self.stride(), self.count_stops())
             count = sum(counts[self.cursor : end])
             yield f"{self._range(self.cursor, end)}: {count} of {total} samples"
             yield format_percent(count / total)
             return
         for name, value in self._marks.items():
             yield f"{name} {self._amount(value)}"
-        yield f"{total} samples from {self._range(0, self.stops())}"
-        most = max(range(self.stops()), key=lambda at: counts[at])
+        yield f"{total} samples from {self._range(0, self.count_stops())}"
+        most = max(range(self.count_stops()), key=lambda at: counts[at])
         yield f"most in {self._range(most, most + 1)}"
 
     def _range(self, start: int, end: int) -> str:

@@ -14,8 +14,8 @@ from textual.reactive import reactive
 
 from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.table_columns import Column, FrozenRows, Rows
-from spbench.tui.widgets.table_lines import fixed_cells
-from spbench.tui.widgets.table_order import Order
+from spbench.tui.widgets.table_lines import count_fixed_cells
+from spbench.tui.widgets.table_order import RowOrder
 from spbench.tui.widgets.table_view import TableView
 
 _WORDS = (
@@ -107,14 +107,14 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             """The table."""
             return self.table
 
-    class Highlighted(TableMessage):
+    class RowHighlighted(TableMessage):
         """The cursor stands on another row."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
             super().__init__(table)
             self.key = key
 
-    class Chosen(TableMessage):
+    class RowSelected(TableMessage):
         """A row was opened: enter, or a double click."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
@@ -140,7 +140,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         sort: str | None = None,
         reverse: bool = False,
     ) -> None:
-        super().__init__(columns, Order(rows, sort, reverse), empty, id, classes)
+        super().__init__(columns, RowOrder(rows, sort, reverse), empty, id, classes)
         self._live_rows = rows
         self._cursor_key: Hashable | None = None
 
@@ -190,7 +190,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def move_to(self, key: Hashable) -> None:
         """Put the cursor on a row, if it is shown."""
-        place = self._order.place(key)
+        place = self._order.find_index(key)
         if place is not None:
             self._move(place)
 
@@ -204,7 +204,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     def watch_filter(self, words: str) -> None:
         """Show the rows that match."""
-        self._order.words = words.lower().split()
+        self._order.filter_words = words.lower().split()
         self._reorder(at_once=True)
 
     def watch_paused(self) -> None:
@@ -228,7 +228,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         top = self.scroll_offset.y
         old = self._cursor
         in_view = 0 < top <= old < top + self._lines
-        place = self._order.place(self._cursor_key)
+        place = self._order.find_index(self._cursor_key)
         self._resize_contents()
         self._put_cursor(old if place is None else place)
         if in_view:
@@ -243,7 +243,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         if key != self._cursor_key:
             self._cursor_key = key
             if self.shown:
-                self.post_message(self.Highlighted(self, key))
+                self.post_message(self.RowHighlighted(self, key))
 
     def _move(self, place: int) -> None:
         self._put_cursor(place)
@@ -273,7 +273,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     def action_choose(self) -> None:
         """Open the row under the cursor."""
         if self.shown:
-            self.post_message(self.Chosen(self, self._cursor_key))
+            self.post_message(self.RowSelected(self, self._cursor_key))
 
     def action_sort(self) -> None:
         """Sort by the next of the columns that are shown, and after the last by none."""
@@ -305,8 +305,8 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         elif at.x == width - 1 and self._more_right:
             self.action_sideways(1)
         else:
-            beyond = at.x >= fixed_cells(self._fitted, width)
-            column = self._fitted.at(at.x + scroll * beyond)
+            beyond = at.x >= count_fixed_cells(self._fitted, width)
+            column = self._fitted.find_column(at.x + scroll * beyond)
             if column is not None:
                 again = column.key == self._order.sort
                 self.sort_by(column.key, not self._order.reverse if again else False)

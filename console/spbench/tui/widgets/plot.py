@@ -11,10 +11,10 @@ from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_number
 from spbench.report.scale import Scale, drop_infinite, fit_scale, format_round_value, format_ticks
-from spbench.tui.widgets.axes import below, beside, label_width
-from spbench.tui.widgets.chart import SERIES, Chart
+from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
+from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.fitting import join_fitting
 from spbench.tui.widgets.keys import key
 
 _GLYPHS = "●▲■◆○△"
@@ -102,11 +102,11 @@ class Plot(Chart):
         )
         self.redraw()
 
-    def stops(self) -> int:
+    def count_stops(self) -> int:
         """Return the number of points."""
         return len(self._spots)
 
-    def stop_at(self, at: Offset) -> int | None:
+    def find_stop(self, at: Offset) -> int | None:
         """Return the point nearest to a cell."""
         if not self._spots or self.size.height < 4:
             return None
@@ -118,7 +118,7 @@ class Plot(Chart):
             y = (dots.rows - 1 - row) * dots.height // dots.rows + 1
             return abs(x - at.x) + 2.0 * abs(y - at.y)  # cells are twice as high as they are wide
 
-        return min(range(self.stops()), key=distance)
+        return min(range(self.count_stops()), key=distance)
 
     def action_series(self, way: int) -> None:
         """Move to the point of the next series that is nearest in x."""
@@ -135,54 +135,56 @@ class Plot(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return legend, picture, numbers below it and words; below four lines words alone."""
         if not self._spots:
-            return [[(phrases([self._titles[1], "no points yet"], width), "none")]]
-        words: list[Piece] = [(phrases(self._phrases(), width), "words")]
+            return [[(join_fitting([self._titles[1], "no points yet"], width), "none")]]
+        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
         if height < 4:
             return [words] if height == 1 else [self._legend(), words]
         dots, margin = self._frame(width, height)
         self._picture(dots)
-        lines = beside(self._scales[1], dots.height, dots.lines(), margin)
+        lines = add_row_labels(self._scales[1], dots.height, dots.render_lines(), margin)
         return [self._legend(), *lines, [(self._below(dots, margin), "axis")], words]
 
     def _frame(self, width: int, height: int) -> tuple[Dots, int]:
         """An empty picture, and the cells left of it."""
-        margin = label_width(self._scales[1], height - 3, width)
+        margin = measure_label_width(self._scales[1], height - 3, width)
         return Dots(width - margin, height - 3, self.ascii), margin
 
     def _picture(self, dots: Dots) -> None:
         before: _Spot | None = None
         for spot in self._spots:
             column, row = self._dot(spot, dots)
-            style = f"series-{spot.series % SERIES}"
+            style = f"series-{spot.series % SERIES_COLOURS}"
             if before is not None and before.series == spot.series:
-                dots.join(self._dot(before, dots), (column, row), style)
+                dots.draw_line(self._dot(before, dots), (column, row), style)
             low = drop_infinite(spot.point.low)
             high = drop_infinite(spot.point.high)
             rows = [
                 self._scales[1].to_index(y, dots.rows) for y in (low, high, spot.y) if y is not None
             ]
-            dots.rise(column, min(rows), max(rows), style)
+            dots.fill_column(column, min(rows), max(rows), style)
             before = spot
         for at, spot in enumerate(self._spots):
-            style = f"series-{spot.series % SERIES}" + (" cursor" if at == self.cursor else "")
-            dots.put(*self._dot(spot, dots), self._glyph(spot.series), style)
+            style = f"series-{spot.series % SERIES_COLOURS}" + (
+                " cursor" if at == self.cursor else ""
+            )
+            dots.put_glyph(*self._dot(spot, dots), self._glyph(spot.series), style)
         if self.cursor is not None:  # on top of the points that share its cell
             spot = self._spots[self.cursor]
-            style = f"series-{spot.series % SERIES} cursor"
-            dots.put(*self._dot(spot, dots), self._glyph(spot.series), style)
+            style = f"series-{spot.series % SERIES_COLOURS} cursor"
+            dots.put_glyph(*self._dot(spot, dots), self._glyph(spot.series), style)
 
     def _dot(self, spot: _Spot, dots: Dots) -> tuple[int, int]:
         across, up = self._scales
         return across.to_index(spot.x, dots.columns), up.to_index(spot.y, dots.rows)
 
     def _glyph(self, series: int) -> str:
-        return (_ASCII if self.ascii else _GLYPHS)[series % SERIES]
+        return (_ASCII if self.ascii else _GLYPHS)[series % SERIES_COLOURS]
 
     def _legend(self) -> list[Piece]:
         log = " (log)" if self._scales[1].log else ""
         pieces: list[Piece] = [(f"{self._titles[1]}{log}", "title")]
         for at, series in enumerate(self._series):
-            pieces.append((f"  {self._glyph(at)} {series.name}", f"series-{at % SERIES}"))
+            pieces.append((f"  {self._glyph(at)} {series.name}", f"series-{at % SERIES_COLOURS}"))
         return pieces
 
     def _below(self, dots: Dots, margin: int) -> str:
@@ -193,7 +195,7 @@ class Plot(Chart):
             ticks = scale.ticks(max(2, dots.width // 12))
             marks = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
         places = [(margin + scale.to_index(value, dots.width), word) for value, word in marks]
-        return below(places, margin + dots.width)
+        return render_labels(places, margin + dots.width)
 
     def _phrases(self) -> list[str]:
         x_title, y_title = self._titles

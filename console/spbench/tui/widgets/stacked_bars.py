@@ -9,11 +9,11 @@ from string import ascii_uppercase
 
 from textual.geometry import Size
 
-from spbench.tui.widgets.chart import SERIES, Chart
+from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cells, fit
+from spbench.tui.widgets.fitting import cell_width, fit
 
-REST = "·"
+REST_GLYPH = "·"
 _ASCII_REST = "."
 _WIDEST_LABEL = 0.4
 """The part of a line that labels take at most."""
@@ -53,7 +53,7 @@ class StackedBars(Chart, can_focus=False):
         if any(len(bar.parts) != len(names) for bar in bars):
             raise ValueError(f"a bar has not {len(names)} parts")
         self._names = tuple(names)
-        self._letters = letters(names)
+        self._letters = assign_letters(names)
         self._bars = tuple(bars)
         self._rest = rest
         self.redraw()
@@ -67,7 +67,7 @@ class StackedBars(Chart, can_focus=False):
         return [*(self._line(bar, width) for bar in self._bars), *self._legend(width)]
 
     def _margin(self, width: int) -> int:
-        widest = max((cells(bar.label) for bar in self._bars), default=0)
+        widest = max((cell_width(bar.label) for bar in self._bars), default=0)
         return min(widest, int(width * _WIDEST_LABEL)) + _GAP
 
     def _line(self, bar: Bar, width: int) -> list[Piece]:
@@ -81,11 +81,11 @@ class StackedBars(Chart, can_focus=False):
         ends = [round(width * end / whole) for end in accumulate(bar.parts, initial=0.0)]
         for at, (begin, end) in enumerate(pairwise(ends)):
             yield _labelled(self._letters[at], bar.parts[at], end - begin), _style(at)
-        yield (_ASCII_REST if self.ascii else REST) * (width - ends[-1]), "none"
+        yield (_ASCII_REST if self.ascii else REST_GLYPH) * (width - ends[-1]), "none"
 
     def _legend(self, width: int) -> list[list[Piece]]:
         """The parts that any bar has, in as many lines as they need."""
-        rest = _ASCII_REST if self.ascii else REST
+        rest = _ASCII_REST if self.ascii else REST_GLYPH
         signs = [
             (sign, name, _style(at))
             for at, (sign, name) in enumerate(zip(self._letters, self._names, strict=True))
@@ -94,7 +94,7 @@ class StackedBars(Chart, can_focus=False):
         lines: list[list[Piece]] = []
         room = 0
         for sign, name, style in (*signs, (rest, self._rest, "none")):
-            size = 2 + cells(name) + _GAP
+            size = 2 + cell_width(name) + _GAP
             if size - _GAP > room or not lines:
                 lines.append([])
                 room = width
@@ -103,7 +103,7 @@ class StackedBars(Chart, can_focus=False):
         return lines
 
 
-def letters(names: Sequence[str]) -> tuple[str, ...]:
+def assign_letters(names: Sequence[str]) -> tuple[str, ...]:
     """Return a letter for each name: its first that no other has, else any."""
     taken: list[str] = []
     for name in names:
@@ -113,7 +113,7 @@ def letters(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _style(part: int) -> str:
-    return f"series-{part % SERIES}" + (" filled" if part < SERIES else "")
+    return f"series-{part % SERIES_COLOURS}" + (" filled" if part < SERIES_COLOURS else "")
 
 
 def _labelled(sign: str, part: float, width: int) -> str:

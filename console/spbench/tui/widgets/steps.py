@@ -12,7 +12,7 @@ _FAILED_ASCII = "!"
 _NONE_ASCII = "."
 
 
-def step(ratio: float, notable: float) -> int:
+def slowness_step(ratio: float, notable: float) -> int:
     """Return 0 for the usual, 1 for a third of the way to notable, 2 for notable, 3 for far more.
 
     Args:
@@ -23,7 +23,7 @@ def step(ratio: float, notable: float) -> int:
     return 3 if excess >= 3 else 2 if excess >= 1 else 1 if excess >= 1 / 3 else 0
 
 
-def mark(
+def slowness_mark(
     ratio: float | None, notable: float, *, failed: bool = False, ascii: bool = False
 ) -> tuple[str, str]:
     """Return the glyph of a ratio and the word of its style in a chart.
@@ -34,10 +34,10 @@ def mark(
         return _FAILED_ASCII if ascii else _FAILED, "failed"
     if ratio is None:
         return _NONE_ASCII if ascii else _NONE, "none"
-    at = step(ratio, notable)
+    at = slowness_step(ratio, notable)
     return (_ASCII if ascii else _GLYPHS)[at], f"step-{at}"
 
 
-def usual(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """Return a ratio in words: ``1.8x the median``."""
     return f"{format_factor(ratio)} the median"

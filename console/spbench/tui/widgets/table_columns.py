@@ -110,13 +110,13 @@ class Layout:
     width: int = 0
     left_out: int = 0
 
-    def at(self, x: int) -> Column | None:
+    def find_column(self, x: int) -> Column | None:
         """Return the column under a cell; the gap belongs to the column before it."""
         under = [place for place in self.placed if place.x <= x]
         return under[-1].column if under and x < self.width + _GAP else None
 
 
-def lay_out(columns: Sequence[Column], room: int, every: bool = False) -> Layout:
+def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> Layout:
     """Place the columns in so many cells, and leave one for the mark of those left out.
 
     Args:
@@ -125,11 +125,11 @@ def lay_out(columns: Sequence[Column], room: int, every: bool = False) -> Layout
         every: Leave none out, even if they do not fit.
     """
     shown = list(enumerate(columns))
-    usable = room
-    while not every and _needed(shown) > usable and any(column.rank for _, column in shown):
+    usable = width
+    while not show_all and _needed(shown) > usable and any(column.rank for _, column in shown):
         # Of several that are equally dispensable, the rightmost goes.
         shown.remove(max(shown, key=lambda item: (item[1].rank, item[0])))
-        usable = room - _MARK
+        usable = width - _MARK
     spare = max(0, usable - _needed(shown))
     placed = []
     x = MARGIN

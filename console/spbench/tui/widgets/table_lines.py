@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from spbench.tui.widgets.component_styles import ComponentStyles, merged
+from spbench.tui.widgets.component_styles import ComponentStyles, merge_segments
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.table_columns import MARGIN, Layout, PlacedColumn, TableCell
 
@@ -16,13 +16,13 @@ _CURSOR = "▸"
 _PAUSED = " paused "
 
 
-def row_strip(
+def render_row(
     cells: Sequence[TableCell | str],
     layout: Layout,
     styles: ComponentStyles,
     *,
     cursor: bool = False,
-    least: int = 0,
+    min_width: int = 0,
 ) -> Strip:
     """Return a row in the layout's whole width; the cursor has a mark beside its colour.
 
@@ -45,11 +45,11 @@ def row_strip(
         style = styles(f"{under} {word}") if word else plain
         pieces.append((fit(words, place.width, place.column.align), style))
         x = place.x + place.width
-    pieces.append((" " * (least - x), plain))
-    return Strip(merged(pieces), max(least, x))
+    pieces.append((" " * (min_width - x), plain))
+    return Strip(merge_segments(pieces), max(min_width, x))
 
 
-def heading_strip(
+def render_heading(
     layout: Layout, styles: ComponentStyles, sort: str | None, reverse: bool
 ) -> Strip:
     """Return the titles in the layout's whole width; an arrow marks the sorted column."""
@@ -62,7 +62,7 @@ def heading_strip(
         pieces.append((" " * (place.x - x), plain))
         pieces.append((_title(place, arrow), styles("heading sorted") if chosen else plain))
         x = place.x + place.width
-    return Strip(merged(pieces), x)
+    return Strip(merge_segments(pieces), x)
 
 
 def _title(place: PlacedColumn, arrow: str) -> str:
@@ -72,22 +72,22 @@ def _title(place: PlacedColumn, arrow: str) -> str:
     return fit(text, place.width, place.column.align)
 
 
-def fixed_cells(layout: Layout, width: int) -> int:
+def count_fixed_cells(layout: Layout, width: int) -> int:
     """Return the cells at the left that do not scroll: the first column, unless it is wide."""
     if len(layout.placed) < 2 or layout.placed[1].x > width // 2:
         return 0
     return layout.placed[1].x
 
 
-def window(line: Strip, layout: Layout, scroll: int, width: int, fill: Style) -> Strip:
+def crop_line(line: Strip, layout: Layout, scroll: int, width: int, fill: Style) -> Strip:
     """Return what is in view of a line that is scrolled by so many cells."""
     if scroll:
-        fixed = fixed_cells(layout, width)
+        fixed = count_fixed_cells(layout, width)
         line = Strip.join([line.crop(0, fixed), line.crop(fixed + scroll)])
     return line if line.cell_length == width else line.crop_extend(0, width, fill)
 
 
-def marked(
+def add_heading_marks(
     heading: Strip, styles: ComponentStyles, width: int, paused: bool, hidden: tuple[bool, bool]
 ) -> Strip:
     """Return the heading in view with marks at its ends.

@@ -8,18 +8,18 @@ from typing import Any
 
 from spbench.tui.widgets.table_columns import Rows
 
-INTERVAL = 0.5
+SORT_INTERVAL = 0.5
 """Seconds between two sorts of rows that change, at least."""
 
 
-class Order:
+class RowOrder:
     """The keys that match the filter, sorted; rows that go or come are followed at once."""
 
     def __init__(self, rows: Rows, sort: str | None, reverse: bool) -> None:
         self.rows = rows
         self.sort = sort
         self.reverse = reverse
-        self.words: list[str] = []
+        self.filter_words: list[str] = []
         self.keys: list[Hashable] = []
         self.total = 0
         self._natural: list[Hashable] = []
@@ -34,7 +34,7 @@ class Order:
             at_once: Sort even if it is not time yet.
         """
         natural = list(self.rows.keys())
-        if at_once or now - self._sorted_at >= INTERVAL:
+        if at_once or now - self._sorted_at >= SORT_INTERVAL:
             keys = self._sorted(self._matching(natural))
             self._sorted_at = now
         elif natural != self._natural:
@@ -49,17 +49,17 @@ class Order:
         self._places = {key: place for place, key in enumerate(keys)}
         return True
 
-    def place(self, key: Hashable) -> int | None:
+    def find_index(self, key: Hashable) -> int | None:
         """Return the row's place in the order; None where it is not shown."""
         return self._places.get(key)
 
     def _matching(self, keys: Sequence[Hashable]) -> list[Hashable]:
-        if not self.words:
+        if not self.filter_words:
             return list(keys)
         return [key for key in keys if self._matches(self.rows.text(key))]
 
     def _matches(self, text: str) -> bool:
-        return all(word in text for word in self.words)
+        return all(word in text for word in self.filter_words)
 
     def _sorted(self, keys: list[Hashable]) -> list[Hashable]:
         if self.sort is None:

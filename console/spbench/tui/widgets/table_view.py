@@ -15,8 +15,14 @@ from textual.strip import Strip
 from spbench.tui.widgets.component_styles import ComponentStyles
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.table_columns import MARGIN, Column, Layout, lay_out
-from spbench.tui.widgets.table_lines import fixed_cells, heading_strip, marked, row_strip, window
-from spbench.tui.widgets.table_order import Order
+from spbench.tui.widgets.table_lines import (
+    add_heading_marks,
+    count_fixed_cells,
+    crop_line,
+    render_heading,
+    render_row,
+)
+from spbench.tui.widgets.table_order import RowOrder
 
 _KEPT_STRIPS = 1024
 
@@ -38,7 +44,7 @@ class TableView(ScrollView):
     def __init__(
         self,
         columns: Sequence[Column],
-        order: Order,
+        order: RowOrder,
         empty: str,
         id: str | None = None,
         classes: str | None = None,
@@ -92,7 +98,7 @@ class TableView(ScrollView):
         if way > 0 and self._fitted.left_out and self.scroll_offset.x >= self.max_scroll_x:
             self.action_wide()
         at = self.scroll_offset.x
-        fixed = fixed_cells(self._fitted, self._width)
+        fixed = count_fixed_cells(self._fitted, self._width)
         stops = [place.x - (fixed or MARGIN) for place in self._fitted.placed]
         ahead = [stop for stop in stops if (stop - at) * way > 0]
         if ahead:
@@ -111,15 +117,19 @@ class TableView(ScrollView):
             return self._nothing(place, width)
         cursor = place == self._cursor
         line = self._row(keys[place], cursor, width)
-        return window(line, self._fitted, scroll.x, width, self._style("cursor" if cursor else ""))
+        return crop_line(
+            line, self._fitted, scroll.x, width, self._style("cursor" if cursor else "")
+        )
 
     def _heading(self) -> Strip:
         order = self._order
         scroll = self.scroll_offset.x
         width = self._width
-        line = heading_strip(self._fitted, self._style, order.sort, order.reverse)
-        line = window(line, self._fitted, scroll, width, self._style("heading"))
-        return marked(line, self._style, width, self.paused, (scroll > 0, self._more_right))
+        line = render_heading(self._fitted, self._style, order.sort, order.reverse)
+        line = crop_line(line, self._fitted, scroll, width, self._style("heading"))
+        return add_heading_marks(
+            line, self._style, width, self.paused, (scroll > 0, self._more_right)
+        )
 
     @property
     def _more_right(self) -> bool:
@@ -132,7 +142,7 @@ class TableView(ScrollView):
         strip = self._row_strips.get(known)
         if strip is None:
             cells = rows.cells(key)
-            strip = row_strip(cells, self._fitted, self._style, cursor=cursor, least=width)
+            strip = render_row(cells, self._fitted, self._style, cursor=cursor, min_width=width)
             self._row_strips[known] = strip
         return strip
 
@@ -140,7 +150,7 @@ class TableView(ScrollView):
         """A line without a row; the first one says why there is none."""
         words = ""
         if place == 0:
-            looked_for = " ".join(self._order.words)
+            looked_for = " ".join(self._order.filter_words)
             words = f"no row matches {looked_for!r}" if self._order.total else self._empty
         return Strip([Segment(fit(words, width), self._style("muted"))], width)
 

@@ -12,13 +12,13 @@ from spbench.record.number_formatting import format_value
 from spbench.record.number_formatting import scale_of as unit_of
 from spbench.report.scale import Scale, drop_infinite, fit_scale
 from spbench.stats.summary import median
-from spbench.tui.widgets.axes import beside, label_width
+from spbench.tui.widgets.axes import add_row_labels, measure_label_width
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.fitting import phrases
-from spbench.tui.widgets.histogram import MOST_BAR_LINES
+from spbench.tui.widgets.fitting import join_fitting
+from spbench.tui.widgets.histogram import MAX_BAR_LINES
 
-LEAST_JOINED = 3
+MIN_JOINED_VALUES = 3
 """Values from which on a line joins them: two points are not a trend."""
 _FAR = 4
 """A limit this many times the largest value away would press the line flat: words tell it."""
@@ -83,44 +83,46 @@ class TimeLine(Chart):
         """The unit of the numbers next to the line."""
         return self._unit
 
-    def stops(self) -> int:
+    def count_stops(self) -> int:
         """Return the number of values."""
         return len(self._values)
 
     def stride(self) -> int:
         """Return how many values share a cell."""
-        return max(1, self.stops() // max(1, self._graph_width()))
+        return max(1, self.count_stops() // max(1, self._graph_width()))
 
-    def stop_at(self, at: Offset) -> int | None:
+    def find_stop(self, at: Offset) -> int | None:
         """Return the value nearest to a cell's column."""
         width = self._graph_width()
         if not self._values:
             return None
         x = max(0, min(width - 1, at.x - (self.size.width - width)))
-        return round(x / max(1, width - 1) * (self.stops() - 1))
+        return round(x / max(1, width - 1) * (self.count_stops() - 1))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return title, graph and words; the title and then the graph go where there is no room."""
         known = [value for value in self._values if value is not None]
         if not known:
-            return [[(phrases([self._title, "no values yet"], width), "none")]]
-        words: list[Piece] = [(phrases(self._phrases(known), width), "words")]
+            return [[(join_fitting([self._title, "no values yet"], width), "none")]]
+        words: list[Piece] = [(join_fitting(self._phrases(known), width), "words")]
         if height == 1:
             return [words]
         titled = bool(self._title) and height > 2
         room = height - (2 if titled else 1)
-        rows = min(room, MOST_BAR_LINES)
+        rows = min(room, MAX_BAR_LINES)
         above: list[list[Piece]] = [[] for _ in range(room - rows)]
         scale = self._scale(known)
         graph = self._graph(scale, self._graph_width(), rows)
-        lines = beside(scale, rows, graph.lines(), self.size.width - graph.width)
+        lines = add_row_labels(scale, rows, graph.render_lines(), self.size.width - graph.width)
         title = [self.title_line(self._title, width)] if titled else []
         return [*title, *above, *lines, words]
 
     def _graph_width(self) -> int:
         known = [value for value in self._values if value is not None]
-        rows = max(1, min(MOST_BAR_LINES, self.size.height - (2 if self._title else 1)))
-        return max(1, self.size.width - label_width(self._scale(known), rows, self.size.width))
+        rows = max(1, min(MAX_BAR_LINES, self.size.height - (2 if self._title else 1)))
+        return max(
+            1, self.size.width - measure_label_width(self._scale(known), rows, self.size.width)
+        )
 
     def _scale(self, known: list[float]) -> Scale:
         limit = self._limit
@@ -132,7 +134,7 @@ class TimeLine(Chart):
 
     def _graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
-        joined = sum(value is not None for value in self._values) >= LEAST_JOINED
+        joined = sum(value is not None for value in self._values) >= MIN_JOINED_VALUES
         before: tuple[int, int] | None = None
         for x, span in self._spans(dots.columns).items():
             style = "over" if self._is_over(span.low) or self._is_over(span.high) else "line"
@@ -140,15 +142,15 @@ class TimeLine(Chart):
             first, last, low, high = (scale.to_index(value, dots.rows) for value in ends)
             if joined and before is not None and not span.after_gap:
                 if x > before[0] + 1:
-                    dots.join(before, (x, first), style)
+                    dots.draw_line(before, (x, first), style)
                 else:
                     low, high = min(low, before[1]), max(high, before[1])
-            dots.rise(x, low, high, style)
+            dots.fill_column(x, low, high, style)
             before = x, last
         if self.cursor is not None:
             self._mark(dots, scale)
         if self._limit is not None and scale.low <= self._limit <= scale.high:
-            dots.dash(scale.to_index(self._limit, dots.rows), "limit")
+            dots.draw_dashed_row(scale.to_index(self._limit, dots.rows), "limit")
         return dots
 
     def _spans(self, columns: int) -> dict[int, _Span]:
@@ -166,13 +168,15 @@ class TimeLine(Chart):
         return spans
 
     def _column(self, at: int, columns: int) -> int:
-        return at * (columns - 1) // max(1, self.stops() - 1)
+        return at * (columns - 1) // max(1, self.count_stops() - 1)
 
     def _mark(self, dots: Dots, scale: Scale) -> None:
         assert self.cursor is not None
         value = self._values[self.cursor]
         row = 0 if value is None else scale.to_index(value, dots.rows)
-        dots.put(self._column(self.cursor, dots.columns), row, "+" if self.ascii else "◆", "cursor")
+        dots.put_glyph(
+            self._column(self.cursor, dots.columns), row, "+" if self.ascii else "◆", "cursor"
+        )
 
     def _is_over(self, value: float) -> bool:
         if self._limit is None or self._better == "none":
@@ -183,7 +187,7 @@ class TimeLine(Chart):
         if self.cursor is not None:
             value = self._values[self.cursor]
             what = "no value" if value is None else self._amount(value)
-            yield f"{self.cursor + 1} of {self.stops()}: {what}"
+            yield f"{self.cursor + 1} of {self.count_stops()}: {what}"
             yield "over the limit" if value is not None and self._is_over(value) else ""
             return
         yield f"last {self._amount(known[-1])}"

@@ -20,7 +20,7 @@ from spbench.record.runs.index_file import UnusableIndexError, writing
 from spbench.record.runs.notes import NO_NOTE, RunNote, read_note, write_note
 from spbench.record.runs.prune import remove_run
 from spbench.suites.shipped import copy_shipped
-from spbench.tui.failed_page import keep_report
+from spbench.tui.failed_page import write_report
 from spbench.tui.suites.recovery import RecoveryFile
 from unit.events import recorded, whole_run
 
@@ -246,12 +246,12 @@ def test_files_of_a_home_replace_what_was_planted(tmp_path, outside, kind, monke
     home = tmp_path / "home"
     suite = tmp_path / "a.yaml"
     monkeypatch.setattr("spbench.tui.failed_page.time.strftime", lambda *_: "now")
-    unsaved = RecoveryFile.of(home, suite)
+    unsaved = RecoveryFile.locate(home, suite)
     report = home / "crashes" / "console-now.txt"
     for path in (unsaved.path, report):
         outside.plant(path, kind)
-    unsaved.keep(suite, None, "text")
-    keep_report(home, "it failed")
+    unsaved.write(suite, None, "text")
+    write_report(home, "it failed")
     for path in (unsaved.path, report):
         assert (path.is_symlink(), path.is_file()) == (False, True)
         assert path.stat().st_mode & 0o777 == 0o600

@@ -24,9 +24,9 @@ from spbench.suites.expectations import metrics_of
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
 from spbench.tui.modal import Modal
-from spbench.tui.suites.editor import SIGN, SuiteEditor
+from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
 from spbench.tui.suites.form import typed_case
-from spbench.tui.suites.form.case_reader import Read, read_texts
+from spbench.tui.suites.form.case_reader import DraftResult, read_draft
 from spbench.tui.suites.form.field_row import (
     ExpectRow,
     FieldRow,
@@ -34,12 +34,12 @@ from spbench.tui.suites.form.field_row import (
     ReferenceRow,
     TextRow,
 )
-from spbench.tui.suites.form.preview import Estimate, Preview, Write, preview
+from spbench.tui.suites.form.preview import EstimateSuite, Preview, WriteDraft, build_preview
 from spbench_core.catalog.benchmark import Benchmark, Metric
 
-PAUSE = 0.12
+PREVIEW_DELAY = 0.12
 """Seconds without a key until the preview is made again."""
-NOTHING_EXPECTED = ("", "", "")
+NO_EXPECTATION = ("", "", "")
 NO_REFERENCE = ("", "", "", "", "")
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 """From how many columns on the text stands beside the fields."""
@@ -110,10 +110,10 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         self,
         benchmark: Benchmark,
         draft: CaseDraft,
-        write: Write,
+        write: WriteDraft,
         path: Path,
         verb: str,
-        estimate: Estimate,
+        estimate: EstimateSuite,
     ) -> None:
         super().__init__()
         self._estimate = estimate
@@ -123,7 +123,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         self._verb = verb
         self._metrics = [metric.name for metric in self._known_metrics()]
         self._pause: Timer | None = None
-        self._first = typed_case.Typed({})
+        self._first = typed_case.FormTexts({})
 
     def _known_metrics(self) -> tuple[Metric, ...]:
         draft = self._texts.draft
@@ -154,7 +154,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     def _rows(self) -> Iterable[Static | FormRow]:
         form = self._texts
-        texts = self._texts.first.texts
+        texts = self._texts.initial.texts
         yield Static("Case", classes="heading first")
         yield from self._fields([form.name_field, form.np_field, form.repeat_field])
         yield TextRow(
@@ -169,10 +169,10 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             typed_case.EXCLUDE, "points to leave out: {key: value}", texts[typed_case.EXCLUDE]
         )
         yield Static("Expectations", classes="heading")
-        for expected in (*form.first.expect, NOTHING_EXPECTED):
+        for expected in (*form.initial.expect, NO_EXPECTATION):
             yield self._expect_row(expected)
         yield Static("References with tolerances", classes="heading")
-        for reference in (*form.first.references, NO_REFERENCE):
+        for reference in (*form.initial.references, NO_REFERENCE):
             yield self._reference_row(reference)
         yield Static("Launch, where it differs from the suite's", classes="heading")
         yield from self._fields(form.launch_fields, typed_case.LAUNCH)
@@ -180,9 +180,9 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     def _fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         for field in fields:
             key = prefix + field.name
-            yield FieldRow(field, key, self._texts.first.texts.get(key, ""))
+            yield FieldRow(field, key, self._texts.initial.texts.get(key, ""))
 
-    def _expect_row(self, expected: typed_case.Expected) -> ExpectRow:
+    def _expect_row(self, expected: typed_case.ExpectationTexts) -> ExpectRow:
         return ExpectRow(self._figures(), expected)
 
     def _reference_row(self, reference: typed_case.ReferenceTexts) -> ReferenceRow:
@@ -195,25 +195,25 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     # What is typed
 
     @property
-    def typed(self) -> typed_case.Typed:
+    def texts(self) -> typed_case.FormTexts:
         """All texts as they are now."""
         fields = self.query_one("#fields")
         texts = {row.key: row.text for row in fields.query(TextRow)}
-        return typed_case.Typed(
+        return typed_case.FormTexts(
             texts,
-            [row.expected for row in self._expected()],
-            [row.reference for row in self._references()],
+            [row.texts for row in self._expected()],
+            [row.texts for row in self._references()],
         )
 
     def _expected(self) -> list[ExpectRow]:
-        return [row for row in self.query(ExpectRow) if any(row.expected)]
+        return [row for row in self.query(ExpectRow) if any(row.texts)]
 
     def _references(self) -> list[ReferenceRow]:
-        return [row for row in self.query(ReferenceRow) if any(row.reference)]
+        return [row for row in self.query(ReferenceRow) if any(row.texts)]
 
     def on_mount(self) -> None:
         """Show what the draft would write."""
-        self._first = self.typed
+        self._first = self.texts
         self._look()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -228,15 +228,15 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         row = self._row_of(box)
         if row is not None:
             row.check()
-        if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.expected):
-            self.query_one("#fields").mount(self._expect_row(NOTHING_EXPECTED), after=row)
+        if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.texts):
+            self.query_one("#fields").mount(self._expect_row(NO_EXPECTATION), after=row)
         if isinstance(row, ReferenceRow) and self._is_last_and_filled(row):
             self.query_one("#fields").mount(self._reference_row(NO_REFERENCE), after=row)
         if row is not None:
             self._look_soon()
 
     def _is_last_and_filled(self, row: ReferenceRow) -> bool:
-        return row is self.query(ReferenceRow).last() and any(row.reference)
+        return row is self.query(ReferenceRow).last() and any(row.texts)
 
     def on_input_submitted(self) -> None:
         """Go to the next field."""
@@ -252,7 +252,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     def _look_soon(self) -> None:
         if self._pause is not None:
             self._pause.stop()
-        self._pause = self.set_timer(PAUSE, self._look)
+        self._pause = self.set_timer(PREVIEW_DELAY, self._look)
 
     @work(exclusive=True, group="preview")
     async def _look(self) -> None:
@@ -260,36 +260,38 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
 
     async def _outcome(self) -> Preview | None:
         """Show what the texts come to, and return it; None where it cannot be said."""
-        read = read_texts(self._texts, self.typed)
+        read = read_draft(self._texts, self.texts)
         self._complain(read)
         if read.draft is None:
-            self._say_problems(read.complaints.values())
+            self._say_problems(read.errors.values())
             return None
-        made = await asyncio.to_thread(preview, read.draft, self._write, self._path, self._estimate)
+        made = await asyncio.to_thread(
+            build_preview, read.draft, self._write, self._path, self._estimate
+        )
         # The form may have been left or the console have ended meanwhile: its parts go before it.
         if not (self.is_running and self.app.is_running):
             return None
         written = self.query_one("#written", SuiteEditor)
         if written.text != made.lines:
-            written.line_number_start = made.first
+            written.line_number_start = made.first_line
             written.load_text(made.lines)
         if made.problems:
             self._say_problems(made.problems)
         else:
-            self._say(made.words)
+            self._say(made.summary)
         return made
 
-    def _complain(self, read: Read) -> None:
-        told = dict(read.complaints)
+    def _complain(self, read: DraftResult) -> None:
+        told = dict(read.errors)
         for row in self.query(TextRow):
-            row.complain(told.get(row.key))
+            row.show_error(told.get(row.key))
         for number, expected in enumerate(self._expected()):
-            expected.complain(told.get(f"{typed_case.EXPECT}{number}"))
+            expected.show_error(told.get(f"{typed_case.EXPECT}{number}"))
         for number, reference in enumerate(self._references()):
-            reference.complain(told.get(f"{typed_case.REFERENCE}{number}"))
+            reference.show_error(told.get(f"{typed_case.REFERENCE}{number}"))
 
     def _say_problems(self, problems: Iterable[str]) -> None:
-        self._say("\n".join(f"{SIGN} {problem}" for problem in problems), wrong=True)
+        self._say("\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems), wrong=True)
 
     def _say(self, words: str, wrong: bool = False) -> None:
         said = self.query_one("#words", Static)
@@ -321,7 +323,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     async def action_leave(self) -> None:
         """Leave the text as it is, after a question where something was typed."""
         question = Confirm("Discard what was typed in the form?", "Discard", "Keep editing")
-        if self.typed == self._first or await self.app.push_screen_wait(question):
+        if self.texts == self._first or await self.app.push_screen_wait(question):
             self.dismiss(None)
 
     @work(exclusive=True, group="choose")

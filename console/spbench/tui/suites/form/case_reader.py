@@ -23,15 +23,15 @@ from spbench.tui.suites.form.typed_case import (
     LAUNCH,
     REFERENCE,
     CaseTexts,
-    Typed,
-    sweeps,
+    FormTexts,
+    is_sweep,
 )
 
 _NP = "np"
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DraftResult:
     """The result of reading a form's texts.
 
     Attributes:
@@ -40,10 +40,10 @@ class Read:
     """
 
     draft: CaseDraft | None
-    complaints: Mapping[str, str]
+    errors: Mapping[str, str]
 
 
-def read_texts(form: CaseTexts, typed: Typed) -> Read:
+def read_draft(form: CaseTexts, typed: FormTexts) -> DraftResult:
     """Return the case that the texts of a form make, or the reasons why they make none."""
     return _Reader(form, typed).read()
 
@@ -51,7 +51,7 @@ def read_texts(form: CaseTexts, typed: Typed) -> Read:
 class _Reader:
     """Reads one state of a form's texts."""
 
-    def __init__(self, form: CaseTexts, typed: Typed) -> None:
+    def __init__(self, form: CaseTexts, typed: FormTexts) -> None:
         self._form = form
         self._typed = typed
         self._complaints: dict[str, str] = {}
@@ -61,7 +61,7 @@ class _Reader:
         self._matrix = dict(draft.matrix)
         self._zip = dict(draft.zip)
 
-    def read(self) -> Read:
+    def read(self) -> DraftResult:
         form = self._form
         before = self._form.draft
         self._place(self._steps())
@@ -78,13 +78,13 @@ class _Reader:
             launch=self._launch(),
             comment=self._text(COMMENT) or None,
         )
-        return Read(None if self._complaints else draft, self._complaints)
+        return DraftResult(None if self._complaints else draft, self._complaints)
 
     def _text(self, name: str) -> str:
         return self._typed.texts.get(name, "").strip()
 
     def _same(self, name: str) -> bool:
-        return self._text(name) == self._form.first.texts.get(name, "").strip()
+        return self._text(name) == self._form.initial.texts.get(name, "").strip()
 
     def _one(self, field: Field, before: Any, name: str = "") -> Any:
         name = name or field.name
@@ -102,19 +102,19 @@ class _Reader:
     def _steps(self) -> dict[str, str]:
         """Return the names that are swept in step, each as it is written there."""
         words = (word.strip() for word in self._text(IN_STEP).split(","))
-        return {self._form.named(word): word for word in words if word}
+        return {self._form.parameter_name(word): word for word in words if word}
 
     def _place(self, steps: Mapping[str, str]) -> None:
         for field in self._form.swept_fields:
             if not self._same(field.name):
                 self._set(field)
         for name in [*self._matrix]:
-            if self._form.named(name) in steps:
+            if self._form.parameter_name(name) in steps:
                 self._zip[name] = self._matrix.pop(name)
         for name in [*self._zip]:
-            if self._form.named(name) not in steps:
+            if self._form.parameter_name(name) not in steps:
                 self._matrix[name] = self._zip.pop(name)
-        swept = {self._form.named(name) for name in self._zip}
+        swept = {self._form.parameter_name(name) for name in self._zip}
         for name, word in steps.items():
             if name not in swept:
                 self._complaints.setdefault(IN_STEP, f"{word!r} has no list of values above")
@@ -122,10 +122,10 @@ class _Reader:
     def _set(self, field: Field) -> None:
         """Give a parameter what is typed for it: no value, one, or several."""
         sections = (self._params, self._matrix, self._zip)
-        keys = [self._form.key(section, field.name) for section in sections]
+        keys = [self._form.find_key(section, field.name) for section in sections]
         key = next(filter(None, keys), field.name)
         text = self._text(field.name)
-        if sweeps(field, text):
+        if is_sweep(field, text):
             if not (keys[1] or keys[2]):
                 self._params.pop(key, None)
             try:
@@ -165,7 +165,7 @@ class _Reader:
         return set_here
 
     def _expected(self) -> Mapping[str, Mapping[str, Any]]:
-        first = self._form.first
+        first = self._form.initial
         if (self._typed.expect, self._typed.references) == (first.expect, first.references):
             return self._form.draft.expect
         read = self._bounds()

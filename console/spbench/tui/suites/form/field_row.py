@@ -12,8 +12,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from spbench.suites.edit.field import Field
-from spbench.tui.suites.editor import SIGN
-from spbench.tui.suites.form.typed_case import Expected, ReferenceTexts, complaint_of
+from spbench.tui.suites.editor import PROBLEM_SIGN
+from spbench.tui.suites.form.typed_case import ExpectationTexts, ReferenceTexts, find_error
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.text_box import TextBox
 
@@ -75,7 +75,7 @@ class FormRow(Widget):
         self._boxes = boxes
         self._complaint = ""
 
-    def complain(self, why: str | None) -> None:
+    def show_error(self, why: str | None) -> None:
         """Show what is wrong, or nothing."""
         if (why or "") != self._complaint:
             self._complaint = why or ""
@@ -104,7 +104,7 @@ class FormRow(Widget):
             Content.styled(fit(about, width - NAME_WIDTH - self._boxes - 1), "$foreground-muted"),
         ]
         if self._complaint:
-            below = fit(f"{SIGN} {self._complaint}", width - NAME_WIDTH)
+            below = fit(f"{PROBLEM_SIGN} {self._complaint}", width - NAME_WIDTH)
             shown += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
             shown += [Content.styled(below, "$text-error")]
         return Content("").join(shown)
@@ -156,7 +156,7 @@ class FieldRow(TextRow):
 
     def check(self) -> None:
         """Show the loader's complaint about the text."""
-        self.complain(complaint_of(self.field, self.text))
+        self.show_error(find_error(self.field, self.text))
 
 
 class ExpectRow(FormRow):
@@ -167,7 +167,7 @@ class ExpectRow(FormRow):
     ExpectRow .bound, ExpectRow.wrong .bound {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
     """
 
-    def __init__(self, names: Sequence[str], expected: Expected) -> None:
+    def __init__(self, names: Sequence[str], expected: ExpectationTexts) -> None:
         super().__init__("", "", f"{_EXPECT} F2 lists metrics.", BOX_WIDTH + 2 * BOUND_WIDTH + 2)
         self._names = names
         metric, most, least = expected
@@ -186,7 +186,7 @@ class ExpectRow(FormRow):
         return () if box.has_class("bound") else self._names
 
     @property
-    def expected(self) -> Expected:
+    def texts(self) -> ExpectationTexts:
         """Metric, greatest and least value as typed."""
         metric, most, least = (box.value.strip() for box in self._inputs)
         return metric, most, least
@@ -232,7 +232,7 @@ class ReferenceRow(FormRow):
         return self._names if box.has_class("metric") else ()
 
     @property
-    def reference(self) -> ReferenceTexts:
+    def texts(self) -> ReferenceTexts:
         """Metric, system, reference and tolerances as typed."""
         metric, system, value, lower, upper = (box.value.strip() for box in self._inputs)
         return metric, system, value, lower, upper

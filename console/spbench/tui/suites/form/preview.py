@@ -15,9 +15,9 @@ from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench_core.quantities import format_quantity
 
-Write = Callable[[CaseDraft], Edited]
+WriteDraft = Callable[[CaseDraft], Edited]
 """Puts a draft into the text that is edited; UsageError where it cannot."""
-Estimate = Callable[[Suite], RunEstimate]
+EstimateSuite = Callable[[Suite], RunEstimate]
 """Returns the estimated duration of a suite."""
 
 
@@ -35,13 +35,13 @@ class Preview:
 
     edited: Edited | None
     lines: str = ""
-    first: int = 1
+    first_line: int = 1
     problems: Sequence[str] = ()
     cases: Sequence[Case] = ()
     duration: str = ""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The number of cases that the entry makes, that of their ranks, and their duration."""
         ranks = {case.np for case in self.cases}
         if not ranks or self.problems:
@@ -53,7 +53,9 @@ class Preview:
         return f"{format_quantity(len(self.cases), 'case')} on {on}{duration}"
 
 
-def preview(draft: CaseDraft, write: Write, path: Path, estimate: Estimate) -> Preview:
+def build_preview(
+    draft: CaseDraft, write: WriteDraft, path: Path, estimate: EstimateSuite
+) -> Preview:
     """Return what a draft would write and expand to; ``path`` is the suite's file."""
     try:
         edited = write(draft)

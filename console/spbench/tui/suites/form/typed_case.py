@@ -25,7 +25,7 @@ EXPECT = "expect."
 REFERENCE = "reference."
 """Begin the names of the texts of launch settings, of expectations and of references by row."""
 
-Expected = tuple[str, str, str]
+ExpectationTexts = tuple[str, str, str]
 """A metric or metric.statistic, its greatest and its least value, as typed."""
 ReferenceTexts = tuple[str, str, str, str, str]
 """A metric or metric.statistic, a system, its reference and both tolerances, as typed."""
@@ -33,15 +33,15 @@ _OF_REFERENCE = ("reference", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class FormTexts:
     """All texts of a form."""
 
     texts: Mapping[str, str]
-    expect: Sequence[Expected] = ()
+    expect: Sequence[ExpectationTexts] = ()
     references: Sequence[ReferenceTexts] = ()
 
 
-def sweeps(field: Field, text: str) -> bool:
+def is_sweep(field: Field, text: str) -> bool:
     """Say whether a text gives a field several values: commas, a range, or lists of lists."""
     if not field.can_sweep:
         return False
@@ -50,12 +50,12 @@ def sweeps(field: Field, text: str) -> bool:
     return "," in text or ".." in text
 
 
-def complaint_of(field: Field, text: str) -> str | None:
+def find_error(field: Field, text: str) -> str | None:
     """Return why the loader refuses what is typed, None where it does not or nothing is."""
     if not text.strip():
         return None
     try:
-        read_sweep(field, text) if sweeps(field, text) else read_text(field, text)
+        read_sweep(field, text) if is_sweep(field, text) else read_text(field, text)
     except SpbenchError as error:
         return str(error)
     return None
@@ -72,7 +72,7 @@ class CaseTexts:
         self.launch_fields = launch_fields()
 
     @cached_property
-    def first(self) -> Typed:
+    def initial(self) -> FormTexts:
         """The draft as texts."""
         draft = self.draft
         texts = {
@@ -93,13 +93,13 @@ class CaseTexts:
             for metric, bounds in draft.expect.items()
             if bounds.keys().isdisjoint((*_OF_REFERENCE, "systems"))
         ]
-        return Typed(texts, expect, [*_reference_texts(draft.expect)])
+        return FormTexts(texts, expect, [*_reference_texts(draft.expect)])
 
-    def key(self, section: Mapping[str, Any], name: str) -> str | None:
+    def find_key(self, section: Mapping[str, Any], name: str) -> str | None:
         """Return under which name or alias a section has a parameter."""
-        return next((key for key in section if self.named(key) == name), None)
+        return next((key for key in section if self.parameter_name(key) == name), None)
 
-    def named(self, key: str) -> str:
+    def parameter_name(self, key: str) -> str:
         """Return the parameter's own name for a name or alias."""
         param = self.benchmark.param(key)
         return param.name if param else key
@@ -107,11 +107,11 @@ class CaseTexts:
     def _text(self, field: Field) -> str:
         draft = self.draft
         for swept in (draft.matrix, draft.zip):
-            if key := self.key(swept, field.name):
+            if key := self.find_key(swept, field.name):
                 return _swept_text(field, swept[key])
         if field is self.np_field:
             return "" if draft.np is None else str(draft.np)
-        key = self.key(draft.params, field.name)
+        key = self.find_key(draft.params, field.name)
         return text_of(field, draft.params[key]) if key else ""
 
 
@@ -120,7 +120,7 @@ def _swept_text(field: Field, values: Sequence[Any]) -> str:
     if field.kind in LISTS:
         values = [value if isinstance(value, list) else [value] for value in values]
     text = sweep_text(values)
-    return text if sweeps(field, text) else f"{text},"
+    return text if is_sweep(field, text) else f"{text},"
 
 
 def _reference_texts(expect: Mapping[str, Mapping[str, Any]]) -> Iterator[ReferenceTexts]:
