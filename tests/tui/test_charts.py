@@ -10,13 +10,13 @@ from textual.geometry import Size
 from spbench.report.scale import Scale, fit_scale, format_ticks
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.dots import Dots
-from spbench.tui.widgets.fitting import cell_width
+from spbench.tui.widgets.glyphs import slowness_mark, slowness_step
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.histogram import MAX_BAR_LINES, HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import RankStrip, lay_out_ranks
-from spbench.tui.widgets.steps import slowness_mark, slowness_step
+from spbench.tui.widgets.text import cell_width
 from spbench.tui.widgets.timeline import TimeLine
 
 CHARTS = (RankStrip, HistogramChart, TimeLine, Plot, HeatMap)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from textual.app import App
 
 from spbench.tui.widgets import table_order
-from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
+from spbench.tui.widgets.text import cell_width, fit, join_fitting
 from tui.driving import until
 
 COLUMNS = (

@@ -2,7 +2,7 @@
 
 from spbench.record.host_loads import HostLoads
 from spbench.tui.run.hosts_panel import HostLoadRows
-from spbench.tui.widgets.sparkline import sparkline
+from spbench.tui.widgets.glyphs import sparkline
 
 
 def test_bars_go_from_nothing_to_the_most():

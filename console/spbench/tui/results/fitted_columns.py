@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from spbench.tui.results.swept_columns import DISPENSABLE, SweptColumns, choose_swept_columns
-from spbench.tui.widgets.fitting import cell_width
 from spbench.tui.widgets.table_columns import Column, Rows, lay_out
+from spbench.tui.widgets.text import cell_width
 
 MAX_MEASURED_ROWS = 1000
 """Tables with more rows than this keep the declared widths."""

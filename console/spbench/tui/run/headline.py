@@ -17,7 +17,7 @@ from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.replaying import describe_replay
 from spbench.tui.run.words import MUTED, RunFinding, status_colour
 from spbench.tui.signs import format_status
-from spbench.tui.widgets.fitting import cell_width, fit
+from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events import clock
 from spbench_core.quantities import format_quantity
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.record.host_loads import HostLoads, LoadHistory
 from spbench.record.number_formatting import format_percent, format_rate
-from spbench.tui.widgets.sparkline import sparkline
+from spbench.tui.widgets.glyphs import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 SPARKLINE_WIDTH = 12

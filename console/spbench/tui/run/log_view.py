@@ -13,9 +13,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from spbench.tui.feed import Feed, LogLine
-from spbench.tui.widgets.component_styles import ComponentStyles
-from spbench.tui.widgets.fitting import fit, wrap
 from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.text import ComponentStyles, fit, wrap
 from spbench_core.events.statuses import LogLevel
 
 _LEVELS: Mapping[str, str] = {

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, TextAreaTheme
 
-from spbench.tui.widgets.component_styles import ComponentStyles
+from spbench.tui.widgets.text import ComponentStyles
 from spbench.tui.widgets.text_box import TextBox
 
 PROBLEM_SIGN = "✗"

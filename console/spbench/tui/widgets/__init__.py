@@ -1,1 +1,1 @@
-"""The widgets: tables and charts, drawn line by line, that know nothing of runs or suites."""
+"""Tables and charts, drawn line by line, that are independent of runs and suites."""

@@ -1,4 +1,4 @@
-"""The numbers beside and below a picture of dots."""
+"""Axes of charts: the numbers left of a picture and below it."""
 
 from __future__ import annotations
 
@@ -6,56 +6,62 @@ from collections.abc import Sequence
 
 from spbench.report.scale import Scale, format_ticks
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cell_width, fit
+from spbench.tui.widgets.text import cell_width, fit
 
-_LEAST = 12
-"""Cells that a picture keeps for itself: below, the numbers beside it are left out."""
+_MIN_PICTURE_WIDTH = 12
+"""If fewer cells would be left for the picture, it has no numbers at its left."""
 
 
-def _labels(scale: Scale, rows: int) -> dict[int, str]:
-    """The numbers by the row they stand in, from the bottom; every other row at most."""
+def _row_labels(scale: Scale, rows: int) -> dict[int, str]:
+    """Return the numbers by row from the bottom, at most one for every two rows."""
     ticks = scale.ticks(max(2, min(6, rows // 2)))
     if rows == 1:
         ticks = [scale.high]
     return {
-        scale.to_index(tick, rows): word
-        for tick, word in zip(ticks, format_ticks(ticks, scale.log), strict=True)
+        scale.to_index(tick, rows): label
+        for tick, label in zip(ticks, format_ticks(ticks, scale.log), strict=True)
     }
 
 
 def measure_label_width(scale: Scale, rows: int, width: int) -> int:
-    """Return the cells that numbers and axis take beside so many rows; 0 where they do not fit."""
-    widest = max(map(cell_width, _labels(scale, rows).values())) + 1
-    return widest if width - widest >= _LEAST else 0
+    """Return the cells of numbers and axis left of a picture; 0 if they do not fit."""
+    widest = max(map(cell_width, _row_labels(scale, rows).values())) + 1
+    return widest if width - widest >= _MIN_PICTURE_WIDTH else 0
 
 
 def add_row_labels(
     scale: Scale, rows: int, picture: Sequence[Sequence[Piece]], width: int
 ) -> list[list[Piece]]:
-    """Return the picture's lines with the scale's numbers to their left, in ``width`` cells."""
+    """Return the lines of a picture with the scale's numbers left of them.
+
+    The numbers and the axis take ``width`` cells.
+    """
     if not width:
         return [list(line) for line in picture]
-    labels = _labels(scale, rows)
+    labels = _row_labels(scale, rows)
     lines = []
     for y, line in enumerate(picture):
-        word = labels.get(rows - 1 - y)
-        text = fit(word or "", width - 1, "right") + ("┤" if word else "│")
+        label = labels.get(rows - 1 - y)
+        text = fit(label or "", width - 1, "right") + ("┤" if label else "│")
         lines.append([(text, "axis"), *line])
     return lines
 
 
-def render_labels(places: Sequence[tuple[int, str]], width: int) -> str:
-    """Return a line with words at their places; those that would run into another are left out.
+def render_labels(labels: Sequence[tuple[int, str]], width: int) -> str:
+    """Return a line with labels centred at their cells.
+
+    A label that would overlap the one before it is left out.
 
     Args:
-        places: For each word the cell of its middle, ascending.
-        width: The line's cells.
+        labels: The cell of each label's middle, ascending, and its text.
+        width: Number of cells of the line.
     """
     line = ""
     free = 0
-    for middle, word in places:
-        start = max(0, min(middle - cell_width(word) // 2, width - cell_width(word)))
-        if start >= free and start + cell_width(word) <= width:
-            line += " " * (start - cell_width(line)) + word
-            free = start + cell_width(word) + 1
+    for middle, label in labels:
+        size = cell_width(label)
+        start = max(0, min(middle - size // 2, width - size))
+        if start >= free and start + size <= width:
+            line += " " * (start - cell_width(line)) + label
+            free = start + size + 1
     return line

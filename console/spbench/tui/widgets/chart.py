@@ -1,4 +1,4 @@
-"""The base of all charts: lines drawn once for a size, a cursor, and its words."""
+"""The base class of all charts: lines drawn once per size, and a cursor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from spbench.record.number_formatting import clean
-from spbench.tui.widgets.component_styles import ComponentStyles, merge_segments
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 
 SERIES_COLOURS = 6
-"""Series that have a colour of their own; further ones begin again."""
-_WORDS = (
+"""Number of series with different colours; further series start again with the first colour."""
+_STYLE_NAMES = (
     *("title", "axis", "words", "line", "over", "limit", "mark", "cursor", "failed", "none"),
     "filled",
     *(f"step-{step}" for step in range(4)),
@@ -29,22 +28,22 @@ _WORDS = (
 
 
 class Chart(Widget, can_focus=True):
-    """A drawing of figures with a cursor that moves along them.
+    """A drawing of numbers with a cursor that moves along them.
 
-    A subclass draws in `draw`, tells how many places the cursor has by `stops`, and calls
-    `redraw` when its figures change. The cursor is None until the reader moves it.
+    A subclass draws in `draw`, returns the number of cursor positions (stops) from `count_stops`,
+    and calls `redraw` when its numbers change. The cursor is None until the user moves it.
 
     Args:
         id: The widget's id.
         classes: The widget's classes.
-        ascii: Whether to draw with ASCII alone.
+        ascii: Whether to draw with ASCII characters only.
     """
 
     HELP: ClassVar[str] = ""
     HEIGHT: ClassVar[int] = 8
-    """Lines that it takes where its height is automatic."""
+    """Number of lines if the height is automatic."""
     CAN_CLEAR_CURSOR: ClassVar[bool] = True
-    """Whether escape takes the cursor away."""
+    """Whether escape removes the cursor."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         key("chart.left", "left", "step(-1)", "Left", "To the left"),
@@ -53,7 +52,7 @@ class Chart(Widget, can_focus=True):
         key("chart.last", "end", "edge(-1)", "Last", "To the last"),
         key("chart.all", "escape", "let_go", "All", "All in words again"),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{word}" for word in _WORDS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """
     Chart {
         width: 1fr; height: 1fr; background: $surface; color: $foreground;
@@ -88,104 +87,104 @@ class Chart(Widget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.ascii = ascii
         self.cursor: int | None = None
-        self._drawn: list[Strip] | None = None
-        self._drawn_size = Size()
+        self._lines: list[Strip] | None = None
+        self._lines_size = Size()
         self._style = ComponentStyles(self, "chart")
 
     @abstractmethod
     def draw(self, width: int, height: int) -> Sequence[Sequence[Piece]]:
-        """Return the lines from the top as pieces of text with the words of their styles.
+        """Return the lines from the top, each as pieces of text with their styles.
 
         Args:
-            width: Cells of the widget, at least 1; longer lines are cut.
-            height: Lines of the widget, at least 1; further ones are not shown.
+            width: Cells of the widget, at least 1. Longer lines are cut.
+            height: Lines of the widget, at least 1. Further lines are not shown.
         """
 
     def count_stops(self) -> int:
-        """Return in how many places the cursor can be."""
+        """Return the number of positions of the cursor."""
         return 0
 
     def stride(self) -> int:
-        """Return by how many places a key moves the cursor."""
+        """Return the number of stops by which a key moves the cursor."""
         return 1
 
-    def find_stop(self, at: Offset) -> int | None:
-        """Return the cursor's place at a cell of the widget, if there is one."""
+    def find_stop(self, offset: Offset) -> int | None:
+        """Return the stop at a cell of the widget; None if there is none."""
         return None
 
     def handle_cursor_move(self) -> None:
-        """Called when the reader has moved the cursor."""
+        """Handle a move of the cursor by the user."""
 
     def redraw(self) -> None:
-        """Draw all again, because the figures or the cursor have changed."""
+        """Draw all again, because the numbers or the cursor have changed."""
         if self.cursor is not None:
             self.cursor = min(self.cursor, self.count_stops() - 1) if self.count_stops() else None
-        self._drawn = None
+        self._lines = None
         self.refresh()
 
     def move_to(self, stop: int) -> None:
-        """Put the cursor on a place, or on the nearest that there is."""
+        """Move the cursor to a stop, or to the nearest one that exists."""
         if self.count_stops():
             self.cursor = max(0, min(stop, self.count_stops() - 1))
             self.redraw()
             self.handle_cursor_move()
 
-    def action_step(self, way: int) -> None:
-        """Move the cursor along; the first key puts it on the first place, or on the last."""
+    def action_step(self, direction: int) -> None:
+        """Move the cursor by one stride, at first to the first or the last stop."""
         if self.cursor is None:
-            self.move_to(0 if way > 0 else self.count_stops() - 1)
+            self.move_to(0 if direction > 0 else self.count_stops() - 1)
         else:
-            self.move_to(self.cursor + way * self.stride())
+            self.move_to(self.cursor + direction * self.stride())
 
     def action_edge(self, stop: int) -> None:
-        """Move the cursor to the first or the last place."""
+        """Move the cursor to the first or the last stop."""
         self.move_to(stop % max(1, self.count_stops()))
 
     def action_let_go(self) -> None:
-        """Take the cursor away: the words tell of all figures again."""
+        """Remove the cursor, so that the last line describes all numbers again."""
         self.cursor = None
         self.redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave escape to the page where there is no cursor to take away."""
+        """Leave escape to the page if there is no cursor to remove."""
         return action != "let_go" or (self.CAN_CLEAR_CURSOR and self.cursor is not None)
 
     def on_click(self, event: Click) -> None:
-        """Put the cursor where the pointer is."""
-        at = event.get_content_offset(self)
-        stop = None if at is None else self.find_stop(at)
+        """Move the cursor to the pointer."""
+        offset = event.get_content_offset(self)
+        stop = None if offset is None else self.find_stop(offset)
         if stop is not None:
             self.move_to(stop)
 
     def notify_style_update(self) -> None:
-        """Forget what was drawn in the colours of before."""
+        """Discard the lines that were drawn in the previous colours."""
         super().notify_style_update()
         self._style.clear()
-        self._drawn = None
+        self._lines = None
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
-        """Return the width it would like: all there is."""
+        """Return the preferred width: the whole container."""
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the height it would like."""
+        """Return the preferred height."""
         return self.HEIGHT
 
     def render_line(self, y: int) -> Strip:
-        """Return a line, drawn with all others when it is first asked for."""
+        """Return a line; the first request for a size draws all lines."""
         size = self.size
-        if self._drawn is None or self._drawn_size != size:
+        if self._lines is None or self._lines_size != size:
             lines = self.draw(size.width, size.height) if size.width and size.height else []
-            self._drawn = [self._strip(line, size.width) for line in lines]
-            self._drawn_size = size
-        if y < len(self._drawn):
-            return self._drawn[y]
+            self._lines = [self._build_strip(line, size.width) for line in lines]
+            self._lines_size = size
+        if y < len(self._lines):
+            return self._lines[y]
         return Strip.blank(size.width, self._style())
 
-    def _strip(self, pieces: Sequence[Piece], width: int) -> Strip:
-        segments = merge_segments((clean(text), self._style(words)) for text, words in pieces)
+    def _build_strip(self, pieces: Sequence[Piece], width: int) -> Strip:
+        segments = merge_segments((clean(text), self._style(style)) for text, style in pieces)
         return Strip(segments).adjust_cell_length(width, self._style())
 
-    def title_line(self, words: str, width: int) -> list[Piece]:
-        """Return a line of the title, which is underlined where the chart has the focus."""
-        return [(fit(words, width).rstrip(), "title")]
+    def render_title(self, title: str, width: int) -> list[Piece]:
+        """Return the line of the title, which is underlined if the chart has the focus."""
+        return [(fit(title, width).rstrip(), "title")]

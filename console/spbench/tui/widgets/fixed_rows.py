@@ -1,4 +1,4 @@
-"""Rows of a table that are all known at once."""
+"""Rows of a table that do not change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 MAX_LINES = 20
-"""Rows that a table shows without scrolling."""
+"""Largest number of rows that a table shows without scrolling."""
 
 
 class FixedRows:
@@ -17,54 +17,50 @@ class FixedRows:
 
     Args:
         columns: The columns.
-        rows: The cells of each row; figures are sorted as numbers.
+        rows: The cells of each row; numbers are sorted by value.
     """
 
     def __init__(
         self, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]] = ()
     ) -> None:
-        self._places = {column.key: at for at, column in enumerate(columns)}
+        self._indices = {column.key: index for index, column in enumerate(columns)}
         self._rows = rows
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the rows' places."""
+        """Return the indices of the rows."""
         return range(len(self._rows))
 
     def version(self, key: Hashable) -> Hashable:
-        """Return the same always."""
+        """Return the same version always."""
         return 0
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return a row's cells."""
-        return self._rows[self._at(key)]
+        """Return the cells of a row."""
+        assert isinstance(key, int)
+        return self._rows[key]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return the figure at the begin of a cell, else its text; figures come first."""
-        words = _text(self.cells(key)[self._places[column]]).split()
-        if not words:
+        """Return the number at the start of a cell, or its text; numbers come first."""
+        first, *others = _get_text(self.cells(key)[self._indices[column]]).split() or [""]
+        if not first:
             return None
         try:
-            return 0, float(words[0].rstrip("%")), ""
+            return 0, float(first.rstrip("%")), ""
         except ValueError:
-            return 1, 0.0, " ".join(words)
+            return 1, 0.0, " ".join((first, *others))
 
     def text(self, key: Hashable) -> str:
-        """Return a row's words."""
-        return " ".join(map(_text, self.cells(key))).lower()
-
-    @staticmethod
-    def _at(key: Hashable) -> int:
-        assert isinstance(key, int)
-        return key
+        """Return the text of all cells of a row."""
+        return " ".join(map(_get_text, self.cells(key))).lower()
 
 
 def fill_table(
     table: LineTable, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]]
 ) -> None:
-    """Show rows in a table that is as high as they are, up to `MOST_LINES`."""
+    """Show rows in a table and make it as high as they are, up to `MAX_LINES`."""
     table.styles.height = min(len(rows), MAX_LINES) + 1
     table.set_rows(FixedRows(columns, rows))
 
 
-def _text(cell: TableCell | str) -> str:
+def _get_text(cell: TableCell | str) -> str:
     return cell.text if isinstance(cell, TableCell) else cell

@@ -1,4 +1,4 @@
-"""A matrix of figures: darker where they are worse than is usual of them."""
+"""A heat map of a matrix: darker cells are worse than the median."""
 
 from __future__ import annotations
 
@@ -16,32 +16,30 @@ from spbench.record.number_formatting import format_number, format_value
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
+from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.steps import format_ratio, slowness_mark
+from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
-_NUMBER = 7
-_GLYPH = 2
-"""Cells of a column with numbers, and with glyphs alone."""
-_WIDEST_LABEL = 16
-
+_NUMBER_WIDTH = 7  # cells of a column with numbers
+_GLYPH_WIDTH = 2  # cells of a column with glyphs only
+_MAX_LABEL_WIDTH = 16
 
 Matrix = Sequence[Sequence[float | None]]
-"""One list a row, one value a column; None where there is none."""
+"""A list of values per row, with None for a missing value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The rows and columns in view, and the cells that labels and columns take."""
+    """The rows and columns in view, and the cells of the labels and of each column."""
 
     rows: range
     columns: range
-    margin: int
-    wide: int
+    label_width: int
+    column_width: int
 
 
 class HeatMap(Chart):
-    """Rows and columns by label; numbers where there is room, else a glyph by step."""
+    """A matrix with labels; each cell has a glyph, and a number if the width suffices."""
 
     HELP: ClassVar[str] = (
         "Figures from the row's label to the column's: ░ near the median, ▒ and ▓ worse,\n"
@@ -60,7 +58,7 @@ class HeatMap(Chart):
     _slowness: Matrix = ()
     _unit = ""
     _better = "none"
-    _usual: float | None = None
+    _median: float | None = None
     _top = 0
     _left = 0
 
@@ -76,168 +74,170 @@ class HeatMap(Chart):
         """Show another matrix.
 
         Args:
-            labels: The rows' labels, and the columns' where ``columns`` is not given.
-            values: What was measured.
-            unit: The values' unit.
-            better: ``lower``, ``higher`` or ``none``: which of them are the good ones.
-            columns: The columns' labels, where they are not the rows'.
-            slowness: How many times worse each is than the median of its kind. Where it is not
-                given, all are of one kind.
+            labels: Labels of the rows.
+            values: The measured values.
+            unit: The unit of the values.
+            better: ``lower``, ``higher`` or ``none``: which values are better.
+            columns: Labels of the columns. Default: those of the rows.
+            slowness: How many times worse each value is than the median of its kind. Default: all
+                values are of one kind.
 
         Raises:
-            ValueError: If values or slowness do not match the labels.
+            ValueError: The shape of values or slowness does not match the labels.
         """
-        across = labels if columns is None else columns
+        column_labels = labels if columns is None else columns
         for matrix in (values, values if slowness is None else slowness):
-            if len(matrix) != len(labels) or any(len(row) != len(across) for row in matrix):
-                raise ValueError(f"the matrix is not {len(labels)} rows of {len(across)}")
+            if len(matrix) != len(labels) or any(len(row) != len(column_labels) for row in matrix):
+                raise ValueError(f"the matrix is not {len(labels)} rows of {len(column_labels)}")
         self._rows = tuple(labels)
-        self._columns = tuple(across)
+        self._columns = tuple(column_labels)
         self._values = [[drop_infinite(value) for value in row] for row in values]
         self._unit = unit
         self._better = better
-        known = [value for row in self._values for value in row if value is not None]
-        middle = statistics.median_high if better == "higher" else statistics.median_low
-        self._usual = middle(known) if known else None
+        numbers = [value for row in self._values for value in row if value is not None]
+        median = statistics.median_high if better == "higher" else statistics.median_low
+        self._median = median(numbers) if numbers else None
         self._slowness = slowness or [
-            [self._slower(value) for value in row] for row in self._values
+            [self._compute_slowness(value) for value in row] for row in self._values
         ]
         self.redraw()
 
     def count_stops(self) -> int:
-        """Return the number of cells."""
+        """Return the number of cells of the matrix."""
         return len(self._rows) * len(self._columns)
 
-    def find_stop(self, at: Offset) -> int | None:
+    def find_stop(self, offset: Offset) -> int | None:
         """Return the cell of the matrix at a cell of the widget."""
-        frame = self._frame(*self.size)
-        row = at.y - 1
-        column = (at.x - frame.margin) // frame.wide
+        frame = self._compute_frame(*self.size)
+        row = offset.y - 1
+        column = (offset.x - frame.label_width) // frame.column_width
         if 0 <= row < len(frame.rows) and 0 <= column < len(frame.columns):
             return frame.rows[row] * len(self._columns) + frame.columns[column]
         return None
 
-    def action_row(self, way: int) -> None:
+    def action_row(self, direction: int) -> None:
         """Move the cursor to another row of its column."""
         if self.cursor is None:
-            self.action_step(way)
-        elif 0 <= self.cursor + way * len(self._columns) < self.count_stops():
-            self.move_to(self.cursor + way * len(self._columns))
+            self.action_step(direction)
+        elif 0 <= self.cursor + direction * len(self._columns) < self.count_stops():
+            self.move_to(self.cursor + direction * len(self._columns))
 
     def handle_cursor_move(self) -> None:
-        """Scroll so far that the cursor is in view."""
+        """Scroll just far enough to bring the cursor into view."""
         if self.cursor is not None:
             row, column = divmod(self.cursor, len(self._columns))
-            frame = self._frame(*self.size)
-            top = max(row - len(frame.rows) + 1, min(frame.rows.start, row))
-            left = max(column - len(frame.columns) + 1, min(frame.columns.start, column))
-            self._top = top
-            self._left = left
+            frame = self._compute_frame(*self.size)
+            self._top = max(row - len(frame.rows) + 1, min(frame.rows.start, row))
+            self._left = max(column - len(frame.columns) + 1, min(frame.columns.start, column))
             self.redraw()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Scroll down, or to the right with shift or control."""
-        self._wheel(event, 1)
+        self._scroll(event, 1)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """Scroll up, or to the left with shift or control."""
-        self._wheel(event, -1)
+        self._scroll(event, -1)
 
-    def _wheel(self, event: MouseScrollDown | MouseScrollUp, way: int) -> None:
-        across = event.shift or event.ctrl
-        before = self._frame(*self.size)
-        self._top = before.rows.start + way * (not across)
-        self._left = before.columns.start + way * across
-        if self._frame(*self.size) != before:
+    def _scroll(self, event: MouseScrollDown | MouseScrollUp, direction: int) -> None:
+        sideways = event.shift or event.ctrl
+        before = self._compute_frame(*self.size)
+        self._top = before.rows.start + direction * (not sideways)
+        self._left = before.columns.start + direction * sideways
+        if self._compute_frame(*self.size) != before:
             self.redraw()
             event.stop()
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return the columns' labels, the rows and the words; words alone below three lines."""
-        if self._usual is None:
+        """Return column labels, rows and summary; below three lines only the summary."""
+        if self._median is None:
             return [[(join_fitting(["nothing measured yet"], width), "none")]]
-        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(), width), "words")]
         if height < 3:
-            return [words]
-        frame = self._frame(width, height)
-        return [self._heading(frame), *(self._line(row, frame) for row in frame.rows), words]
+            return [summary]
+        frame = self._compute_frame(width, height)
+        rows = (self._render_row(row, frame) for row in frame.rows)
+        return [self._render_heading(frame), *rows, summary]
 
-    def _frame(self, width: int, height: int) -> _Frame:
-        """The part in view from the place that was scrolled to, or from the last that there is."""
+    def _compute_frame(self, width: int, height: int) -> _Frame:
+        """Return the part in view, from the scroll position or the last possible one."""
         widest = max(map(cell_width, self._rows), default=0)
-        margin = min(widest, _WIDEST_LABEL, width // 3) + 1
-        room = max(1, width - margin)
-        many = len(self._columns)
-        wide = _NUMBER if many * _NUMBER <= room else _GLYPH
+        label_width = min(widest, _MAX_LABEL_WIDTH, width // 3) + 1
+        available = max(1, width - label_width)
+        count = len(self._columns)
+        column_width = _NUMBER_WIDTH if count * _NUMBER_WIDTH <= available else _GLYPH_WIDTH
         lines = max(1, height - 2)
-        shown = max(1, room // wide)
+        shown = max(1, available // column_width)
         top = max(0, min(self._top, len(self._rows) - lines))
-        left = max(0, min(self._left, many - shown))
+        left = max(0, min(self._left, count - shown))
         rows = range(top, min(len(self._rows), top + lines))
-        return _Frame(rows, range(left, min(many, left + shown)), margin, wide)
+        columns = range(left, min(count, left + shown))
+        return _Frame(rows, columns, label_width, column_width)
 
-    def _heading(self, frame: _Frame) -> list[Piece]:
-        """The columns' labels, without what all begin with, as much of their ends as fits."""
-        common = _common(self._columns)
-        most = frame.wide - 1
-        names = [self._columns[column][common:][-most:] for column in frame.columns]
-        return [
-            (" " * frame.margin + "".join(f"{fit(name, most, 'right')} " for name in names), "axis")
-        ]
+    def _render_heading(self, frame: _Frame) -> list[Piece]:
+        """Return the ends of the column labels that fit, without their common prefix."""
+        prefix = _common_prefix_length(self._columns)
+        width = frame.column_width - 1
+        names = [self._columns[column][prefix:][-width:] for column in frame.columns]
+        labels = "".join(f"{fit(name, width, 'right')} " for name in names)
+        return [(" " * frame.label_width + labels, "axis")]
 
-    def _line(self, row: int, frame: _Frame) -> list[Piece]:
-        label = fit(self._rows[row], frame.margin - 1) + " "
-        cells_of_row = (self._cell(row, column, frame.wide) for column in frame.columns)
-        return [(label, "axis"), *cells_of_row]
+    def _render_row(self, row: int, frame: _Frame) -> list[Piece]:
+        label = fit(self._rows[row], frame.label_width - 1) + " "
+        cells = (self._render_cell(row, column, frame.column_width) for column in frame.columns)
+        return [(label, "axis"), *cells]
 
-    def _cell(self, row: int, column: int, wide: int) -> Piece:
+    def _render_cell(self, row: int, column: int, width: int) -> Piece:
         value = self._values[row][column]
-        slower = self._slowness[row][column]
-        if value is not None and slower is None:
-            slower = 1.0
-        glyph, style = slowness_mark(slower, NOTABLE_LINK, ascii=self.ascii)
-        chosen = self.cursor == row * len(self._columns) + column
-        style += " cursor" if chosen else ""
-        figure = ""
-        if value is not None and wide > _GLYPH:
-            figure = fit(format_number(value), wide - 2, "right")
-        end = ("<" if self.ascii else "◂") if chosen else " "
-        return fit(figure + glyph, wide - 1, "right") + end, style
+        slowness = self._slowness[row][column]
+        if value is not None and slowness is None:
+            slowness = 1.0
+        glyph, style = slowness_mark(slowness, NOTABLE_LINK, ascii=self.ascii)
 
-    def _slower(self, value: float | None) -> float | None:
-        """The factor by which the value is worse than the usual; 1 where neither way is better."""
-        if value is None or self._usual is None:
+        end = " "
+        if self.cursor == row * len(self._columns) + column:
+            style += " cursor"
+            end = "<" if self.ascii else "◂"
+        number = ""
+        if value is not None and width > _GLYPH_WIDTH:
+            number = fit(format_number(value), width - 2, "right")
+        return fit(number + glyph, width - 1, "right") + end, style
+
+    def _compute_slowness(self, value: float | None) -> float | None:
+        """Return how many times worse a value is than the median; 1 if no value is better."""
+        if value is None or self._median is None:
             return None
-        worse, better = (value, self._usual) if self._better == "lower" else (self._usual, value)
+        worse, better = (value, self._median) if self._better == "lower" else (self._median, value)
         if self._better == "none" or better <= 0:
             return 1.0
         return worse / better
 
-    def _phrases(self) -> list[str]:
-        usual_value = format_value(self._usual or 0.0, self._unit)
+    def _summarize(self) -> list[str]:
         if self.cursor is None:
             size = f"{len(self._rows)} x {len(self._columns)}"
-            return [f"{size}, median {usual_value}", "arrows read the cells out"]
+            median = format_value(self._median or 0.0, self._unit)
+            return [f"{size}, median {median}", "arrows read the cells out"]
         row, column = divmod(self.cursor, len(self._columns))
         value = self._values[row][column]
-        where = f"{self._rows[row]} -> {self._columns[column]}"
+        pair = f"{self._rows[row]} -> {self._columns[column]}"
         if value is None:
-            return [f"{where}: not measured"]
-        return [f"{where}: {format_value(value, self._unit)}", self._compared(row, column, value)]
+            return [f"{pair}: not measured"]
+        ratio = self._compare_with_median(row, column, value)
+        return [f"{pair}: {format_value(value, self._unit)}", ratio]
 
-    def _compared(self, row: int, column: int, value: float) -> str:
-        """The value as a multiple of what is usual of its kind."""
-        slower = self._slowness[row][column]
-        if slower and self._better != "none":
-            return format_ratio(slower if self._better == "lower" else 1 / slower)
-        return format_ratio(value / self._usual) if self._usual else ""
+    def _compare_with_median(self, row: int, column: int, value: float) -> str:
+        """Return a value as a multiple of the median of its kind."""
+        slowness = self._slowness[row][column]
+        if slowness and self._better != "none":
+            return format_ratio(slowness if self._better == "lower" else 1 / slowness)
+        return format_ratio(value / self._median) if self._median else ""
 
 
-def _common(labels: Sequence[str]) -> int:
-    """Return with how many letters all labels begin; 0 for one label."""
-    common = 0
+def _common_prefix_length(labels: Sequence[str]) -> int:
+    """Return the number of characters that all labels start with; 0 for one label."""
+    length = 0
     for letters in zip(*labels, strict=False):
         if len(labels) < 2 or len(set(letters)) > 1:
             break
-        common += 1
-    return common
+        length += 1
+    return length

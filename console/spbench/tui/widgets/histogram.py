@@ -1,4 +1,4 @@
-"""The distribution of samples, as upright bars."""
+"""A histogram of samples with vertical bars."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from textual.geometry import Offset
 from spbench.record.number_formatting import format_number, format_percent, format_value, scale_of
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cell_width, fit, join_fitting
+from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
 MAX_BAR_LINES = 16
-"""Lines of the highest bar: higher ones show no more of a distribution."""
+"""Lines of the highest bar; higher bars would show no more detail of a distribution."""
 
 
 class HistogramChart(Chart):
-    """Bars of the samples' counts, an axis with marks, and the figures in words."""
+    """Bars of sample counts, an axis with marks, and a summary line."""
 
     HELP: ClassVar[str] = (
         "How the samples are spread: each bar counts those between two values.\n"
@@ -43,13 +43,13 @@ class HistogramChart(Chart):
         """Show other samples.
 
         Args:
-            edges: The bins' ends, ascending: one more than counts, or none at all.
-            counts: How many samples lie in each bin.
-            unit: The unit of the edges and marks.
+            edges: The ends of the bins, ascending: one more than counts, or none at all.
+            counts: Number of samples in each bin.
+            unit: The unit of edges and marks.
             marks: Values to mark on the axis, by name, the most important first.
 
         Raises:
-            ValueError: If the numbers of edges and counts do not match.
+            ValueError: The numbers of edges and counts do not match.
         """
         if len(edges) != len(counts) + 1 and (edges or counts):
             raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
@@ -65,103 +65,101 @@ class HistogramChart(Chart):
         return len(self._counts)
 
     def stride(self) -> int:
-        """Return how many bins a cell stands for, at least."""
+        """Return the smallest number of bins in a cell."""
         return max(1, self.count_stops() // max(1, self.size.width))
 
-    def find_stop(self, at: Offset) -> int | None:
+    def find_stop(self, offset: Offset) -> int | None:
         """Return the first bin of a cell's column."""
-        return self._bins(at.x, self.size.width)[0] if self.count_stops() else None
+        return self._find_bins(offset.x, self.size.width)[0] if self.count_stops() else None
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return bars, axis and words, as many of the three as there are lines for."""
+        """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
             return [[(fit("no samples yet", width), "none")]]
-        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(), width), "words")]
         if height == 1:
-            return [words]
-        room = height - (2 if height > 2 else 1)
-        rows = min(room, MAX_BAR_LINES)
-        above: list[list[Piece]] = [[] for _ in range(room - rows)]
-        axis = [self._axis(width)] if height > 2 else []
-        return [*above, *self._bars(width, rows), *axis, words]
+            return [summary]
+        available = height - (2 if height > 2 else 1)
+        rows = min(available, MAX_BAR_LINES)
+        above: list[list[Piece]] = [[] for _ in range(available - rows)]
+        axis = [self._render_axis(width)] if height > 2 else []
+        return [*above, *self._render_bars(width, rows), *axis, summary]
 
-    def _bins(self, x: int, width: int) -> tuple[int, int]:
-        """The bins of a column of cells: one, or a few where there are more bins than cells."""
+    def _find_bins(self, x: int, width: int) -> tuple[int, int]:
+        """Return the first bin in a column of cells and the end of its range of bins."""
         start = x * self.count_stops() // width
         return start, max(start + 1, (x + 1) * self.count_stops() // width)
 
-    def _bars(self, width: int, rows: int) -> list[list[Piece]]:
-        """The lines of the bars, from the top."""
+    def _render_bars(self, width: int, rows: int) -> list[list[Piece]]:
         glyphs = _ASCII if self.ascii else _BLOCKS
         steps = len(glyphs) - 1
-        most = max(self._counts)
-        columns = []
+        max_count = max(self._counts)
+        bars = []
         for x in range(width):
-            start, end = self._bins(x, width)
+            start, end = self._find_bins(x, width)
             count = sum(self._counts[start:end]) / (end - start)
-            # A bar with any sample is seen, however low it is.
-            full = max(round(count * rows * steps / most), 1) if count else 0
-            chosen = self.cursor is not None and start <= self.cursor < end
-            columns.append((full, "mark" if chosen else "line"))
+            # Any sample makes a visible bar, however low it is.
+            height = max(round(count * rows * steps / max_count), 1) if count else 0
+            selected = self.cursor is not None and start <= self.cursor < end
+            bars.append((height, "mark" if selected else "line"))
         return [
-            [(glyphs[max(0, min(steps, full - row * steps))], style) for full, style in columns]
+            [(glyphs[max(0, min(steps, height - row * steps))], style) for height, style in bars]
             for row in reversed(range(rows))
         ]
 
-    def _axis(self, width: int) -> list[Piece]:
-        """The smallest and the largest value, and marks between them where there is room."""
+    def _render_axis(self, width: int) -> list[Piece]:
+        """Return the smallest and the largest value, with the marks that fit between them."""
         low = format_number(self._edges[0])
-        high = self._amount(self._edges[-1])
+        high = self._format(self._edges[-1])
         line = ["-" if self.ascii else "─"] * width
         pointer = "^" if self.ascii else "▲"
-        taken = [False] * width
-        for text, at in ((low, 0), (high, width - cell_width(high))):
-            _write(line, taken, text, at)
+        used = [False] * width
+        for text, start in ((low, 0), (high, width - cell_width(high))):
+            _write(line, used, text, start)
         for name, value in self._marks.items():
-            at = max(0, min(self.count_stops() - 1, bisect_right(self._edges, value) - 1))
-            place = self._middle(at, width)
-            label = pointer + name
-            if not _write(line, taken, label, place):
-                _write(line, taken, name + pointer, place - cell_width(name))
+            index = max(0, min(self.count_stops() - 1, bisect_right(self._edges, value) - 1))
+            x = self._find_middle(index, width)
+            if not _write(line, used, pointer + name, x):
+                _write(line, used, name + pointer, x - cell_width(name))
         if self.cursor is not None:
-            line[self._middle(self.cursor, width)] = "@" if self.ascii else "◆"
+            line[self._find_middle(self.cursor, width)] = "@" if self.ascii else "◆"
         return [("".join(line), "axis")]
 
-    def _middle(self, at: int, width: int) -> int:
-        """The middle of a bin's columns of cells."""
-        first = -(-at * width // self.count_stops())
-        last = ((at + 1) * width - 1) // self.count_stops()
+    def _find_middle(self, index: int, width: int) -> int:
+        """Return the middle column of cells of a bin."""
+        first = -(-index * width // self.count_stops())
+        last = ((index + 1) * width - 1) // self.count_stops()
         return min(last, (first + last) // 2)
 
-    def _phrases(self) -> Iterator[str]:
+    def _summarize(self) -> Iterator[str]:
         counts = self._counts
         total = sum(self._counts)
         if self.cursor is not None:
             end = min(self.cursor + self.stride(), self.count_stops())
             count = sum(counts[self.cursor : end])
-            yield f"{self._range(self.cursor, end)}: {count} of {total} samples"
+            yield f"{self._format_range(self.cursor, end)}: {count} of {total} samples"
             yield format_percent(count / total)
             return
         for name, value in self._marks.items():
-            yield f"{name} {self._amount(value)}"
-        yield f"{total} samples from {self._range(0, self.count_stops())}"
-        most = max(range(self.count_stops()), key=lambda at: counts[at])
-        yield f"most in {self._range(most, most + 1)}"
+            yield f"{name} {self._format(value)}"
+        yield f"{total} samples from {self._format_range(0, self.count_stops())}"
+        fullest = max(range(self.count_stops()), key=lambda index: counts[index])
+        yield f"most in {self._format_range(fullest, fullest + 1)}"
 
-    def _range(self, start: int, end: int) -> str:
+    def _format_range(self, start: int, end: int) -> str:
         low = self._edges[start]
         high = self._edges[end]
         return f"{format_number(low)} to {format_number(high)} {self._unit}".rstrip()
 
-    def _amount(self, value: float) -> str:
+    def _format(self, value: float) -> str:
         return format_value(value, self._unit)
 
 
-def _write(line: list[str], taken: list[bool], text: str, at: int) -> bool:
-    """Write a text into a line, if all its cells and one at each side are free."""
-    end = at + len(text)
-    if at < 0 or end > len(line) or any(taken[max(0, at - 1) : end + 1]):
+def _write(line: list[str], used: list[bool], text: str, start: int) -> bool:
+    """Write a text into a line if its cells and one more at each side are free."""
+    end = start + len(text)
+    if start < 0 or end > len(line) or any(used[max(0, start - 1) : end + 1]):
         return False
-    line[at:end] = text
-    taken[at:end] = [True] * len(text)
+    line[start:end] = text
+    used[start:end] = [True] * len(text)
     return True

@@ -1,4 +1,4 @@
-"""Keys that the footer does not show unless it is asked to: those of pages, tables and charts."""
+"""Key bindings of pages, tables and charts."""
 
 from __future__ import annotations
 
@@ -8,5 +8,8 @@ from textual.binding import Binding
 def key(
     id: str, keys: str, action: str, title: str, tooltip: str, *, show: bool = False
 ) -> Binding:
-    """Return a binding whose ``id`` is the owner's name, a dot and the action's name."""
+    """Return a key binding that the footer hides unless ``show`` is set.
+
+    ``id`` is the name of the owner, a dot, and the name of the action.
+    """
     return Binding(keys, action, title, show=show, id=id, tooltip=tooltip)

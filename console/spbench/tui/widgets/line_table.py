@@ -1,4 +1,4 @@
-"""A table for thousands of rows that change all the time: only lines in view are drawn."""
+"""A table of thousands of changing rows that draws only the lines in view."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from spbench.tui.widgets.table_lines import count_fixed_cells
 from spbench.tui.widgets.table_order import RowOrder
 from spbench.tui.widgets.table_view import TableView
 
-_WORDS = (
+_STYLE_NAMES = (
     *("heading", "sorted", "paused", "cursor", "title", "accent", "muted", "slow"),
     *("passed", "failed", "error", "timeout", "cancelled", "skipped", "running", "waiting"),
 )
-"""The words a cell's style may be of."""
+"""The names that the style of a cell may consist of."""
 
 
 class LineTable(TableView, can_focus=True):
-    """A heading that stays, and rows with a cursor.
+    """A table with a fixed heading and a row cursor.
 
-    The page calls `update_rows` when the rows may have changed. What that costs depends on the
-    lines in view, hardly on the number of rows.
+    The page calls `update_rows` when the rows may have changed. The cost of an update depends on
+    the lines in view and hardly on the number of rows.
 
     Args:
         columns: The columns from left to right.
-        rows: Where the rows come from; asked again at every update.
+        rows: The source of the rows, read again at every update.
         id: The widget's id.
         classes: The widget's classes.
-        empty: What stands there while there are no rows.
-        sort: The key of the column to sort by; None for the rows' natural order.
-        reverse: Whether the order is turned round.
+        empty: The text shown while there are no rows.
+        sort: The key of the column to sort by; None for the natural order of the rows.
+        reverse: Whether the order is reversed.
     """
 
     HELP: ClassVar[str] = """\
@@ -67,7 +67,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         key("table.reverse", "S", "reverse", "Reverse", "Turn the order round"),
         key("table.wide", "w", "wide", "All columns", "All columns, or those that fit"),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-table--{word}" for word in _WORDS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-table--{name}" for name in _STYLE_NAMES}
     DEFAULT_CSS = """
     LineTable {
         width: 1fr; height: 1fr; background: $surface; color: $foreground;
@@ -93,10 +93,10 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     """
 
     filter: reactive[str] = reactive("", init=False)
-    """Words that a row's text must all contain, in any case of letters."""
+    """Words that the text of a row must contain; upper and lower case are equal."""
 
     class TableMessage(Message):
-        """Something that the reader did to a table."""
+        """An action of the user on a table."""
 
         def __init__(self, table: LineTable) -> None:
             super().__init__()
@@ -108,21 +108,21 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             return self.table
 
     class RowHighlighted(TableMessage):
-        """The cursor stands on another row."""
+        """The cursor is on another row."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
             super().__init__(table)
             self.key = key
 
     class RowSelected(TableMessage):
-        """A row was opened: enter, or a double click."""
+        """A row was opened by enter or a double click."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
             super().__init__(table)
             self.key = key
 
     class SortChanged(TableMessage):
-        """The table is sorted by another column (None: in natural order), or the other way."""
+        """The table has another sort column (None: natural order) or direction."""
 
         def __init__(self, table: LineTable, column: str | None, reverse: bool) -> None:
             super().__init__(table)
@@ -161,92 +161,92 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 
     @property
     def in_view(self) -> Sequence[Hashable]:
-        """The keys of the rows that are seen, from above."""
+        """The keys of the rows in view, from the top."""
         top = self.scroll_offset.y
         return self._order.keys[top : top + self._lines]
 
     @property
     def cursor_key(self) -> Hashable | None:
-        """The key of the row under the cursor; None where there is no row."""
+        """The key of the row under the cursor; None if there are no rows."""
         return self._cursor_key
 
     @property
     def sorted_by(self) -> tuple[str | None, bool]:
-        """The column that the table is sorted by, and whether the order is turned round."""
+        """The sort column, and whether the order is reversed."""
         return self._order.sort, self._order.reverse
 
     def update_rows(self) -> None:
-        """Look at the rows again, and repaint the lines in view that have changed."""
+        """Read the rows again, and repaint the changed lines in view."""
         if not self.paused:
             self._reorder()
 
     def set_rows(self, rows: Rows, columns: Sequence[Column] | None = None) -> None:
-        """Show other rows, with the same columns or with others."""
+        """Show other rows, with the same or other columns."""
         self._live_rows = rows
         if columns is not None:
-            self._use_columns(columns)
-        self._use_rows()
-        self._reorder(at_once=True)
+            self._set_columns(columns)
+        self._update_row_source()
+        self._reorder(force=True)
 
     def move_to(self, key: Hashable) -> None:
-        """Put the cursor on a row, if it is shown."""
-        place = self._order.find_index(key)
-        if place is not None:
-            self._move(place)
+        """Move the cursor to a row, if it is shown."""
+        index = self._order.find_index(key)
+        if index is not None:
+            self._move(index)
 
     def sort_by(self, column: str | None, reverse: bool = False) -> None:
-        """Sort by the column of a key, or in natural order."""
+        """Sort by a column, given by its key; None restores the natural order."""
         self._order.sort = column
         self._order.reverse = reverse
-        self._reorder(at_once=True)
+        self._reorder(force=True)
         self.refresh()
         self.post_message(self.SortChanged(self, column, reverse))
 
-    def watch_filter(self, words: str) -> None:
+    def watch_filter(self, text: str) -> None:
         """Show the rows that match."""
-        self._order.filter_words = words.lower().split()
-        self._reorder(at_once=True)
+        self._order.filter_words = text.lower().split()
+        self._reorder(force=True)
 
     def watch_paused(self) -> None:
-        """Keep the rows as they are now, or let them go on."""
-        self._use_rows()
+        """Freeze the rows as they are now, or show changes again."""
+        self._update_row_source()
         self._reorder()
 
-    def _use_rows(self) -> None:
+    def _update_row_source(self) -> None:
         rows = self._live_rows
         self._order.rows = FrozenRows(rows, self._columns) if self.paused else rows
         self._row_strips.clear()
         self.refresh()
 
-    def _reorder(self, at_once: bool = False) -> None:
-        if self._order.update(monotonic(), at_once):
-            self._follow()
+    def _reorder(self, force: bool = False) -> None:
+        if self._order.update(monotonic(), force):
+            self._keep_cursor_on_row()
         self._repaint()
 
-    def _follow(self) -> None:
-        """Keep the cursor on its row; unless the view is at its top, it stays in its line too."""
+    def _keep_cursor_on_row(self) -> None:
+        """Keep the cursor on its row, and in its line unless the view is at the top."""
         top = self.scroll_offset.y
         old = self._cursor
         in_view = 0 < top <= old < top + self._lines
-        place = self._order.find_index(self._cursor_key)
+        index = self._order.find_index(self._cursor_key)
         self._resize_contents()
-        self._put_cursor(old if place is None else place)
+        self._set_cursor(old if index is None else index)
         if in_view:
             self._scroll_rows(top + self._cursor - old)
 
     def _scroll_rows(self, top: int) -> None:
         self.scroll_target_y = self.scroll_y = top
 
-    def _put_cursor(self, place: int) -> None:
-        self._cursor = max(0, min(place, self.shown - 1))
+    def _set_cursor(self, index: int) -> None:
+        self._cursor = max(0, min(index, self.shown - 1))
         key = self._order.keys[self._cursor] if self.shown else None
         if key != self._cursor_key:
             self._cursor_key = key
             if self.shown:
                 self.post_message(self.RowHighlighted(self, key))
 
-    def _move(self, place: int) -> None:
-        self._put_cursor(place)
+    def _move(self, index: int) -> None:
+        self._set_cursor(index)
         top = self.scroll_offset.y
         lowest = self._cursor - self._lines + 1
         highest = self._cursor
@@ -255,11 +255,11 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self._repaint()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor by so many rows."""
+        """Move the cursor by a number of rows."""
         self._move(self._cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by as many rows as are in view."""
+        """Move the cursor by the number of rows in view, times ``pages``."""
         self._move(self._cursor + pages * self._lines)
 
     def action_first(self) -> None:
@@ -276,37 +276,37 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             self.post_message(self.RowSelected(self, self._cursor_key))
 
     def action_sort(self) -> None:
-        """Sort by the next of the columns that are shown, and after the last by none."""
-        order: list[str | None] = [None, *(place.column.key for place in self._fitted.placed)]
-        now = order.index(self._order.sort) if self._order.sort in order else 0
-        self.sort_by(order[(now + 1) % len(order)], self._order.reverse)
+        """Sort by the next shown column; after the last one by the natural order."""
+        keys: list[str | None] = [None, *(placed.column.key for placed in self._layout.placed)]
+        current = keys.index(self._order.sort) if self._order.sort in keys else 0
+        self.sort_by(keys[(current + 1) % len(keys)], self._order.reverse)
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order."""
         self.sort_by(self._order.sort, not self._order.reverse)
 
     def on_click(self, event: Click) -> None:
-        """Choose a row, open it where it is clicked twice, or sort by a title."""
-        at = event.get_content_offset(self)
-        if at is None:
+        """Select a row, open it on a double click, or sort by the clicked title."""
+        offset = event.get_content_offset(self)
+        if offset is None:
             return
-        if at.y == 0:
-            self._click_heading(at)
-        elif self.scroll_offset.y + at.y <= self.shown:
-            self._move(self.scroll_offset.y + at.y - 1)
+        if offset.y == 0:
+            self._click_heading(offset)
+        elif self.scroll_offset.y + offset.y <= self.shown:
+            self._move(self.scroll_offset.y + offset.y - 1)
             if event.chain > 1:
                 self.action_choose()
 
-    def _click_heading(self, at: Offset) -> None:
+    def _click_heading(self, offset: Offset) -> None:
         scroll = self.scroll_offset.x
         width = self._width
-        if at.x == 0 and scroll:
+        if offset.x == 0 and scroll:
             self.action_sideways(-1)
-        elif at.x == width - 1 and self._more_right:
+        elif offset.x == width - 1 and self._more_right:
             self.action_sideways(1)
         else:
-            beyond = at.x >= count_fixed_cells(self._fitted, width)
-            column = self._fitted.find_column(at.x + scroll * beyond)
+            scrolls = offset.x >= count_fixed_cells(self._layout, width)
+            column = self._layout.find_column(offset.x + scroll * scrolls)
             if column is not None:
-                again = column.key == self._order.sort
-                self.sort_by(column.key, not self._order.reverse if again else False)
+                is_sorted = column.key == self._order.sort
+                self.sort_by(column.key, reverse=is_sorted and not self._order.reverse)

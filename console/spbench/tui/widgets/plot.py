@@ -1,4 +1,4 @@
-"""Several series of points over numbers or categories."""
+"""A plot of several series of points over numbers or categories."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spbench.report.scale import Scale, drop_infinite, fit_scale, format_round_v
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
 from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.fitting import join_fitting
 from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.text import join_fitting
 
 _GLYPHS = "●▲■◆○△"
 _ASCII = "ox+#%@"
@@ -23,7 +23,7 @@ _ASCII = "ox+#%@"
 
 @dataclass(frozen=True, slots=True)
 class PlotPoint:
-    """A point; ``low`` and ``high`` are how far off it may be, drawn as an upright line."""
+    """A point; ``low`` and ``high`` are the ends of its error bar."""
 
     x: float | str
     y: float
@@ -33,15 +33,15 @@ class PlotPoint:
 
 @dataclass(frozen=True, slots=True)
 class PlotSeries:
-    """Points that belong together, joined by a line."""
+    """Points that are joined by a line."""
 
     name: str
     points: Sequence[PlotPoint]
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
-    """A point as it is drawn: its series, its place, and its value."""
+class _PlacedPoint:
+    """A point with the index of its series and its coordinates as numbers."""
 
     series: int
     x: float
@@ -50,7 +50,7 @@ class _Spot:
 
 
 class Plot(Chart):
-    """Points by series, each with a glyph of its own beside its colour, and axes with numbers."""
+    """Points by series, each with its own glyph and colour, and axes with numbers."""
 
     HELP: ClassVar[str] = (
         "Points by series; each series has its own sign, named in the first line.\n"
@@ -64,7 +64,7 @@ class Plot(Chart):
     ]
 
     _series: Sequence[PlotSeries] = ()
-    _spots: Sequence[_Spot] = ()
+    _points: Sequence[_PlacedPoint] = ()
     _categories: Sequence[str] = ()
     _titles = ("", "")
     _scales = (Scale(0, 1), Scale(0, 1))
@@ -80,22 +80,28 @@ class Plot(Chart):
         """Show other points.
 
         Args:
-            series: The series; where any x is text, all are categories in the order they come.
-            x_title: What x is, with its unit.
-            y_title: What y is, with its unit.
-            x_log: Whether x is logarithmic; None: where its range is wide.
-            y_log: The same for y.
+            series: The series. If any x is text, all are categories in the order of appearance.
+            x_title: Title of the x axis, with its unit.
+            y_title: Title of the y axis, with its unit.
+            x_log: Whether x is logarithmic. Default: if its range is wide.
+            y_log: Whether y is logarithmic. Default: if its range is wide.
         """
         self._series = tuple(series)
         self._titles = (x_title, y_title)
-        points = [(at, point) for at, one in enumerate(series) for point in one.points]
-        points = [(at, point) for at, point in points if _drawable(point)]
-        self._categories = _categories([point.x for _, point in points])
-        spots = [_Spot(at, self._number(point.x), point.y, point) for at, point in points]
-        self._spots = sorted(spots, key=lambda spot: (spot.series, spot.x))
-        heights = [y for spot in spots for y in (spot.y, spot.point.low, spot.point.high)]
+        drawable = [
+            (index, point)
+            for index, one_series in enumerate(series)
+            for point in one_series.points
+            if _is_drawable(point)
+        ]
+        self._categories = _list_categories([point.x for _, point in drawable])
+        points = [
+            _PlacedPoint(index, self._get_x(point.x), point.y, point) for index, point in drawable
+        ]
+        self._points = sorted(points, key=lambda point: (point.series, point.x))
+        heights = [y for placed in points for y in (placed.y, placed.point.low, placed.point.high)]
         self._scales = (
-            fit_scale((spot.x for spot in spots), False if self._categories else x_log),
+            fit_scale((point.x for point in points), False if self._categories else x_log),
             fit_scale(
                 (y for y in heights if drop_infinite(y) is not None and y is not None), y_log
             ),
@@ -104,126 +110,136 @@ class Plot(Chart):
 
     def count_stops(self) -> int:
         """Return the number of points."""
-        return len(self._spots)
+        return len(self._points)
 
-    def find_stop(self, at: Offset) -> int | None:
+    def find_stop(self, offset: Offset) -> int | None:
         """Return the point nearest to a cell."""
-        if not self._spots or self.size.height < 4:
+        if not self._points or self.size.height < 4:
             return None
-        dots, margin = self._frame(*self.size)
+        dots, margin = self._make_picture(*self.size)
 
         def distance(stop: int) -> float:
-            column, row = self._dot(self._spots[stop], dots)
+            column, row = self._find_dot(self._points[stop], dots)
             x = column * dots.width // dots.columns + margin
             y = (dots.rows - 1 - row) * dots.height // dots.rows + 1
-            return abs(x - at.x) + 2.0 * abs(y - at.y)  # cells are twice as high as they are wide
+            # A cell is twice as high as it is wide.
+            return abs(x - offset.x) + 2.0 * abs(y - offset.y)
 
         return min(range(self.count_stops()), key=distance)
 
-    def action_series(self, way: int) -> None:
+    def action_series(self, direction: int) -> None:
         """Move to the point of the next series that is nearest in x."""
         if self.cursor is None:
-            self.action_step(way)
+            self.action_step(direction)
             return
-        now = self._spots[self.cursor]
-        others = [spot.series for spot in self._spots if (spot.series - now.series) * way > 0]
+        current = self._points[self.cursor]
+        others = [
+            point.series
+            for point in self._points
+            if (point.series - current.series) * direction > 0
+        ]
         if others:
-            target = min(others) if way > 0 else max(others)
-            near = [at for at, spot in enumerate(self._spots) if spot.series == target]
-            self.move_to(min(near, key=lambda at: abs(self._spots[at].x - now.x)))
+            target = min(others) if direction > 0 else max(others)
+            stops = [stop for stop, point in enumerate(self._points) if point.series == target]
+            self.move_to(min(stops, key=lambda stop: abs(self._points[stop].x - current.x)))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return legend, picture, numbers below it and words; below four lines words alone."""
-        if not self._spots:
+        """Return legend, picture, x labels and summary; with one line only the summary."""
+        if not self._points:
             return [[(join_fitting([self._titles[1], "no points yet"], width), "none")]]
-        words: list[Piece] = [(join_fitting(self._phrases(), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(), width), "words")]
         if height < 4:
-            return [words] if height == 1 else [self._legend(), words]
-        dots, margin = self._frame(width, height)
-        self._picture(dots)
+            return [summary] if height == 1 else [self._render_legend(), summary]
+        dots, margin = self._make_picture(width, height)
+        self._draw_points(dots)
         lines = add_row_labels(self._scales[1], dots.height, dots.render_lines(), margin)
-        return [self._legend(), *lines, [(self._below(dots, margin), "axis")], words]
+        x_axis: list[Piece] = [(self._render_x_labels(dots, margin), "axis")]
+        return [self._render_legend(), *lines, x_axis, summary]
 
-    def _frame(self, width: int, height: int) -> tuple[Dots, int]:
-        """An empty picture, and the cells left of it."""
+    def _make_picture(self, width: int, height: int) -> tuple[Dots, int]:
+        """Return an empty picture and the number of cells left of it."""
         margin = measure_label_width(self._scales[1], height - 3, width)
         return Dots(width - margin, height - 3, self.ascii), margin
 
-    def _picture(self, dots: Dots) -> None:
-        before: _Spot | None = None
-        for spot in self._spots:
-            column, row = self._dot(spot, dots)
-            style = f"series-{spot.series % SERIES_COLOURS}"
-            if before is not None and before.series == spot.series:
-                dots.draw_line(self._dot(before, dots), (column, row), style)
-            low = drop_infinite(spot.point.low)
-            high = drop_infinite(spot.point.high)
+    def _draw_points(self, dots: Dots) -> None:
+        previous: _PlacedPoint | None = None
+        for placed in self._points:
+            column, row = self._find_dot(placed, dots)
+            style = f"series-{placed.series % SERIES_COLOURS}"
+            if previous is not None and previous.series == placed.series:
+                dots.draw_line(self._find_dot(previous, dots), (column, row), style)
+            low = drop_infinite(placed.point.low)
+            high = drop_infinite(placed.point.high)
             rows = [
-                self._scales[1].to_index(y, dots.rows) for y in (low, high, spot.y) if y is not None
+                self._scales[1].to_index(y, dots.rows) for y in (low, high, placed.y) if y is not None
             ]
             dots.fill_column(column, min(rows), max(rows), style)
-            before = spot
-        for at, spot in enumerate(self._spots):
-            style = f"series-{spot.series % SERIES_COLOURS}" + (
-                " cursor" if at == self.cursor else ""
-            )
-            dots.put_glyph(*self._dot(spot, dots), self._glyph(spot.series), style)
+            previous = placed
+        for stop in range(len(self._points)):
+            self._draw_glyph(dots, stop)
         if self.cursor is not None:  # on top of the points that share its cell
-            spot = self._spots[self.cursor]
-            style = f"series-{spot.series % SERIES_COLOURS} cursor"
-            dots.put_glyph(*self._dot(spot, dots), self._glyph(spot.series), style)
+            self._draw_glyph(dots, self.cursor)
 
-    def _dot(self, spot: _Spot, dots: Dots) -> tuple[int, int]:
-        across, up = self._scales
-        return across.to_index(spot.x, dots.columns), up.to_index(spot.y, dots.rows)
+    def _draw_glyph(self, dots: Dots, stop: int) -> None:
+        placed = self._points[stop]
+        style = f"series-{placed.series % SERIES_COLOURS}"
+        if stop == self.cursor:
+            style += " cursor"
+        dots.put_glyph(*self._find_dot(placed, dots), self._get_glyph(placed.series), style)
 
-    def _glyph(self, series: int) -> str:
+    def _find_dot(self, placed: _PlacedPoint, dots: Dots) -> tuple[int, int]:
+        x_scale, y_scale = self._scales
+        return x_scale.to_index(placed.x, dots.columns), y_scale.to_index(placed.y, dots.rows)
+
+    def _get_glyph(self, series: int) -> str:
         return (_ASCII if self.ascii else _GLYPHS)[series % SERIES_COLOURS]
 
-    def _legend(self) -> list[Piece]:
+    def _render_legend(self) -> list[Piece]:
         log = " (log)" if self._scales[1].log else ""
         pieces: list[Piece] = [(f"{self._titles[1]}{log}", "title")]
-        for at, series in enumerate(self._series):
-            pieces.append((f"  {self._glyph(at)} {series.name}", f"series-{at % SERIES_COLOURS}"))
+        for index, series in enumerate(self._series):
+            style = f"series-{index % SERIES_COLOURS}"
+            pieces.append((f"  {self._get_glyph(index)} {series.name}", style))
         return pieces
 
-    def _below(self, dots: Dots, margin: int) -> str:
+    def _render_x_labels(self, dots: Dots, margin: int) -> str:
         scale = self._scales[0]
         if self._categories:
-            marks = [(float(at), name) for at, name in enumerate(self._categories)]
+            labels = [(float(index), name) for index, name in enumerate(self._categories)]
         else:
             ticks = scale.ticks(max(2, dots.width // 12))
-            marks = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
-        places = [(margin + scale.to_index(value, dots.width), word) for value, word in marks]
-        return render_labels(places, margin + dots.width)
+            labels = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
+        cells = [(margin + scale.to_index(value, dots.width), label) for value, label in labels]
+        return render_labels(cells, margin + dots.width)
 
-    def _phrases(self) -> list[str]:
+    def _summarize(self) -> list[str]:
         x_title, y_title = self._titles
         if self.cursor is None:
             log = " (log)" if self._scales[0].log else ""
             return [f"across: {x_title}{log}", "left and right read the points out"]
-        spot = self._spots[self.cursor]
-        x = spot.point.x if isinstance(spot.point.x, str) else format_round_value(spot.point.x)
-        low = drop_infinite(spot.point.low)
-        high = drop_infinite(spot.point.high)
+        placed = self._points[self.cursor]
+        point = placed.point
+        x = point.x if isinstance(point.x, str) else format_round_value(point.x)
+        low = drop_infinite(point.low)
+        high = drop_infinite(point.high)
         span = ""
         if low is not None and high is not None:
             span = f" ({format_number(low)} to {format_number(high)})"
-        name = self._series[spot.series].name
-        return [f"{name}: {x_title} {x}", f"{y_title} {format_number(spot.y)}{span}"]
+        name = self._series[placed.series].name
+        return [f"{name}: {x_title} {x}", f"{y_title} {format_number(placed.y)}{span}"]
 
-    def _number(self, x: float | str) -> float:
+    def _get_x(self, x: float | str) -> float:
         return float(self._categories.index(str(x)) if self._categories else x)
 
 
-def _drawable(point: PlotPoint) -> bool:
+def _is_drawable(point: PlotPoint) -> bool:
     return drop_infinite(point.y) is not None and (
         isinstance(point.x, str) or drop_infinite(point.x) is not None
     )
 
 
-def _categories(values: Sequence[float | str]) -> list[str]:
-    """The categories in the order they come; none where all are numbers."""
+def _list_categories(values: Sequence[float | str]) -> list[str]:
+    """Return the categories in order of appearance; none if all values are numbers."""
     if not any(isinstance(value, str) for value in values):
         return []
     return list(dict.fromkeys(str(value) for value in values))

@@ -1,4 +1,4 @@
-"""All ranks at a glance: a cell for each, or for several, darker where it is slower."""
+"""A strip of all ranks: a cell for each rank or for several, darker if slower."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import join_fitting
+from spbench.tui.widgets.glyphs import format_ratio, slowness_mark
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.steps import format_ratio, slowness_mark
+from spbench.tui.widgets.text import join_fitting
 from spbench_core.quantities import format_quantity
 
-_WIDEST = 3
-"""Cells of the terminal that one rank takes at most, where there are few."""
+_MAX_COLUMNS_PER_CELL = 3
+"""Terminal columns of a cell if there are few ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellLayout:
-    """The layout of ranks in cells: ``each`` ranks in one, ``wide`` columns of the terminal."""
+    """The layout of ranks in cells; a column is a column of the terminal."""
 
     ranks: int
     ranks_per_cell: int
@@ -44,15 +44,19 @@ class CellLayout:
 
 
 def lay_out_ranks(ranks: int, width: int, lines: int) -> CellLayout:
-    """Return cells for all ranks in so many lines, as wide as a single line allows."""
-    width, lines = max(1, width), max(1, lines)
-    each = max(1, -(-ranks // (width * lines)))
-    wide = max(1, min(_WIDEST, width // max(1, -(-ranks // each))))
-    return CellLayout(ranks, each, wide, width // wide)
+    """Return a layout of all ranks in ``lines`` lines, with wide cells for few ranks."""
+    width = max(1, width)
+    lines = max(1, lines)
+    per_cell = max(1, -(-ranks // (width * lines)))
+    columns = max(1, min(_MAX_COLUMNS_PER_CELL, width // max(1, -(-ranks // per_cell))))
+    return CellLayout(ranks, per_cell, columns, width // columns)
 
 
 class RankStrip(Chart):
-    """The ranks in order; of several in one cell the worst is shown: failed, then slowest."""
+    """The ranks in order.
+
+    A cell of several ranks shows the worst of them: a failed rank, or else the slowest.
+    """
 
     HELP: ClassVar[str] = (
         "All ranks in order: ░ near the median, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
@@ -68,7 +72,7 @@ class RankStrip(Chart):
     ]
 
     class RankSelected(Message):
-        """The reader chose a rank."""
+        """The user selected a rank."""
 
         def __init__(self, strip: RankStrip, rank: int) -> None:
             super().__init__()
@@ -90,126 +94,129 @@ class RankStrip(Chart):
         """Show the ranks as they are now.
 
         Args:
-            ratios: By rank: its time over the typical rank's; None where it has none.
+            ratios: By rank: its time over the time of the typical rank; None if unknown.
             failed: The ranks that failed.
-            selected: The rank that is looked at elsewhere; the cursor follows it.
+            selected: The rank that is selected on the page; the cursor follows it.
         """
         self._ratios = [drop_infinite(ratio) for ratio in ratios]
         self._failed = failed
         self._selected = selected
-        self._follow(self._cells())
+        self._move_to_selected(self._lay_out())
         self.redraw()
 
     def count_stops(self) -> int:
         """Return the number of cells."""
-        return self._cells().count
+        return self._lay_out().count
 
-    def find_stop(self, at: Offset) -> int | None:
+    def find_stop(self, offset: Offset) -> int | None:
         """Return the cell under the pointer."""
-        cells = self._cells()
-        column = at.x // cells.columns_per_cell
-        stop = at.y * cells.cells_per_line + column
-        return stop if column < cells.cells_per_line and 0 <= stop < cells.count else None
+        layout = self._lay_out()
+        column = offset.x // layout.columns_per_cell
+        stop = offset.y * layout.cells_per_line + column
+        return stop if column < layout.cells_per_line and 0 <= stop < layout.count else None
 
     def handle_cursor_move(self) -> None:
-        """Choose the worst rank of the cell."""
+        """Select the worst rank of the cell."""
         if self.cursor is not None:
-            self._selected = self._worst(self._cells().ranks_in_cell(self.cursor))
+            self._selected = self._find_worst(self._lay_out().ranks_in_cell(self.cursor))
             self.action_choose()
 
     def action_choose(self) -> None:
-        """Choose the rank that the cursor tells about."""
+        """Select the rank that is described at the cursor."""
         if self._selected is not None:
             self.redraw()
             self.post_message(self.RankSelected(self, self._selected))
 
-    def action_line(self, way: int) -> None:
-        """Move the cursor by a line, where there is one."""
-        cells = self._cells()
-        at = (self.cursor or 0) + way * cells.cells_per_line
-        if 0 <= at < cells.count:
-            self.move_to(at)
+    def action_line(self, lines: int) -> None:
+        """Move the cursor by a number of lines, if there are as many."""
+        layout = self._lay_out()
+        stop = (self.cursor or 0) + lines * layout.cells_per_line
+        if 0 <= stop < layout.count:
+            self.move_to(stop)
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Tell about the cell under the pointer."""
-        at = event.get_content_offset(self)
-        stop = None if at is None else self.find_stop(at)
-        self.tooltip = None if stop is None else self._about(self._cells().ranks_in_cell(stop))
+        """Describe the cell under the pointer in the tooltip."""
+        offset = event.get_content_offset(self)
+        stop = None if offset is None else self.find_stop(offset)
+        self.tooltip = None
+        if stop is not None:
+            self.tooltip = self._describe(self._lay_out().ranks_in_cell(stop))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return the cells, and below them one line in words where there is room for it."""
+        """Return the lines of cells, and a summary line below them if there is space."""
         if not self._ratios:
             return [[(join_fitting(["no ranks yet"], width), "none")]]
-        cells = self._cells()
-        self._follow(cells)
-        stops = range(cells.count)
+        layout = self._lay_out()
+        self._move_to_selected(layout)
+        stops = range(layout.count)
+        size = layout.cells_per_line
         lines = [
-            [self._cell(stop, cells) for stop in stops[start : start + cells.cells_per_line]]
-            for start in range(0, len(stops), cells.cells_per_line)
+            [self._render_cell(stop, layout) for stop in stops[start : start + size]]
+            for start in range(0, len(stops), size)
         ]
         if height > 1:
-            lines.append([(join_fitting(self._phrases(cells), width), "words")])
+            lines.append([(join_fitting([self._summarize(layout)], width), "words")])
         return lines
 
-    def _cells(self) -> CellLayout:
-        """Cells for the size of now: the last line is for words."""
+    def _lay_out(self) -> CellLayout:
+        """Return the layout for the current size; the last line is for the summary."""
         return lay_out_ranks(len(self._ratios), self.size.width, self.size.height - 1)
 
-    def _follow(self, cells: CellLayout) -> None:
-        """Put the cursor on the cell of the selected rank."""
-        selected = self._selected
-        known = selected is not None and 0 <= selected < cells.ranks
-        self.cursor = selected // cells.ranks_per_cell if selected is not None and known else None
+    def _move_to_selected(self, layout: CellLayout) -> None:
+        """Move the cursor to the cell of the selected rank; None if there is none."""
+        self.cursor = None
+        if self._selected is not None and 0 <= self._selected < layout.ranks:
+            self.cursor = self._selected // layout.ranks_per_cell
 
-    def _cell(self, stop: int, cells: CellLayout) -> Piece:
-        worst = self._worst(cells.ranks_in_cell(stop))
+    def _render_cell(self, stop: int, layout: CellLayout) -> Piece:
+        worst = self._find_worst(layout.ranks_in_cell(stop))
         ratio = self._ratios[worst]
         failed = worst in self._failed
         glyph, style = slowness_mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
         if stop != self.cursor:
-            return glyph * cells.columns_per_cell, style
-        # Reverse alone would turn a dark glyph into a light one.
-        return ("@" if self.ascii else "◆") + glyph * (
-            cells.columns_per_cell - 1
-        ), f"{style} cursor"
+            return glyph * layout.columns_per_cell, style
+        # Without a glyph, reverse video would turn a dark cell into a light one.
+        cursor = "@" if self.ascii else "◆"
+        return cursor + glyph * (layout.columns_per_cell - 1), f"{style} cursor"
 
-    def _worst(self, ranks: range) -> int:
-        """The rank to look at: one that failed, else the slowest, else any; the first of equals."""
+    def _find_worst(self, ranks: range) -> int:
+        """Return a failed rank, or the slowest one, or any; the first of equals."""
         return max(ranks, key=self._badness) if len(ranks) > 1 else ranks[0]
 
     def _badness(self, rank: int) -> tuple[bool, float]:
         ratio = self._ratios[rank]
         return rank in self._failed, -1.0 if ratio is None else ratio
 
-    def _phrases(self, cells: CellLayout) -> list[str]:
+    def _summarize(self, layout: CellLayout) -> str:
+        """Describe the rank at the cursor; without a cursor describe all ranks."""
         if self.cursor is not None:
-            return [self._about(cells.ranks_in_cell(self.cursor))]
-        return [f"{format_quantity(len(self._ratios), 'rank')}, {self._summary()}"]
+            return self._describe(layout.ranks_in_cell(self.cursor))
+        return f"{format_quantity(len(self._ratios), 'rank')}, {self._summarize_all()}"
 
-    def _summary(self) -> str:
-        """Return what is to be seen at once: failed ranks, else the slowest if it is slow."""
-        everyone = range(len(self._ratios))
-        failed = sum(rank in self._failed for rank in everyone)
+    def _summarize_all(self) -> str:
+        """Describe the failed ranks, or else the slowest rank if it is notably slow."""
+        all_ranks = range(len(self._ratios))
+        failed = sum(rank in self._failed for rank in all_ranks)
+        if failed == 1:
+            return f"1 failed: rank {self._find_worst(all_ranks)}"
         if failed:
-            example = f"rank {self._worst(everyone)}"
-            return (
-                f"{failed} failed: {example}"
-                if failed == 1
-                else f"{failed} failed, such as {example}"
-            )
+            return f"{failed} failed, such as rank {self._find_worst(all_ranks)}"
         ratios = [ratio for ratio in self._ratios if ratio is not None]
         if max(ratios, default=0.0) >= NOTABLE_RANK:
-            return f"worst: {self._about(everyone)}"
+            return f"worst: {self._describe(all_ranks)}"
         return "none slow" if ratios else "not compared"
 
-    def _about(self, ranks: range) -> str:
-        chosen = self._selected
-        rank = chosen if chosen is not None and chosen in ranks else self._worst(ranks)
+    def _describe(self, ranks: range) -> str:
+        """Describe the selected rank of a cell, or its worst one."""
+        selected = self._selected
+        rank = self._find_worst(ranks)
+        if selected is not None and selected in ranks:
+            rank = selected
         ratio = self._ratios[rank]
-        words = [f"rank {rank}"]
+        parts = [f"rank {rank}"]
         if rank in self._failed:
-            words.append("failed")
-        words.append("not compared" if ratio is None else format_ratio(ratio))
+            parts.append("failed")
+        parts.append("not compared" if ratio is None else format_ratio(ratio))
         if 1 < len(ranks) < len(self._ratios):
-            words.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
-        return ", ".join(words)
+            parts.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
+        return ", ".join(parts)

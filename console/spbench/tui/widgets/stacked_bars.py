@@ -1,4 +1,4 @@
-"""Shares of a whole as bars below each other: each part a letter beside its colour."""
+"""Horizontal bars of shares: each part has a letter and a colour."""
 
 from __future__ import annotations
 
@@ -11,112 +11,115 @@ from textual.geometry import Size
 
 from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import cell_width, fit
+from spbench.tui.widgets.text import cell_width, fit
 
 REST_GLYPH = "·"
 _ASCII_REST = "."
-_WIDEST_LABEL = 0.4
-"""The part of a line that labels take at most."""
+_MAX_LABEL_SHARE = 0.4
+"""Largest share of a line that labels may take."""
 _GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row: its label, and of each part a figure of 0 or more, 1 being the whole."""
+    """A label, and the share of each part: at least 0, and 1 is the whole bar."""
 
     label: str
     parts: Sequence[float]
 
 
 class StackedBars(Chart, can_focus=False):
-    """Bars of the same parts; what is left of the whole is dotted, large parts have their figure.
+    """Bars with the same parts, a dotted remainder, and percentages in wide parts.
 
-    Further parts than there are colours are drawn hollow, so that two of one colour differ.
+    If there are more parts than colours, the further parts are hollow, so that two parts with the
+    same colour differ.
     """
 
     _names: Sequence[str] = ()
     _letters: Sequence[str] = ()
     _bars: Sequence[Bar] = ()
-    _rest = ""
+    _remainder = ""
 
-    def update(self, names: Sequence[str], bars: Sequence[Bar], rest: str = "other") -> None:
+    def update(self, names: Sequence[str], bars: Sequence[Bar], remainder: str = "other") -> None:
         """Show other bars.
 
         Args:
-            names: The parts' names.
-            bars: The rows.
-            rest: What is left of the whole, by its name in the legend.
+            names: The names of the parts.
+            bars: The bars, from the top.
+            remainder: The name of the remainder in the legend.
 
         Raises:
-            ValueError: A row has not as many parts as there are names.
+            ValueError: The number of parts of a bar is not that of the names.
         """
         if any(len(bar.parts) != len(names) for bar in bars):
             raise ValueError(f"a bar has not {len(names)} parts")
         self._names = tuple(names)
         self._letters = assign_letters(names)
         self._bars = tuple(bars)
-        self._rest = rest
+        self._remainder = remainder
         self.redraw()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the lines of all bars and of the legend."""
-        return len(self._bars) + len(self._legend(width))
+        """Return the number of lines of all bars and the legend."""
+        return len(self._bars) + len(self._render_legend(width))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return a line a bar, and the legend below them."""
-        return [*(self._line(bar, width) for bar in self._bars), *self._legend(width)]
+        """Return one line per bar, and the legend below them."""
+        bars = (self._render_bar(bar, width) for bar in self._bars)
+        return [*bars, *self._render_legend(width)]
 
-    def _margin(self, width: int) -> int:
+    def _measure_margin(self, width: int) -> int:
         widest = max((cell_width(bar.label) for bar in self._bars), default=0)
-        return min(widest, int(width * _WIDEST_LABEL)) + _GAP
+        return min(widest, int(width * _MAX_LABEL_SHARE)) + _GAP
 
-    def _line(self, bar: Bar, width: int) -> list[Piece]:
-        margin = self._margin(width)
+    def _render_bar(self, bar: Bar, width: int) -> list[Piece]:
+        margin = self._measure_margin(width)
         label = fit(bar.label, margin - _GAP) + " " * _GAP
-        return [(label, "axis"), *self._pieces(bar, max(1, width - margin))]
+        return [(label, "axis"), *self._render_parts(bar, max(1, width - margin))]
 
-    def _pieces(self, bar: Bar, width: int) -> Iterator[Piece]:
-        """Each part from where the ones before it end, so that roundings do not add up."""
-        whole = max(1.0, sum(bar.parts))
-        ends = [round(width * end / whole) for end in accumulate(bar.parts, initial=0.0)]
-        for at, (begin, end) in enumerate(pairwise(ends)):
-            yield _labelled(self._letters[at], bar.parts[at], end - begin), _style(at)
+    def _render_parts(self, bar: Bar, width: int) -> Iterator[Piece]:
+        total = max(1.0, sum(bar.parts))
+        # Rounding the ends, not the widths, keeps rounding errors from adding up.
+        ends = [round(width * end / total) for end in accumulate(bar.parts, initial=0.0)]
+        for part, (start, end) in enumerate(pairwise(ends)):
+            text = _fill_part(self._letters[part], bar.parts[part], end - start)
+            yield text, _choose_style(part)
         yield (_ASCII_REST if self.ascii else REST_GLYPH) * (width - ends[-1]), "none"
 
-    def _legend(self, width: int) -> list[list[Piece]]:
-        """The parts that any bar has, in as many lines as they need."""
-        rest = _ASCII_REST if self.ascii else REST_GLYPH
-        signs = [
-            (sign, name, _style(at))
-            for at, (sign, name) in enumerate(zip(self._letters, self._names, strict=True))
-            if any(bar.parts[at] > 0 for bar in self._bars)
+    def _render_legend(self, width: int) -> list[list[Piece]]:
+        """Return the lines that name the parts of the bars and the remainder."""
+        remainder = _ASCII_REST if self.ascii else REST_GLYPH
+        used = [
+            (letter, name, _choose_style(part))
+            for part, (letter, name) in enumerate(zip(self._letters, self._names, strict=True))
+            if any(bar.parts[part] > 0 for bar in self._bars)
         ]
         lines: list[list[Piece]] = []
-        room = 0
-        for sign, name, style in (*signs, (rest, self._rest, "none")):
+        available = 0
+        for glyph, name, style in (*used, (remainder, self._remainder, "none")):
             size = 2 + cell_width(name) + _GAP
-            if size - _GAP > room or not lines:
+            if size - _GAP > available or not lines:
                 lines.append([])
-                room = width
-            lines[-1] += [(sign, style), (f" {name}" + " " * _GAP, "words")]
-            room -= size
+                available = width
+            lines[-1] += [(glyph, style), (f" {name}" + " " * _GAP, "words")]
+            available -= size
         return lines
 
 
 def assign_letters(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a letter for each name: its first that no other has, else any."""
-    taken: list[str] = []
+    """Return a letter for each name: its first unused one, or any unused letter."""
+    used: list[str] = []
     for name in names:
-        free = (letter for letter in (*name, *ascii_uppercase) if letter not in taken)
-        taken.append(next(free, "?"))
-    return tuple(taken)
+        free = (letter for letter in (*name, *ascii_uppercase) if letter not in used)
+        used.append(next(free, "?"))
+    return tuple(used)
 
 
-def _style(part: int) -> str:
+def _choose_style(part: int) -> str:
     return f"series-{part % SERIES_COLOURS}" + (" filled" if part < SERIES_COLOURS else "")
 
 
-def _labelled(sign: str, part: float, width: int) -> str:
-    """So many letters with the part's figure among them, where there is room for it."""
-    figure = f" {100 * part:.0f} % "
-    return (figure if width >= len(figure) + 2 else "").center(width, sign)
+def _fill_part(letter: str, share: float, width: int) -> str:
+    """Return ``width`` letters, with the percentage in the middle if it fits."""
+    percentage = f" {100 * share:.0f} % "
+    return (percentage if width >= len(percentage) + 2 else "").center(width, letter)

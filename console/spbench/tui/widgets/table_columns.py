@@ -1,4 +1,4 @@
-"""Columns, cells and rows of a line table, and the layout of its columns."""
+"""Columns, cells and rows of a table, and the layout of its columns."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spbench.tui.widgets.fitting import Align
+from spbench.tui.widgets.text import Align
 
 MARGIN = 2
-"""Cells left of the first column: they hold the mark of the cursor."""
+"""Cells left of the first column, for the mark of the cursor."""
 _GAP = 1
-_MARK = 1
-"""Cells of the mark of columns that are left out, at the end of the heading."""
+_MARK_WIDTH = 1
+"""Cells at the end of the heading for the mark of columns that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; ``width`` in cells is the least it takes.
+    """A column of a table.
 
-    Where the terminal is narrow, columns go by ``rank``, the highest first, and those of
-    rank 0 never. The ``flexible`` one takes the room that is left.
+    Attributes:
+        width: Smallest width, in cells.
+        rank: If the table is too narrow, columns with the highest rank are left out first. Columns
+            of rank 0 always stay.
+        flexible: Whether the column takes the remaining width.
     """
 
     key: str
@@ -33,33 +36,33 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """A cell's text and its style: ``passed``, ``failed``, ``slow``, ``muted``, or none."""
+    """A text and its style, such as ``passed``, ``failed``, ``slow`` or ``muted``."""
 
     text: str
     style: str = ""
 
 
 class Rows(Protocol):
-    """A source of a table's rows: asked again at every update."""
+    """A source of rows; a table reads it again at every update."""
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the keys of all rows in their natural order."""
+        """Return the keys of all rows in natural order."""
 
     def version(self, key: Hashable) -> Hashable:
-        """Return what changes when the row's cells do."""
+        """Return a value that changes whenever the cells of a row change."""
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the row's cells, one a column, in the columns' order."""
+        """Return the cells of a row, in the order of the columns."""
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return what the row is sorted by: comparable within a column, None for the end."""
+        """Return the sort key of a row, comparable within a column; None sorts last."""
 
     def text(self, key: Hashable) -> str:
-        """Return what the filter looks in, in lower case."""
+        """Return the text that a filter searches, in lower case."""
 
 
 class FrozenRows:
-    """Rows as they were at one moment: what a table shows while it is paused."""
+    """A snapshot of rows, shown while a table is paused."""
 
     def __init__(self, rows: Rows, columns: Sequence[Column]) -> None:
         self._keys = list(rows.keys())
@@ -72,29 +75,29 @@ class FrozenRows:
         }
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the keys of that moment."""
+        """Return the keys in the snapshot."""
         return self._keys
 
     def version(self, key: Hashable) -> Hashable:
-        """Return the version of that moment."""
+        """Return the version in the snapshot."""
         return self._versions[key]
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the cells of that moment."""
+        """Return the cells in the snapshot."""
         return self._cells[key]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return the value of that moment."""
+        """Return the sort value in the snapshot."""
         return self._values[column][key]
 
     def text(self, key: Hashable) -> str:
-        """Return the text of that moment."""
+        """Return the text in the snapshot."""
         return self._texts[key]
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedColumn:
-    """A column that is shown: its place in the row's cells, its first cell and its width."""
+    """A shown column: its index in a row, its first terminal cell, and its width."""
 
     column: Column
     index: int
@@ -104,43 +107,46 @@ class PlacedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns that are shown, the cells they take together, and how many are left out."""
+    """The shown columns, their width in cells, and the number of columns left out."""
 
     placed: tuple[PlacedColumn, ...] = ()
     width: int = 0
     left_out: int = 0
 
     def find_column(self, x: int) -> Column | None:
-        """Return the column under a cell; the gap belongs to the column before it."""
-        under = [place for place in self.placed if place.x <= x]
-        return under[-1].column if under and x < self.width + _GAP else None
+        """Return the column at a cell; a gap belongs to the column before it."""
+        candidates = [placed for placed in self.placed if placed.x <= x]
+        return candidates[-1].column if candidates and x < self.width + _GAP else None
 
 
 def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> Layout:
-    """Place the columns in so many cells, and leave one for the mark of those left out.
+    """Return the layout of columns in a table.
+
+    If columns are left out, one cell stays free for their mark.
 
     Args:
         columns: All columns, from left to right.
-        room: The width of the table in cells.
-        every: Leave none out, even if they do not fit.
+        width: The width of the table, in cells.
+        show_all: Leave no column out, even if they do not fit.
     """
     shown = list(enumerate(columns))
     usable = width
-    while not show_all and _needed(shown) > usable and any(column.rank for _, column in shown):
-        # Of several that are equally dispensable, the rightmost goes.
-        shown.remove(max(shown, key=lambda item: (item[1].rank, item[0])))
-        usable = width - _MARK
-    spare = max(0, usable - _needed(shown))
+    while not show_all and _sum_widths(shown) > usable and any(column.rank for _, column in shown):
+        # Among columns with equal rank, the rightmost is left out.
+        shown.remove(max(shown, key=lambda indexed: (indexed[1].rank, indexed[0])))
+        usable = width - _MARK_WIDTH
+    spare = max(0, usable - _sum_widths(shown))
     placed = []
     x = MARGIN
     for index, column in shown:
-        width = column.width
+        column_width = column.width
         if column.flexible:
-            width, spare = width + spare, 0
-        placed.append(PlacedColumn(column, index, x, width))
-        x += width + _GAP
+            column_width += spare
+            spare = 0
+        placed.append(PlacedColumn(column, index, x, column_width))
+        x += column_width + _GAP
     return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(shown))
 
 
-def _needed(shown: list[tuple[int, Column]]) -> int:
+def _sum_widths(shown: list[tuple[int, Column]]) -> int:
     return MARGIN - _GAP + sum(column.width + _GAP for _, column in shown)

@@ -1,4 +1,4 @@
-"""The lines of a table: its heading and its rows, as strips of styled cells."""
+"""Rendering of a table's heading and rows as strips of styled cells."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from spbench.tui.widgets.component_styles import ComponentStyles, merge_segments
-from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.table_columns import MARGIN, Layout, PlacedColumn, TableCell
+from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 
-_CURSOR = "▸"
-_PAUSED = " paused "
+_CURSOR_MARK = "▸"
+_PAUSED_MARK = " paused "
 
 
 def render_row(
@@ -24,27 +23,27 @@ def render_row(
     cursor: bool = False,
     min_width: int = 0,
 ) -> Strip:
-    """Return a row in the layout's whole width; the cursor has a mark beside its colour.
+    """Return a row in the whole width of the layout.
 
     Args:
-        cells: The row's cells, of all columns.
+        cells: The cells of the row, for all columns.
         layout: The columns to show.
-        styles: The table's styles.
-        cursor: Whether the cursor stands on the row.
-        least: The cells to fill at least, so that a line need not be made longer later.
+        styles: The styles of the table.
+        cursor: Whether the cursor is on the row. It has a mark as well as a colour.
+        min_width: Smallest width in cells, so that the line need not be extended later.
     """
-    under = "cursor" if cursor else ""
-    plain = styles(under)
-    pieces = [((_CURSOR if cursor else "").ljust(MARGIN), plain)]
+    row_style = "cursor" if cursor else ""
+    plain = styles(row_style)
+    pieces = [((_CURSOR_MARK if cursor else "").ljust(MARGIN), plain)]
     x = MARGIN
-    for place in layout.placed:
-        cell = cells[place.index]
-        words, word = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
-        if place.x > x:
-            pieces.append((" " * (place.x - x), plain))
-        style = styles(f"{under} {word}") if word else plain
-        pieces.append((fit(words, place.width, place.column.align), style))
-        x = place.x + place.width
+    for placed in layout.placed:
+        cell = cells[placed.index]
+        text, cell_style = (cell, "") if isinstance(cell, str) else (cell.text, cell.style)
+        if placed.x > x:
+            pieces.append((" " * (placed.x - x), plain))
+        style = styles(f"{row_style} {cell_style}") if cell_style else plain
+        pieces.append((fit(text, placed.width, placed.column.align), style))
+        x = placed.x + placed.width
     pieces.append((" " * (min_width - x), plain))
     return Strip(merge_segments(pieces), max(min_width, x))
 
@@ -52,35 +51,38 @@ def render_row(
 def render_heading(
     layout: Layout, styles: ComponentStyles, sort: str | None, reverse: bool
 ) -> Strip:
-    """Return the titles in the layout's whole width; an arrow marks the sorted column."""
+    """Return the titles in the width of the layout; an arrow marks the sort column."""
     plain = styles("heading")
     pieces = [(" " * MARGIN, plain)]
     x = MARGIN
-    for place in layout.placed:
-        chosen = place.column.key == sort
-        arrow = ("▼" if reverse else "▲") if chosen else ""
-        pieces.append((" " * (place.x - x), plain))
-        pieces.append((_title(place, arrow), styles("heading sorted") if chosen else plain))
-        x = place.x + place.width
+    for placed in layout.placed:
+        arrow = ""
+        style = plain
+        if placed.column.key == sort:
+            arrow = "▼" if reverse else "▲"
+            style = styles("heading sorted")
+        pieces.append((" " * (placed.x - x), plain))
+        pieces.append((_render_title(placed, arrow), style))
+        x = placed.x + placed.width
     return Strip(merge_segments(pieces), x)
 
 
-def _title(place: PlacedColumn, arrow: str) -> str:
-    """A title whose arrow is seen even if the title has to be cut."""
-    title = place.column.title
-    text = fit(title, min(len(title), place.width - len(arrow))) + arrow
-    return fit(text, place.width, place.column.align)
+def _render_title(placed: PlacedColumn, arrow: str) -> str:
+    """Return a title and its arrow; if the width is too small, only the title is cut."""
+    title = placed.column.title
+    text = fit(title, min(len(title), placed.width - len(arrow))) + arrow
+    return fit(text, placed.width, placed.column.align)
 
 
 def count_fixed_cells(layout: Layout, width: int) -> int:
-    """Return the cells at the left that do not scroll: the first column, unless it is wide."""
+    """Return the width of the part that does not scroll: the first column, if narrow."""
     if len(layout.placed) < 2 or layout.placed[1].x > width // 2:
         return 0
     return layout.placed[1].x
 
 
 def crop_line(line: Strip, layout: Layout, scroll: int, width: int, fill: Style) -> Strip:
-    """Return what is in view of a line that is scrolled by so many cells."""
+    """Return the part in view of a line that is scrolled by ``scroll`` cells."""
     if scroll:
         fixed = count_fixed_cells(layout, width)
         line = Strip.join([line.crop(0, fixed), line.crop(fixed + scroll)])
@@ -94,18 +96,18 @@ def add_heading_marks(
 
     Args:
         heading: Exactly ``width`` cells.
-        styles: The table's styles.
-        width: The cells in view.
-        paused: Whether the table stands still: the heading says so.
+        styles: The styles of the table.
+        width: Number of cells in view.
+        paused: Whether the table is paused, which the heading shows.
         hidden: Whether there are more columns to the left, and to the right.
     """
     left, right = hidden
-    note = _PAUSED.strip() if width < len(_PAUSED) + 2 else _PAUSED
+    note = _PAUSED_MARK.strip() if width < len(_PAUSED_MARK) + 2 else _PAUSED_MARK
     end = ((note if paused else "") + ("»" if right else ""))[-width:] if width > 0 else ""
-    begin = "«" if left and width > len(end) else ""
+    start = "«" if left and width > len(end) else ""
     parts = [
-        Strip([Segment(begin, styles("heading sorted"))], len(begin)),
-        heading.crop(len(begin), width - len(end)),
+        Strip([Segment(start, styles("heading sorted"))], len(start)),
+        heading.crop(len(start), width - len(end)),
         Strip([Segment(end, styles("heading paused" if paused else "heading sorted"))], len(end)),
     ]
     return Strip.join([part for part in parts if part.cell_length])

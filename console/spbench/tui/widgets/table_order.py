@@ -1,4 +1,4 @@
-"""The rows that a table shows, and their order."""
+"""Filter and order of the rows of a table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 from spbench.tui.widgets.table_columns import Rows
 
 SORT_INTERVAL = 0.5
-"""Seconds between two sorts of rows that change, at least."""
+"""Smallest time between two sorts of changing rows, in seconds."""
 
 
 class RowOrder:
-    """The keys that match the filter, sorted; rows that go or come are followed at once."""
+    """The keys that match the filter, sorted.
+
+    Added and removed rows appear at once, while sorting waits for `SORT_INTERVAL`.
+    """
 
     def __init__(self, rows: Rows, sort: str | None, reverse: bool) -> None:
         self.rows = rows
@@ -23,22 +26,22 @@ class RowOrder:
         self.keys: list[Hashable] = []
         self.total = 0
         self._natural: list[Hashable] = []
-        self._places: dict[Hashable, int] = {}
+        self._indices: dict[Hashable, int] = {}
         self._sorted_at = -math.inf
 
-    def update(self, now: float, at_once: bool = False) -> bool:
-        """Read the keys again, and sort where it is time to; tell whether a row has moved.
+    def update(self, now: float, force: bool = False) -> bool:
+        """Read the keys again and sort if due; return whether the order has changed.
 
         Args:
-            now: Seconds on a clock that never goes back.
-            at_once: Sort even if it is not time yet.
+            now: Seconds of a monotonic clock.
+            force: Sort even if `SORT_INTERVAL` has not passed.
         """
         natural = list(self.rows.keys())
-        if at_once or now - self._sorted_at >= SORT_INTERVAL:
-            keys = self._sorted(self._matching(natural))
+        if force or now - self._sorted_at >= SORT_INTERVAL:
+            keys = self._sort(self._filter(natural))
             self._sorted_at = now
         elif natural != self._natural:
-            keys = self._merged(natural)
+            keys = self._merge(natural)
         else:
             return False
         self._natural = natural
@@ -46,14 +49,14 @@ class RowOrder:
         if keys == self.keys:
             return False
         self.keys = keys
-        self._places = {key: place for place, key in enumerate(keys)}
+        self._indices = {key: index for index, key in enumerate(keys)}
         return True
 
     def find_index(self, key: Hashable) -> int | None:
-        """Return the row's place in the order; None where it is not shown."""
-        return self._places.get(key)
+        """Return the index of a row in the order; None if it is not shown."""
+        return self._indices.get(key)
 
-    def _matching(self, keys: Sequence[Hashable]) -> list[Hashable]:
+    def _filter(self, keys: Sequence[Hashable]) -> list[Hashable]:
         if not self.filter_words:
             return list(keys)
         return [key for key in keys if self._matches(self.rows.text(key))]
@@ -61,21 +64,21 @@ class RowOrder:
     def _matches(self, text: str) -> bool:
         return all(word in text for word in self.filter_words)
 
-    def _sorted(self, keys: list[Hashable]) -> list[Hashable]:
+    def _sort(self, keys: list[Hashable]) -> list[Hashable]:
         if self.sort is None:
             return keys[::-1] if self.reverse else keys
         values = {key: self.rows.sort_value(key, self.sort) for key in keys}
-        known = [key for key in keys if values[key] is not None]
+        sortable = [key for key in keys if values[key] is not None]
         unknown = [key for key in keys if values[key] is None]
 
-        def value(key: Hashable) -> Any:
+        def get_value(key: Hashable) -> Any:
             return values[key]
 
-        known.sort(key=value, reverse=self.reverse)
-        return known + unknown
+        sortable.sort(key=get_value, reverse=self.reverse)
+        return sortable + unknown
 
-    def _merged(self, natural: list[Hashable]) -> list[Hashable]:
-        """Keep the order of the rows that stay; new ones stand last until the next sort."""
-        new = [key for key in natural if key not in self._places]
-        alive = set(natural)
-        return [key for key in self.keys if key in alive] + self._matching(new)
+    def _merge(self, natural: list[Hashable]) -> list[Hashable]:
+        """Return the remaining rows in their old order, then new rows until the next sort."""
+        new = [key for key in natural if key not in self._indices]
+        remaining = set(natural)
+        return [key for key in self.keys if key in remaining] + self._filter(new)

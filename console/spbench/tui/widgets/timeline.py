@@ -1,4 +1,4 @@
-"""A figure over time, as a line of dots."""
+"""The time line of a metric, drawn with dots."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from spbench.stats.summary import median
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.fitting import join_fitting
 from spbench.tui.widgets.histogram import MAX_BAR_LINES
+from spbench.tui.widgets.text import join_fitting
 
 MIN_JOINED_VALUES = 3
-"""Values from which on a line joins them: two points are not a trend."""
-_FAR = 4
-"""A limit this many times the largest value away would press the line flat: words tell it."""
+"""Smallest number of values that are joined by a line; two points are not a trend."""
+_MAX_LIMIT_RATIO = 4
+"""A limit above this multiple of the largest value is not drawn, as it would flatten the line."""
 
 
 @dataclass(slots=True)
-class _Span:
-    """The values that share a column of dots."""
+class _ColumnValues:
+    """A summary of the values that share a column of dots."""
 
     first: float
     last: float
@@ -36,7 +36,7 @@ class _Span:
 
 
 class TimeLine(Chart):
-    """The values from the oldest at the left, the limit as a dashed line, and both in words."""
+    """Values from the oldest at the left, a dashed line for the limit, and a summary."""
 
     HELP: ClassVar[str] = (
         "The figure as it was measured, the oldest at the left; the dashed line is its limit.\n"
@@ -61,16 +61,16 @@ class TimeLine(Chart):
         """Show other values.
 
         Args:
-            values: The values, the oldest first; None where there is a gap.
-            unit: Their unit.
-            better: ``lower``, ``higher`` or ``none``: which of them are the worse ones.
-            title: What they are; empty if the frame has it.
-            limit: The worst that is allowed; None where nothing is said about it.
+            values: The values, the oldest first, with None for a gap.
+            unit: The unit of the values.
+            better: ``lower``, ``higher`` or ``none``: which values are better.
+            title: The title; empty if the frame shows it.
+            limit: The worst value allowed; None if there is no limit.
         """
         numbers = [drop_infinite(value) for value in values]
-        known = [value for value in numbers if value is not None]
-        # The unit of most values, whatever the slowest one needs.
-        scale = unit_of([median(known)] if known else [], unit)
+        present = [value for value in numbers if value is not None]
+        # The unit suits the median, so that a single slow value does not change it.
+        scale = unit_of([median(present)] if present else [], unit)
         self._values = [None if value is None else scale.convert(value) for value in numbers]
         self._unit = scale.unit
         self._better = better
@@ -88,120 +88,122 @@ class TimeLine(Chart):
         return len(self._values)
 
     def stride(self) -> int:
-        """Return how many values share a cell."""
-        return max(1, self.count_stops() // max(1, self._graph_width()))
+        """Return the number of values that share a cell."""
+        return max(1, self.count_stops() // max(1, self._measure_graph_width()))
 
-    def find_stop(self, at: Offset) -> int | None:
+    def find_stop(self, offset: Offset) -> int | None:
         """Return the value nearest to a cell's column."""
-        width = self._graph_width()
+        width = self._measure_graph_width()
         if not self._values:
             return None
-        x = max(0, min(width - 1, at.x - (self.size.width - width)))
+        x = max(0, min(width - 1, offset.x - (self.size.width - width)))
         return round(x / max(1, width - 1) * (self.count_stops() - 1))
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
-        """Return title, graph and words; the title and then the graph go where there is no room."""
-        known = [value for value in self._values if value is not None]
-        if not known:
+        """Return title, graph and summary; in few lines without title, then without graph."""
+        present = [value for value in self._values if value is not None]
+        if not present:
             return [[(join_fitting([self._title, "no values yet"], width), "none")]]
-        words: list[Piece] = [(join_fitting(self._phrases(known), width), "words")]
+        summary: list[Piece] = [(join_fitting(self._summarize(present), width), "words")]
         if height == 1:
-            return [words]
-        titled = bool(self._title) and height > 2
-        room = height - (2 if titled else 1)
-        rows = min(room, MAX_BAR_LINES)
-        above: list[list[Piece]] = [[] for _ in range(room - rows)]
-        scale = self._scale(known)
-        graph = self._graph(scale, self._graph_width(), rows)
+            return [summary]
+        has_title = bool(self._title) and height > 2
+        available = height - (2 if has_title else 1)
+        rows = min(available, MAX_BAR_LINES)
+        above: list[list[Piece]] = [[] for _ in range(available - rows)]
+        scale = self._choose_scale(present)
+        graph = self._draw_graph(scale, self._measure_graph_width(), rows)
         lines = add_row_labels(scale, rows, graph.render_lines(), self.size.width - graph.width)
-        title = [self.title_line(self._title, width)] if titled else []
-        return [*title, *above, *lines, words]
+        title = [self.render_title(self._title, width)] if has_title else []
+        return [*title, *above, *lines, summary]
 
-    def _graph_width(self) -> int:
-        known = [value for value in self._values if value is not None]
+    def _measure_graph_width(self) -> int:
+        present = [value for value in self._values if value is not None]
         rows = max(1, min(MAX_BAR_LINES, self.size.height - (2 if self._title else 1)))
-        return max(
-            1, self.size.width - measure_label_width(self._scale(known), rows, self.size.width)
-        )
+        labels = measure_label_width(self._choose_scale(present), rows, self.size.width)
+        return max(1, self.size.width - labels)
 
-    def _scale(self, known: list[float]) -> Scale:
+    def _choose_scale(self, present: list[float]) -> Scale:
         limit = self._limit
-        if known and limit is not None:
-            reach = max(abs(value) for value in known) * _FAR
+        if present and limit is not None:
+            reach = max(abs(value) for value in present) * _MAX_LIMIT_RATIO
             if abs(limit) <= reach:
-                return fit_scale([*known, limit])
-        return fit_scale(known)
+                return fit_scale([*present, limit])
+        return fit_scale(present)
 
-    def _graph(self, scale: Scale, width: int, height: int) -> Dots:
+    def _draw_graph(self, scale: Scale, width: int, height: int) -> Dots:
         dots = Dots(width, height, self.ascii)
         joined = sum(value is not None for value in self._values) >= MIN_JOINED_VALUES
-        before: tuple[int, int] | None = None
-        for x, span in self._spans(dots.columns).items():
-            style = "over" if self._is_over(span.low) or self._is_over(span.high) else "line"
-            ends = (span.first, span.last, span.low, span.high)
-            first, last, low, high = (scale.to_index(value, dots.rows) for value in ends)
-            if joined and before is not None and not span.after_gap:
-                if x > before[0] + 1:
-                    dots.draw_line(before, (x, first), style)
+        previous: tuple[int, int] | None = None
+        for x, values in self._group_by_column(dots.columns).items():
+            style = "over" if self._is_over(values.low) or self._is_over(values.high) else "line"
+            first = scale.place(values.first, dots.rows)
+            last = scale.place(values.last, dots.rows)
+            low = scale.to_index(values.low, dots.rows)
+            high = scale.place(values.high, dots.rows)
+            if joined and previous is not None and not values.after_gap:
+                if x > previous[0] + 1:
+                    dots.draw_line(previous, (x, first), style)
                 else:
-                    low, high = min(low, before[1]), max(high, before[1])
+                    low = min(low, previous[1])
+                    high = max(high, previous[1])
             dots.fill_column(x, low, high, style)
-            before = x, last
+            previous = x, last
         if self.cursor is not None:
-            self._mark(dots, scale)
+            self._draw_cursor(dots, scale)
         if self._limit is not None and scale.low <= self._limit <= scale.high:
             dots.draw_dashed_row(scale.to_index(self._limit, dots.rows), "limit")
         return dots
 
-    def _spans(self, columns: int) -> dict[int, _Span]:
-        spans: dict[int, _Span] = {}
-        gap = True
-        for at, value in enumerate(self._values):
+    def _group_by_column(self, columns: int) -> dict[int, _ColumnValues]:
+        grouped: dict[int, _ColumnValues] = {}
+        after_gap = True
+        for index, value in enumerate(self._values):
             if value is not None:
-                x = self._column(at, columns)
-                span = spans.get(x)
-                if span is None:
-                    span = spans[x] = _Span(value, value, value, value, gap)
-                span.last = value
-                span.low, span.high = min(span.low, value), max(span.high, value)
-            gap = value is None
-        return spans
+                x = self._find_column(index, columns)
+                values = grouped.get(x)
+                if values is None:
+                    values = grouped[x] = _ColumnValues(value, value, value, value, after_gap)
+                values.last = value
+                values.low = min(values.low, value)
+                values.high = max(values.high, value)
+            after_gap = value is None
+        return grouped
 
-    def _column(self, at: int, columns: int) -> int:
-        return at * (columns - 1) // max(1, self.count_stops() - 1)
+    def _find_column(self, index: int, columns: int) -> int:
+        return index * (columns - 1) // max(1, self.count_stops() - 1)
 
-    def _mark(self, dots: Dots, scale: Scale) -> None:
+    def _draw_cursor(self, dots: Dots, scale: Scale) -> None:
         assert self.cursor is not None
         value = self._values[self.cursor]
+        column = self._find_column(self.cursor, dots.columns)
         row = 0 if value is None else scale.to_index(value, dots.rows)
-        dots.put_glyph(
-            self._column(self.cursor, dots.columns), row, "+" if self.ascii else "◆", "cursor"
-        )
+        dots.put_glyph(column, row, "+" if self.ascii else "◆", "cursor")
 
     def _is_over(self, value: float) -> bool:
         if self._limit is None or self._better == "none":
             return False
         return value > self._limit if self._better == "lower" else value < self._limit
 
-    def _phrases(self, known: list[float]) -> Iterator[str]:
+    def _summarize(self, present: list[float]) -> Iterator[str]:
         if self.cursor is not None:
             value = self._values[self.cursor]
-            what = "no value" if value is None else self._amount(value)
-            yield f"{self.cursor + 1} of {self.count_stops()}: {what}"
+            text = "no value" if value is None else self._format(value)
+            yield f"{self.cursor + 1} of {self.count_stops()}: {text}"
             yield "over the limit" if value is not None and self._is_over(value) else ""
             return
-        yield f"last {self._amount(known[-1])}"
+        yield f"last {self._format(present[-1])}"
         if self._better == "none":
-            yield f"{self._amount(min(known))} to {self._amount(max(known))}"
+            yield f"{self._format(min(present))} to {self._format(max(present))}"
         else:
-            worst = max(known) if self._better == "lower" else min(known)
-            yield f"worst {self._amount(worst)}"
+            worst = max(present) if self._better == "lower" else min(present)
+            yield f"worst {self._format(worst)}"
         if self._limit is not None:
-            over = sum(map(self._is_over, known))
-            yield f"limit {self._amount(self._limit)}"
-            yield f"{over} of {len(known)} beyond it" if over else "none beyond it"
-        if self._scale(known).log:
+            over = sum(map(self._is_over, present))
+            yield f"limit {self._format(self._limit)}"
+            yield f"{over} of {len(present)} beyond it" if over else "none beyond it"
+        if self._choose_scale(present).log:
             yield "logarithmic axis"
 
-    def _amount(self, value: float) -> str:
+    def _format(self, value: float) -> str:
         return format_value(value, self._unit)

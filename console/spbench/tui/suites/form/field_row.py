@@ -14,7 +14,7 @@ from textual.widgets import Input
 from spbench.suites.edit.field import Field
 from spbench.tui.suites.editor import PROBLEM_SIGN
 from spbench.tui.suites.form.typed_case import ExpectationTexts, ReferenceTexts, find_error
-from spbench.tui.widgets.fitting import fit
+from spbench.tui.widgets.text import fit
 from spbench.tui.widgets.text_box import TextBox
 
 NAME_WIDTH = 20

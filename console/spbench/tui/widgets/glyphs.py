@@ -1,0 +1,69 @@
+"""Glyphs of numbers: sparklines, and slowness compared with the median."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spbench.record.number_formatting import format_factor
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+_STEPS = "░▒▓█"
+_STEPS_ASCII = "-+*#"
+_FAILED = "✗"
+_UNKNOWN = "·"
+_FAILED_ASCII = "!"
+_UNKNOWN_ASCII = "."
+
+
+def sparkline(values: Iterable[float], width: int, maximum: float | None = None) -> str:
+    """Return the last values as bars, the newest at the right.
+
+    Args:
+        values: Values of at least 0.
+        width: Number of cells; fewer values are padded at the left.
+        maximum: The value of a full bar. Default: the largest value shown.
+    """
+    shown = list(values)[-width:]
+    top = max(shown, default=0.0) if maximum is None else maximum
+    if top <= 0:
+        return (BLOCKS[0] * len(shown)).rjust(width)
+    steps = (int(value / top * len(BLOCKS)) for value in shown)
+    return "".join(BLOCKS[min(len(BLOCKS) - 1, step)] for step in steps).rjust(width)
+
+
+def slowness_step(ratio: float, notable: float) -> int:
+    """Return how slow a ratio is in four steps, 0 (near the median) to 3.
+
+    Step 1 begins at a third of the way from 1 to ``notable``, step 2 at ``notable``, step 3 at
+    three times that excess.
+
+    Args:
+        ratio: Time divided by the median time.
+        notable: The ratio from which slowness is reported; above 1.
+    """
+    excess = (ratio - 1) / (notable - 1)
+    if excess >= 3:
+        return 3
+    if excess >= 1:
+        return 2
+    return 1 if excess >= 1 / 3 else 0
+
+
+def slowness_mark(
+    ratio: float | None, notable: float, *, failed: bool = False, ascii: bool = False
+) -> tuple[str, str]:
+    """Return the glyph of a ratio and the name of its style in a chart.
+
+    A darker glyph is slower, ``·`` is an unknown ratio, ``✗`` a failure.
+    """
+    if failed:
+        return _FAILED_ASCII if ascii else _FAILED, "failed"
+    if ratio is None:
+        return _UNKNOWN_ASCII if ascii else _UNKNOWN, "none"
+    step = slowness_step(ratio, notable)
+    return (_STEPS_ASCII if ascii else _STEPS)[step], f"step-{step}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio with its meaning: ``1.8x the median``."""
+    return f"{format_factor(ratio)} the median"

@@ -1,0 +1,107 @@
+"""Text in terminal cells: fitted to a width, and styled by component classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.widget import Widget
+
+from spbench.record.number_formatting import clean
+
+Align = Literal["left", "right"]
+_ELLIPSIS = "…"
+
+
+def cell_width(text: str) -> int:
+    """Return the number of terminal cells that a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, width: int, align: Align = "left") -> str:
+    """Return a text in exactly ``width`` cells; an ellipsis marks a cut."""
+    if width <= 0:
+        return ""
+    text = clean(text)
+    size = cell_width(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + _ELLIPSIS
+    pad = " " * (width - size)
+    return pad + text if align == "right" else text + pad
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return a text in lines of at most ``width`` cells, at least one line."""
+    text = clean(text)
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, max(1, len(text)), width)]
+    return chop_cells(text, width)
+
+
+def join_fitting(phrases: Iterable[str], width: int) -> str:
+    """Return the first phrases that fit in ``width`` cells, without empty ones."""
+    first, *others = [clean(phrase) for phrase in phrases if phrase] or [""]
+    line = first
+    for phrase in others:
+        if cell_width(line) + 2 + cell_width(phrase) > width:
+            break
+        line += f", {phrase}"
+    return line if cell_width(line) <= width else fit(line, width)
+
+
+class ComponentStyles:
+    """Cached styles of the component classes ``<prefix>--<name>``.
+
+    Several names may be given with spaces between them. Each name changes only the properties that
+    its rule sets; a name without a class changes nothing. Backgrounds and colours with an alpha are
+    blended with the background of the widget.
+    """
+
+    def __init__(self, widget: Widget, prefix: str) -> None:
+        self._widget = widget
+        self._prefix = prefix
+        self._cache: dict[str, Style] = {}
+
+    def __call__(self, names: str = "") -> Style:
+        """Return the style of the widget with the rules of these names applied."""
+        style = self._cache.get(names)
+        if style is None:
+            style = self._widget.rich_style
+            for name in names.split():
+                style += self._get_changes(f"{self._prefix}--{name}")
+            self._cache[names] = style
+        return style
+
+    def clear(self) -> None:
+        """Forget all styles, because the theme or the state of the widget has changed."""
+        self._cache.clear()
+
+    def _get_changes(self, component: str) -> Style:
+        default = Style()
+        partial = self._widget.get_component_rich_style(component, partial=True, default=default)
+        blended = self._widget.get_component_rich_style(component, default=default)
+        return partial.without_color + Style(
+            color=blended.color if partial.color else None,
+            bgcolor=blended.bgcolor if partial.bgcolor else None,
+        )
+
+
+def merge_segments(pieces: Iterable[tuple[str, Style]]) -> list[Segment]:
+    """Return segments in which neighbours with the same style are joined.
+
+    The cost of each later step of drawing grows with the number of segments.
+    """
+    segments = []
+    texts = [""]
+    last_style = Style()
+    for text, style in pieces:
+        if style is not last_style:
+            segments.append(Segment("".join(texts), last_style))
+            texts = []
+            last_style = style
+        texts.append(text)
+    segments.append(Segment("".join(texts), last_style))
+    return [segment for segment in segments if segment.text]
