@@ -165,7 +165,7 @@ class ConsoleContext:
         """Start a run in a session of its own and watch it; another has to wait for that.
 
         Args:
-            words: The words that follow ``spbench run``.
+            args: The words that follow ``spbench run``.
             folder: The folder in which it starts; None: the console's own.
         """
         if self.starting_since is not None:

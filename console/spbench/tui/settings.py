@@ -64,7 +64,7 @@ def load_settings(path: Path, themes: Collection[str], *, explicit: bool = True)
     Args:
         path: The file; there may be none.
         themes: The names of the themes there are.
-        named: Whether the user named the file; otherwise it is skipped if somebody else may have
+        explicit: Whether the user named the file; otherwise it is skipped if somebody else may have
             written it.
     """
     try:
@@ -202,7 +202,7 @@ def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     Args:
         path: The file; it is made if it is missing.
         theme: The theme's name.
-        named: As for `load_settings`.
+        explicit: As for `load_settings`.
 
     Raises:
         SpbenchError: The file cannot be read, changed or written.
