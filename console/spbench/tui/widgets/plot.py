@@ -171,7 +171,9 @@ class Plot(Chart):
             low = drop_infinite(placed.point.low)
             high = drop_infinite(placed.point.high)
             rows = [
-                self._scales[1].to_index(y, dots.rows) for y in (low, high, placed.y) if y is not None
+                self._scales[1].to_index(y, dots.rows)
+                for y in (low, high, placed.y)
+                if y is not None
             ]
             dots.fill_column(column, min(rows), max(rows), style)
             previous = placed
