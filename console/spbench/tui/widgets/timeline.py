@@ -137,10 +137,10 @@ class TimeLine(Chart):
         previous: tuple[int, int] | None = None
         for x, values in self._group_by_column(dots.columns).items():
             style = "over" if self._is_over(values.low) or self._is_over(values.high) else "line"
-            first = scale.place(values.first, dots.rows)
-            last = scale.place(values.last, dots.rows)
+            first = scale.to_index(values.first, dots.rows)
+            last = scale.to_index(values.last, dots.rows)
             low = scale.to_index(values.low, dots.rows)
-            high = scale.place(values.high, dots.rows)
+            high = scale.to_index(values.high, dots.rows)
             if joined and previous is not None and not values.after_gap:
                 if x > previous[0] + 1:
                     dots.draw_line(previous, (x, first), style)
