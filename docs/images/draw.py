@@ -79,9 +79,9 @@ async def draw_console() -> None:
 def show_case(page: RunPage, case_id: str) -> None:
     """Choose a case on the Run page, as a click on its row does."""
     page._selection.choose(case_id)
-    page.presenter.put(page.presenter.cases, case_id)
+    page.presenter.move_cursor(page.presenter.cases, case_id)
     page._show_case()
-    page.presenter.all()
+    page.presenter.update_all()
 
 
 def screen_text(app: ConsoleApp) -> str:
