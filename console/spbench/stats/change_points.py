@@ -1,4 +1,4 @@
-"""Change points in the history of a metric: the runs at which its median becomes higher or lower.
+"""Change points in the history of a metric: the runs at which its median changes.
 
 The test compares the ranks of the runs before and after each position (Pettitt 1979). It does so in
 all runs and in windows of them. Differences are in standard deviations, so that a step near either
@@ -33,7 +33,7 @@ With fewer, random orders too often show a difference as large as that of any st
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """A step in a history of runs: the run at which the median changes, and by how much.
+    """A step in a history of runs, and the medians before and after it.
 
     Attributes:
         index: The position of the first run after the step.
@@ -78,7 +78,7 @@ def find_steps(values: Sequence[float], tolerance: float, seed: int = 1) -> list
 def _find_cuts(
     values: Sequence[float], first: int, end: int, rng: Random
 ) -> list[tuple[int, float]]:
-    """Return the positions of the steps from run `first` up to run `end`, each with its chance."""
+    """Return the positions and chances of the steps from run `first` to before `end`."""
     ranks = _ranks(values[first:end])
     if len(ranks) < 2 * LEAST_RUNS:
         return []
@@ -106,9 +106,9 @@ def _chance_of_step(size: float, ranks: Sequence[float], rng: Random) -> float:
 
 
 def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
-    """Return the position at which the ranks differ most in any window, and the difference.
+    """Return the position of the largest step in any window, and its size.
 
-    The difference is that of the mean ranks before and after, in standard deviations.
+    The size is the difference of the mean ranks before and after, in standard deviations.
     """
     sums = [0.0, *accumulate(ranks)]
     spread = math.sqrt(len(ranks) * (len(ranks) + 1) / 12)
@@ -126,7 +126,9 @@ def _find_largest_step(ranks: Sequence[float]) -> tuple[int, float]:
 
 @lru_cache(maxsize=256)
 def _windows(n: int) -> tuple[tuple[int, int], ...]:
-    """Return the windows of n runs: all, halves, quarters and so on, with half a length between.
+    """Return the windows of n runs: all, halves, quarters and so on.
+
+    Windows of one length overlap by half of it.
 
     In all runs together, a step up and a later step down hide each other (Kovacs et al. 2023).
     """
@@ -141,7 +143,7 @@ def _windows(n: int) -> tuple[tuple[int, int], ...]:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks of the values, from 1; equal values get the mean of their ranks."""
+    """Return the ranks of the values from 1; equal values get their mean rank."""
     order = sorted(values)
     first = {value: rank for rank, value in reversed([*enumerate(order, 1)])}
     last = {value: rank for rank, value in enumerate(order, 1)}

@@ -1,4 +1,4 @@
-"""The difference between two sets of launches: its interval, and whether chance explains it.
+"""The difference between two sets of launches: its interval and its significance.
 
 The unit is a launch, and its value is the median of its iterations: iterations of a launch depend
 on each other, and repeats in one launch share its state. The interval of the ratio is that of
@@ -34,28 +34,28 @@ class Difference:
         low: The lower end of the 95 % interval, at most the ratio; None with too few launches.
         high: The upper end, at least the ratio.
         chance: The probability of a difference this large, or larger, between equals.
-        past: The number of earlier runs that widened the interval.
+        past_runs: The number of earlier runs that widened the interval.
     """
 
     ratio: float
     low: float | None
     high: float | None
     chance: float
-    past: int = 0
+    past_runs: int = 0
 
 
 def estimate_difference(
     a: Sequence[float],
     b: Sequence[float],
-    past: Sequence[Sequence[float]] = (),
+    past_launches: Sequence[Sequence[float]] = (),
 ) -> Difference:
     """Return the difference of b from a.
 
     Args:
         a: The medians of the launches of one side, all above 0.
         b: Those of the other side.
-        past: The launches of earlier runs of the same case on the same machines, run by run. The
-            interval is at least as wide as the difference between those runs.
+        past_launches: The launches of earlier runs of the same case on the same machines, run by
+            run. The interval is at least as wide as the difference between those runs.
     """
     ratio = median(b) / median(a)
     chance = rank_test(a, b)
@@ -67,7 +67,7 @@ def estimate_difference(
     logs_b = [math.log(y) for y in b]
     logs = sorted([y - x for x in logs_a for y in logs_b])
     centre = math.log(ratio)
-    runs, half = _past_half_width(tuple(map(tuple, past)))
+    runs, half = _past_half_width(tuple(map(tuple, past_launches)))
     low = min(logs[outside], centre - half)
     high = max(logs[-1 - outside], centre + half)
     if runs:
@@ -84,14 +84,14 @@ def combine_chances(first: float, second: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _past_half_width(past: tuple[tuple[float, ...], ...]) -> tuple[int, float]:
-    """Return the number of earlier runs that widen an interval, and the half width they require."""
-    runs = [median(run) for run in past if run and min(run) > 0]
-    return (len(runs), _half_width_between(runs)) if len(runs) >= LEAST_PAST else (0, 0.0)
+def _past_half_width(past_launches: tuple[tuple[float, ...], ...]) -> tuple[int, float]:
+    """Return the number of usable earlier runs and the half width that they require."""
+    runs = [median(run) for run in past_launches if run and min(run) > 0]
+    return (len(runs), _compute_half_width(runs)) if len(runs) >= LEAST_PAST else (0, 0.0)
 
 
-def _half_width_between(runs: Sequence[float]) -> float:
-    """Return the half width of the interval of the ratio of two runs, as a logarithm.
+def _compute_half_width(runs: Sequence[float]) -> float:
+    """Return the logarithmic half width of the interval of the ratio of two runs.
 
     The spread is the median distance from the median, scaled to a standard deviation, so that one
     slow run in thirty does not count. The last factor approximates Student's t for few runs.
@@ -109,8 +109,7 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     """
     others = sorted(b)
     above = sum(2 * len(b) - bisect_left(others, x) - bisect_right(others, x) for x in a) / 2
-    most = len(a) * len(b)
-    u = math.ceil(min(above, most - above))
+    u = math.ceil(min(above, len(a) * len(b) - above))
     orders = sum(count_orders(len(a), len(b))[: u + 1])
     return min(1.0, 2.0 * orders / math.comb(len(a) + len(b), len(a)))
 
@@ -126,9 +125,9 @@ def least_launches(tests: int) -> int:
 
 
 def count_outside_interval(a: int, b: int, level: float) -> int | None:
-    """Return the number of ordered ratios outside each end of the interval of a and b launches.
+    """Return the number of ordered ratios outside each end of the interval.
 
-    None if even all ratios do not make an interval of that level.
+    None if even all ratios of a and b launches do not make an interval of that level.
     """
     total = math.comb(a + b, a)
     below = 0
@@ -167,9 +166,9 @@ def count_orders(a: int, b: int) -> tuple[int, ...]:
 
 
 def find_discoveries(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Return which of many differences chance does not explain (Benjamini and Hochberg 1995).
+    """Return which of many differences chance does not explain.
 
-    On average, at most a share of ``level`` of these is wrong.
+    On average, at most a share of ``level`` of these is wrong (Benjamini and Hochberg 1995).
     """
     order = sorted(range(len(chances)), key=chances.__getitem__)
     last = max(

@@ -1,4 +1,4 @@
-"""The generalised extreme Studentised deviate test: the values that are outliers of all others.
+"""The generalised extreme Studentised deviate test, which finds outliers.
 
 Rosner, Percentage Points for a Generalized ESD Many-Outlier Procedure, Technometrics 25, 1983.
 """
@@ -25,7 +25,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key, float]:
-    """Return the values that are too large compared with the others (Rosner 1983), less the median.
+    """Return the values that are too large (Rosner 1983), less the median.
 
     Values that are too small are removed as well, so that they hide no others, but not returned.
     With fewer than `FEWEST_VALUES` there is no outlier.
@@ -41,8 +41,9 @@ def find_large_outliers(values: Mapping[Key, float], chance: float) -> dict[Key,
     end = _count_not_too_large(ordered, chance)
     if end == len(ordered):
         return {}
-    least = ordered[end]
-    return {key: value - middle for key, value in values.items() if value - middle >= least}
+    threshold = ordered[end]
+    distances = {key: value - middle for key, value in values.items()}
+    return {key: distance for key, distance in distances.items() if distance >= threshold}
 
 
 def _count_not_too_large(ordered: list[float], chance: float) -> int:
@@ -76,7 +77,7 @@ def _count_not_too_large(ordered: list[float], chance: float) -> int:
 
 
 def _chance_of_deviate(squared_deviate: float, count: int) -> float:
-    """Return the chance that one of ``count`` values has a squared deviate as large as this.
+    """Return the chance that one of ``count`` values has such a squared deviate.
 
     A deviate is the distance from the mean in standard deviations, both of all the values.
     """
@@ -88,7 +89,7 @@ def _chance_of_deviate(squared_deviate: float, count: int) -> float:
 
 
 def student_t_chance(square: float, freedom: int) -> float:
-    """Return the chance that Student's t is at least the root of ``square`` away from 0.
+    """Return the chance that Student's t squared is at least ``square``.
 
     By the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
     """
@@ -101,7 +102,10 @@ def student_t_chance(square: float, freedom: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    """Return the regularised incomplete beta function.
+
+    It is computed by its continued fraction (DLMF 8.17.22).
+    """
     if x > (a + 1.0) / (a + b + 2.0):
         return 1.0 - _incomplete_beta(b, a, 1.0 - x)
     logs = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)

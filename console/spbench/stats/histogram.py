@@ -8,52 +8,54 @@ from itertools import pairwise
 from spbench.stats.sorted_samples import SortedSamples
 
 TAIL = 0.999
+"""The share of many samples that is drawn."""
 TAIL_FROM = 1000
-"""The part of the samples that is drawn, and the number of samples from which on it is not all."""
+"""The number of samples from which on only `TAIL` of them is drawn."""
 FENCE = 3.0
+"""Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977)."""
 LEAST_SPREAD = 0.01
-"""Samples beyond the upper quartile by this many interquartile ranges are far out (Tukey 1977).
-
-The range counts as at least this part of the quartile, so that equal samples have one too.
-"""
+"""The least interquartile range as a share of the quartile, for samples that are nearly equal."""
 MOST_FAR_OUT = 0.1
-"""The part of the samples up to which those far out are counted and not drawn; one always is."""
+"""The largest share of samples far out that is counted instead of drawn; one sample always is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Bins of equal width: ``counts[i]`` samples lie between ``edges[i]`` and ``edges[i + 1]``.
+    """A histogram with bins of equal width.
 
-    ``beyond`` samples are larger than the last edge.
+    ``counts[i]`` samples are between ``edges[i]`` and ``edges[i + 1]``. ``above_range`` samples are
+    larger than the last edge.
     """
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
-    beyond: int
+    above_range: int
 
 
 def make_bins(samples: SortedSamples, count: int, *, full_range: bool = False) -> Bins:
-    """Return the samples in ``count`` bins, from the smallest to `drawn_end`.
+    """Return the samples in ``count`` bins, from the smallest to `find_axis_end`.
 
-    Up to the largest if ``whole`` is set.
+    Args:
+        samples: At least one sample.
+        count: The number of bins.
+        full_range: Whether the bins extend to the largest sample.
     """
     n = len(samples)
     low = samples.smallest
-    greatest = samples.largest
-    high = greatest if full_range else find_axis_end(samples)
-    drawn = n if high == greatest else samples.count_below(high)
-    if high <= low:  # all alike: they stand in the first bin
+    high = samples.largest if full_range else find_axis_end(samples)
+    in_range = n if high == samples.largest else samples.count_below(high)
+    if high <= low:  # all samples are equal: they are in the first bin
         high = low + (abs(low) or 1.0) / 100
-        drawn = n
+        in_range = n
     step = (high - low) / count
     edges = (*(low + index * step for index in range(count)), high)
-    within = (min(drawn, samples.count_below(edge)) for edge in edges[1:-1])
-    counts = tuple(upper - lower for lower, upper in pairwise((0, *within, drawn)))
-    return Bins(edges, counts, n - drawn)
+    cumulative = (min(in_range, samples.count_below(edge)) for edge in edges[1:-1])
+    counts = tuple(upper - lower for lower, upper in pairwise((0, *cumulative, in_range)))
+    return Bins(edges, counts, n - in_range)
 
 
 def find_axis_end(samples: SortedSamples) -> float:
-    """Return where a drawing of samples ends, so that a few slow ones leave the others room."""
+    """Return the end of the axis; a few slow samples beyond it are not drawn."""
     n = len(samples)
     end = samples.largest
     if n >= TAIL_FROM:

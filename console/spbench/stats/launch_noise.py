@@ -1,4 +1,4 @@
-"""The noise of a case's launches, and launches drawn with it."""
+"""The noise of a case's launches, and random launches with this noise."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ class Launches(NamedTuple):
     fastest: list[float]
 
     def slow_down(self, share: float) -> Launches:
-        """Return them with each iteration longer by a share."""
-        return Launches(*([value * (1 + share) for value in of] for of in self))
+        """Return the launches with each iteration longer by a share."""
+        return Launches(
+            [time * (1 + share) for time in self.medians],
+            [time * (1 + share) for time in self.fastest],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The spread of a case's launches, between runs and within one. All as logarithms.
+    """The spread of a case's launches, between runs and within a run.
+
+    All values are logarithms of times.
 
     Attributes:
         levels: The median of each run.
@@ -36,32 +41,35 @@ class Noise:
     residuals: tuple[float, ...]
     fastest: tuple[float, ...]
 
-    def draw(self, chance: Random, launches: int) -> Launches:
-        """Return the launches of a run: a level, and a distance from it for each of them."""
-        level = chance.choice(self.levels)
-        drawn = chance.choices(list(zip(self.residuals, self.fastest, strict=True)), k=launches)
-        sides = zip(*drawn, strict=True)
-        return Launches(*([math.exp(level + each) for each in of] for of in sides))
+    def draw(self, rng: Random, launches: int) -> Launches:
+        """Return random launches of a run: a level, and a residual for each launch."""
+        level = rng.choice(self.levels)
+        pairs = rng.choices(list(zip(self.residuals, self.fastest, strict=True)), k=launches)
+        return Launches(
+            [math.exp(level + residual) for residual, _ in pairs],
+            [math.exp(level + fastest) for _, fastest in pairs],
+        )
 
 
 def estimate_noise(
     runs: Sequence[Sequence[float]], fastest: Sequence[float] | None = None
 ) -> Noise | None:
-    """Return the noise of runs of one case; None where one launch alone is known.
+    """Return the noise of runs of one case; None if only one launch is known.
 
     Args:
-        runs: The launches of each run, all above 0. Where each run has but one, runs and launches
-            cannot be told apart, and each launch is drawn as one of one run.
-        fastest: The fastest iteration of each launch of the first run, where they are known. Those
-            of the other runs are taken to differ as much as their medians.
+        runs: The launches of each run, all above 0. If each run has only one, the noise between
+            runs and between launches cannot be separated. All launches are then drawn from one run.
+        fastest: The fastest iteration of each launch of the first run, if known. Those of the
+            other runs are assumed to differ as much as their medians.
     """
     logs = [[math.log(launch) for launch in run] for run in runs]
-    residuals = [each for run in logs if len(run) > 1 for each in _residuals(run)]
+    residuals = [residual for run in logs if len(run) > 1 for residual in _residuals(run)]
     medians = [median(run) for run in logs]
     if residuals:
-        levels = _without_launches(medians, logs, residuals)
-        known = [math.log(each) for each in fastest] if fastest and logs[0][1:] else []
-        first = _residuals(known) if known else []
+        levels = _levels_without_launch_noise(medians, logs, residuals)
+        first: list[float] = []
+        if fastest and len(logs[0]) > 1:
+            first = _residuals([math.log(time) for time in fastest])
         return Noise(tuple(levels), tuple(residuals), (*first, *residuals[len(first) :]))
     if len(medians) < 2:
         return None
@@ -70,30 +78,30 @@ def estimate_noise(
 
 
 def _residuals(logs: Sequence[float]) -> list[float]:
-    """Return the distances from the median, as wide as a sample of so many leaves them too narrow.
+    """Return the distances from the median, corrected for the size of the sample.
 
     The factor is that of Davison and Hinkley (1997), section 2.3.
     """
     middle = median(logs)
-    wider = math.sqrt(len(logs) / (len(logs) - 1))
-    return [(each - middle) * wider for each in logs]
+    factor = math.sqrt(len(logs) / (len(logs) - 1))
+    return [(log - middle) * factor for log in logs]
 
 
-def _without_launches(
+def _levels_without_launch_noise(
     medians: Sequence[float], runs: Sequence[Sequence[float]], residuals: Sequence[float]
 ) -> list[float]:
-    """Return the medians of runs as wide as they would be if launches of a run were equal.
+    """Return the medians of runs without the spread that comes from their launches.
 
-    The variance of a median of n launches is about pi / 2 of that of their mean.
+    The variance of a median of n launches is about pi / 2 times that of their mean.
     """
     middle = median(medians)
-    between = _mean_square(_residuals(medians)) if medians[1:] else 0.0
+    between = _mean_square(_residuals(medians)) if len(medians) > 1 else 0.0
     if between == 0.0:
         return list(medians)
     shares = [min(1.0, math.pi / 2 / len(run)) for run in runs]
     within = _mean_square(residuals) * sum(shares) / len(shares)
-    narrower = math.sqrt(max(0.0, 1 - within / between))
-    return [middle + (each - middle) * narrower for each in medians]
+    factor = math.sqrt(max(0.0, 1 - within / between))
+    return [middle + (level - middle) * factor for level in medians]
 
 
 def _mean_square(values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Sorted samples that grow, so that percentiles are exact at any time."""
+"""Sorted samples that grow, with exact percentiles at any time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from itertools import chain
 from spbench.stats.summary import median, percentile
 
 BLOCK_SIZE = 1024
-"""Samples that a block begins with; it is split when it has more than twice as many."""
+"""The samples of a new block; a block with more than twice as many is split."""
 FEW_SAMPLES = 32
-"""Up to this many samples are put into a block one by one, more by sorting it again."""
+"""Up to this many new samples are inserted one by one; with more, the block is sorted again."""
 
 
 class SortedSamples:
-    """Samples in ascending order, in sorted blocks: a batch moves little of a million."""
+    """Samples in ascending order, in blocks, so that adding samples moves only few."""
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self._blocks: list[array[float]] = []
-        self._lasts: list[float] = []
+        self._lasts: list[float] = []  # the largest sample of each block
         self._count = 0
         self.add(values)
 
@@ -53,51 +53,51 @@ class SortedSamples:
         return percentile(self._blocks[0] if len(self._blocks) == 1 else self, fraction)
 
     def count_below(self, value: float) -> int:
-        """Return how many samples are smaller than a value."""
-        at = bisect_left(self._lasts, value)
-        if at == len(self._blocks):
+        """Return the number of samples that are smaller than a value."""
+        index = bisect_left(self._lasts, value)
+        if index == len(self._blocks):
             return self._count
-        return sum(map(len, self._blocks[:at])) + bisect_left(self._blocks[at], value)
+        return sum(map(len, self._blocks[:index])) + bisect_left(self._blocks[index], value)
 
     def add(self, values: Iterable[float]) -> None:
-        """Take in samples, in any order."""
+        """Add samples, in any order."""
         new = sorted(values)
         self._count += len(new)
-        if len(self._blocks) < 2:  # as most ranks have
+        if len(self._blocks) < 2:  # the usual state of a rank
             if self._blocks:
                 self._merge(0, new)
             elif new:
-                self._put(0, array("d", new))
+                self._replace_block(0, array("d", new))
             return
-        # From the largest down, so that a block that is split moves none that is still needed.
+        # From the largest down: splitting a block shifts only blocks that are finished.
         while new:
-            at = min(bisect_left(self._lasts, new[-1]), len(self._blocks) - 1)
-            start = bisect_right(new, self._lasts[at - 1]) if at else 0
-            self._merge(at, new[start:])
+            index = min(bisect_left(self._lasts, new[-1]), len(self._blocks) - 1)
+            start = bisect_right(new, self._lasts[index - 1]) if index else 0
+            self._merge(index, new[start:])
             del new[start:]
 
-    def _merge(self, at: int, new: list[float]) -> None:
-        block = self._blocks[at]
+    def _merge(self, index: int, new: list[float]) -> None:
+        block = self._blocks[index]
         if len(new) <= FEW_SAMPLES:
             for value in new:
                 insort(block, value)
         else:
             block = array("d", sorted([*block, *new]))
-        if block is self._blocks[at] and len(block) <= 2 * BLOCK_SIZE:
-            self._lasts[at] = block[-1]
+        if block is self._blocks[index] and len(block) <= 2 * BLOCK_SIZE:
+            self._lasts[index] = block[-1]
         else:
-            self._put(at, block)
+            self._replace_block(index, block)
 
-    def _put(self, at: int, block: array[float]) -> None:
-        """Let a block stand at ``at``, in pieces where it is too long."""
+    def _replace_block(self, index: int, block: array[float]) -> None:
+        """Replace the block at ``index``, in pieces if the new one is too long."""
         size = BLOCK_SIZE if len(block) > 2 * BLOCK_SIZE else len(block)
         pieces = [block[first : first + size] for first in range(0, len(block), size)]
-        self._blocks[at : at + 1] = pieces
-        self._lasts[at : at + 1] = [piece[-1] for piece in pieces]
+        self._blocks[index : index + 1] = pieces
+        self._lasts[index : index + 1] = [piece[-1] for piece in pieces]
 
 
 class SortedRepeats:
-    """Samples of several repeats as they come.
+    """Samples of several repeats, in the order of their arrival.
 
     Attributes:
         values: The samples of all repeats in ascending order.
@@ -114,11 +114,11 @@ class SortedRepeats:
         return len(self.values)
 
     def add(self, repeat: int, values: Sequence[float]) -> None:
-        """Take in samples of a repeat, in any order."""
+        """Add samples of a repeat, in any order."""
         if not values:
             return
         if repeat not in self._repeats:
-            if len(self._repeats) == 1:  # it shared its samples with `values`
+            if len(self._repeats) == 1:  # the first repeat shared its samples with `values`
                 self._repeats = {first: SortedSamples(self.values) for first in self._repeats}
             self._repeats[repeat] = SortedSamples() if self._repeats else self.values
         self.values.add(values)

@@ -1,4 +1,4 @@
-"""Statistics of samples: percentiles by linear interpolation between the closest ranks."""
+"""Statistics of samples: percentiles, medians, intervals and summaries."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class SortedValues(Protocol):
 
 LARGEST = sys.float_info.max
 _SQUARES = 1e150
-"""Samples beyond this are scaled first: their squares are no floats."""
+"""Samples above this are scaled first, because their squares exceed the range of floats."""
 
 
 def clamp_to_floats(value: float) -> float:
-    """Return a value, or the largest float of its sign where it is infinite.
+    """Return a value, or the largest float with its sign if it is infinite.
 
-    A broken kernel's figures are reported, and a report has no infinities.
+    Numbers of a broken kernel are reported, too, and the report's format has no infinities.
     """
     return min(max(float(value), -LARGEST), LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Count, percentiles, mean and standard deviation of samples, in the samples' own unit.
+    """Count, percentiles, mean and standard deviation, in the unit of the samples.
 
-    Of several repeats, p50 is the median of their medians: see ``median_of_repeats``.
+    With several repeats, p50 is the median of their medians: see ``median_of_repeats``.
     """
 
     n: int
@@ -59,7 +59,7 @@ def percentile(ordered: SortedValues, fraction: float) -> float:
     high = min(low + 1, len(ordered) - 1)
     share = position - low
     step = ordered[high] - ordered[low]
-    if math.isinf(step):  # between the largest floats of both signs
+    if math.isinf(step):  # the difference of two huge values with opposite signs overflows
         return ordered[low] * (1 - share) + ordered[high] * share
     return ordered[low] + step * share
 
@@ -72,17 +72,17 @@ def median(values: Iterable[float]) -> float:
 def median_of_repeats(repeats: Iterable[Iterable[float]]) -> float:
     """Return the median of the repeats' medians; there must be a value.
 
-    A repeat counts once: its iterations depend on each other, and metrics of one value a repeat
-    are aggregated in the same way.
+    A repeat counts once, because its iterations depend on each other. Metrics with one value per
+    repeat are aggregated in the same way.
     """
     return median(median(values) for values in map(list, repeats) if values)
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median of what values are drawn from; None below six.
+    """Return the 95 % interval of the median; None with fewer than six values.
 
-    Between order statistics, exact whatever the distribution is (Thompson 1936): of n draws at most
-    k - 1 lie below the median by the binomial distribution's chance.
+    Its ends are order statistics, and it is exact for any distribution (Thompson 1936): the number
+    of draws below the median has a binomial distribution.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -94,17 +94,17 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 def lower_median(values: Iterable[float]) -> float:
-    """Return the lower median: the value of one of the ranks, even if there are only two.
+    """Return the lower median, which is always one of the values.
 
-    What is slow is compared with it, so that of two ranks the slow one stands out.
+    Slow ranks are compared with it. With two ranks, the slow one is compared with the other.
     """
     return statistics.median_low(values)
 
 
 def summarize(values: Iterable[float]) -> Summary | None:
-    """Return the summary of the values; None where there are none.
+    """Return the summary of the values; None if there are none.
 
-    ``stdev`` is the sample's (n - 1), 0 for one value.
+    ``stdev`` is that of a sample (n - 1), and 0 for one value.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -112,7 +112,7 @@ def summarize(values: Iterable[float]) -> Summary | None:
         return None
     scale = max(-ordered[0], ordered[-1])
     if scale > _SQUARES:
-        return _scaled(ordered, float(scale))
+        return _summarize_scaled(ordered, float(scale))
     mean = math.fsum(ordered) / n
     variance = math.fsum((value - mean) ** 2 for value in ordered) / (n - 1) if n > 1 else 0.0
     return Summary(
@@ -128,11 +128,13 @@ def summarize(values: Iterable[float]) -> Summary | None:
 
 
 def summarize_repeats(repeats: Sequence[Sequence[float]]) -> Summary | None:
-    """Return the summary of all values, with the median of the repeats' medians as p50."""
+    """Return the summary of all values; p50 is the median of the repeats' medians."""
     summary = summarize(chain.from_iterable(repeats))
     return summary and replace(summary, p50=median_of_repeats(repeats))
 
 
-def _scaled(ordered: list[float], scale: float) -> Summary | None:
-    unit = summarize(value / scale for value in ordered)
-    return unit and Summary(unit.n, *(clamp_to_floats(x * scale) for x in astuple(unit)[1:]))
+def _summarize_scaled(ordered: list[float], scale: float) -> Summary | None:
+    summary = summarize(value / scale for value in ordered)
+    return summary and Summary(
+        summary.n, *(clamp_to_floats(statistic * scale) for statistic in astuple(summary)[1:])
+    )

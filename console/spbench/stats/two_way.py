@@ -1,4 +1,4 @@
-"""Two-way decomposition of what was measured between pairs: the share of each end, and the rest."""
+"""Two-way decomposition of values of pairs: effects of the ends, and residuals."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spbench.stats.summary import median
 EndPair = tuple[int, int]
 """The two ends between which a value was measured."""
 _MANY = 100
-"""Of so many ends each has nearly the same partners: what is theirs is then the same in all."""
+"""The number of ends from which on one pass suffices, because all have nearly the same partners."""
 LEAST_SHARE = 2
-"""An end must have been paired with one in so many of the others for its share to be known."""
+"""An end must have been paired with at least one in this many of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairEffects:
-    """Values of pairs, each the sum of a middle, the shares of both ends, and a rest.
+    """Values of pairs: each is the sum of the median, two effects and a residual.
 
     Attributes:
-        ends: The share of each end; most of them are near 0.
-        rests: What neither end explains, of each pair.
+        end_effects: The effect of each end; most of them are near 0.
+        residuals: The part of each pair's value that the effects of its ends do not explain.
     """
 
     end_effects: Mapping[int, float]
@@ -30,29 +30,29 @@ class PairEffects:
 
 
 def decompose_pairs(values: Mapping[EndPair, float]) -> PairEffects | None:
-    """Decompose the values of pairs by medians.
+    """Decompose the values of pairs by medians; None if an end has too few partners.
 
-    It is the median polish of Tukey (Exploratory Data Analysis, 1977), for a symmetric table.
-
-    A few pairs that are far off do not move an end's share, nor a few ends those of their partners.
-    None where ends have too few partners to tell an end from its pairs.
+    This is the median polish of Tukey (Exploratory Data Analysis, 1977), for a symmetric table. A
+    few outlying pairs do not change the effect of an end, nor do a few outlying ends change the
+    effects of their partners. With few partners, an end cannot be distinguished from its pairs.
     """
     partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
     middle = median(values.values())
-    for (one, other), value in values.items():
-        partners[one].append((other, value - middle))
-        partners[other].append((one, value - middle))
+    for (a, b), value in values.items():
+        partners[a].append((b, value - middle))
+        partners[b].append((a, value - middle))
     fewest = min(map(len, partners.values()))
     if fewest < 3 or fewest * LEAST_SHARE < len(partners) - 1:
         return None
-    ends = dict.fromkeys(partners, 0.0)
-    # Of few ends, a second pass takes off what the first has taken for a share of its partners'.
+    effects = dict.fromkeys(partners, 0.0)
+    # With few ends, the first pass attributes part of the partners' effects to an end. A second
+    # pass corrects that.
     for _ in range(1 if len(partners) >= _MANY else 2):
-        shares = {
-            end: median([value - ends[other] for other, value in pairs])
+        medians = {
+            end: median([value - effects[partner] for partner, value in pairs])
             for end, pairs in partners.items()
         }
-        off = median(shares.values())
-        ends = {end: share - off for end, share in shares.items()}
-    rests = {pair: value - ends[pair[0]] - ends[pair[1]] for pair, value in values.items()}
-    return PairEffects(ends, rests)
+        offset = median(medians.values())
+        effects = {end: value - offset for end, value in medians.items()}
+    residuals = {(a, b): value - effects[a] - effects[b] for (a, b), value in values.items()}
+    return PairEffects(effects, residuals)

@@ -180,7 +180,7 @@ def _row(
         chance=combine_chances(found.chance, fastest.chance) if fastest else found.chance,
         fastest=fastest.ratio if fastest else None,
         by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
-        past=found.past,
+        past=found.past_runs,
         factor=factor,
         outcome=Outcome.NOT_COMPARABLE if unlike and not unfit else None,
         reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),

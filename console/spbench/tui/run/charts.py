@@ -75,7 +75,7 @@ class HistogramPane(ChartPane):
             self.clear()
             return
         drawn = make_bins(samples.values, max(8, min(chart.size.width // 2, MAX_BINS)))
-        beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
+        beyond = f", {drawn.above_range} beyond the bars" if drawn.above_range else ""
         self.set_title(f"{describe_samples(counted.case, metric, rank)}{beyond}")
         marks = {name: samples.values.percentile(part) for name, part in _PERCENTILES.items()}
         marks = {"median": samples.median(), **marks}

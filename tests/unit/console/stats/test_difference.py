@@ -100,10 +100,10 @@ def test_a_spread_between_runs_is_the_least_that_the_interval_allows_for() -> No
     )
     assert alone.low is not None
     assert alone.low > 1.0
-    assert widened.past == 6
+    assert widened.past_runs == 6
     assert widened.low is not None
     assert widened.low < 1.0 < 1.2 < (widened.high or 0.0)
-    assert estimate_difference(b, b, past[:4]).past == 0
+    assert estimate_difference(b, b, past[:4]).past_runs == 0
 
 
 def test_too_few_launches_for_a_rank_test_have_no_interval() -> None:
