@@ -36,7 +36,7 @@ from spbench.engine.connections.descriptors import raise_limit
 from spbench.engine.connections.rank_connection import RankConnection
 from spbench_core.events import rank_events
 from spbench_core.events.fields import Event
-from spbench_workers.connect import admitted
+from spbench_workers.connect import connect_to_console
 
 PROCESSES = 4
 STOPPED = 2.0
@@ -201,7 +201,7 @@ def connect_some(
     def connect(rank: int) -> None:
         hello = hello_of(rank)
         go.wait()
-        found = admitted([f"{LOOPBACK}:{port}"], hello)
+        found = connect_to_console([f"{LOOPBACK}:{port}"], hello)
         if found is not None:
             let_in.append(found.connection)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from spbench_workers.timing import calls_of, repeated, time_batch
+from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
 
 _FEW = 200
 """Calls that tell how many make a sample."""
@@ -38,7 +38,7 @@ def main() -> None:
     number = comm.allreduce(_number(comm, calls["arrays"]), MPI.MIN)
     for at in range(samples):
         for name, call in calls.items():
-            body = repeated(call, number)
+            body = repeat_calls(call, number)
             call()
             comm.Barrier()
             time_batch(body, times[name], at, 1, 1e6 / number)
@@ -53,8 +53,8 @@ def _number(comm: MPI.Intracomm, call: Callable[[], object]) -> int:
     """Return how many calls make a sample."""
     own = array("d", bytes(8))
     comm.Barrier()
-    time_batch(repeated(call, _FEW), own, 0, 1, 1.0 / _FEW)
-    return calls_of(own[0])
+    time_batch(repeat_calls(call, _FEW), own, 0, 1, 1.0 / _FEW)
+    return calls_per_sample(own[0])
 
 
 if __name__ == "__main__":

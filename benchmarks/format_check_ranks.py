@@ -97,7 +97,7 @@ def plant(engine: Engine, seed: int) -> list[tuple[str, str]]:
     if rank < last - 1:
         return []
     drawn = random.Random(seed)
-    (place,) = engine.places
+    (place,) = engine.coordinates
     (stage,) = engine.stages
     kind = SpatialConv2d if rank < last else nn.Conv2d
     convs = [pair for pair in stage.named_modules() if isinstance(pair[1], kind)]

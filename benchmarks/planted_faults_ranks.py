@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.engine import Engine
-from spbench_parallel.errors import CannotRunError, NothingToSpoilError
+from spbench_parallel.errors import CannotRunError, FaultWithoutEffectError
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_workers.benchmarks.model import fault_injection
 from spbench_workers.benchmarks.model import run as benchmark
@@ -69,7 +69,7 @@ class _Planting:
     def __call__(self, context: Context, engine: Engine, *, prefix: str = "") -> None:
         try:
             _PLANT(context, engine, prefix=prefix)
-        except NothingToSpoilError as error:
+        except FaultWithoutEffectError as error:
             self.refusal = str(error)
 
 

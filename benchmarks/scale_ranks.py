@@ -24,9 +24,9 @@ from benchmarks.goals import argument_parser
 
 from spbench.engine.connections.descriptors import raise_limit
 from spbench_core.events import rank_events
-from spbench_workers.channel import numbered
-from spbench_workers.connect import admitted, relay_name
-from spbench_workers.relay import carry
+from spbench_workers.channel import encode_event
+from spbench_workers.connect import connect_to_console, relay_name
+from spbench_workers.relay import carry_events
 
 PROCESSES = 4
 TURNS = 20
@@ -65,7 +65,7 @@ class Rank(asyncio.Protocol):
     def say(self, kind: str, **fields: Any) -> None:
         """Send an event."""
         assert self._transport is not None
-        self._transport.write(numbered(kind, self._rank, self._seq, fields))
+        self._transport.write(encode_event(kind, self._rank, self._seq, fields))
         self._seq += 1
 
     def of_case(self, kind: str, **fields: Any) -> None:
@@ -208,12 +208,12 @@ async def _relay(node: int) -> list[asyncio.Task[None]]:
     token = os.environ[rank_events.ENV_TOKEN]
     fields = {"token": token, "host": host(node), "pid": 900, "relay": True}
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
-    hello = numbered("hello", None, 0, fields)
-    let_in = await asyncio.to_thread(admitted, addresses, hello)
+    hello = encode_event("hello", None, 0, fields)
+    let_in = await asyncio.to_thread(connect_to_console, addresses, hello)
     if let_in is None:
         sys.exit(f"the relay of {host(node)} was not let in")
     let_in.connection.setblocking(False)
-    return [asyncio.create_task(carry(listening, let_in.connection, let_in.rest))]
+    return [asyncio.create_task(carry_events(listening, let_in.connection, let_in.received))]
 
 
 def _shared() -> bool:

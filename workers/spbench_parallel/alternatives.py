@@ -1,4 +1,4 @@
-"""Timing of alternatives: how long each takes here, so that the fastest can be taken."""
+"""Timing of alternatives, so that the fastest can be chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def time_alternatives(
     warm_up: int = 1,
     comm: MPI.Intracomm | None = None,
     interleaved: bool = True,
-    most_seconds: float = math.inf,
+    max_seconds: float = math.inf,
     progress: Progress = NO_PROGRESS,
     steps: float = 1,
 ) -> dict[Key, float]:
@@ -31,14 +31,14 @@ def time_alternatives(
     Args:
         alternatives: Functions that run an alternative once and return its seconds.
         rounds: The number of timed runs of each.
-        warm_up: The number of runs of each that are dropped first.
-        comm: Ranks that all call this: a run then takes as long as on its slowest rank, and all get
-            the same answer. None: this process measures by itself.
-        interleaved: Whether a round runs all alternatives, so that changes over time affect them
-            alike. Otherwise all runs of one come before those of the next, as where each is used
-            in a loop by itself.
-        most_seconds: The seconds of timed rounds after which no further one begins; one always
-            does.
+        warm_up: The number of first runs of each that are dropped.
+        comm: Ranks that all call this function. A run then takes as long as on its slowest rank,
+            and all ranks return the same times. None: only this process measures.
+        interleaved: Whether a round runs all alternatives, so that changes over time affect all of
+            them. Otherwise all runs of one come before those of the next, as in a loop that uses
+            only one of them.
+        max_seconds: No timed round begins after this many seconds of timed rounds, except the
+            first.
         progress: The progress over the rounds.
         steps: The steps of the progress for a round of all alternatives.
     """
@@ -46,14 +46,14 @@ def time_alternatives(
     groups = [list(alternatives)] if interleaved else [[key] for key in alternatives]
     for group in groups:
         spent = 0.0
-        for done in range(warm_up + rounds):
-            if spent >= most_seconds and done > warm_up:
+        for completed in range(warm_up + rounds):
+            if spent >= max_seconds and completed > warm_up:
                 break
             for key in group:
-                taken = _slowest(alternatives[key](), comm)
-                if done >= warm_up:
-                    seconds[key].append(taken)
-                    spent += taken
+                elapsed = _slowest(alternatives[key](), comm)
+                if completed >= warm_up:
+                    seconds[key].append(elapsed)
+                    spent += elapsed
             progress.advance(steps * len(group) / len(alternatives))
     return {key: median(times) for key, times in seconds.items()}
 

@@ -1,8 +1,10 @@
-"""The public interface of the training library; other modules may change in any version.
+"""The public interface of the training library.
 
-`ParallelNetwork` trains a network over stages, tiles and replicas (docs/library.md). The operators
-over tiles (docs/spatial.md) are torch modules for images that are cut into tiles, one per rank.
-Each name is imported when it is first used, so that a rank loads only the operators that it runs.
+Other modules may change in any version.
+
+`ParallelNetwork` trains a network over stages, tiles and replicas (docs/library.md). The tiled
+operators (docs/spatial.md) are torch modules for images that are split into tiles, one per rank.
+Each name is imported on first use, so that a rank loads only the operators that it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model over many ranks: steps of training, and evaluations."""
+"""A model over many ranks: training steps and evaluations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from spbench_core.schedule.step import step_orders
 from spbench_parallel.device.memory_format import set_memory_format
 from spbench_parallel.losses import Loss
 from spbench_parallel.p2p.opening import open_p2p
-from spbench_parallel.pipeline.building import build
-from spbench_parallel.pipeline.phases import phases_of
-from spbench_parallel.pipeline.recomputation import recompute
-from spbench_parallel.pipeline.stage_io import stage_io_of, tags_of
-from spbench_parallel.pipeline.stage_runner import ImageSource, StageRunner, part_of
+from spbench_parallel.pipeline.building import build_local_stage
+from spbench_parallel.pipeline.phases import create_phases
+from spbench_parallel.pipeline.recomputation import enable_recomputation
+from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
+from spbench_parallel.pipeline.stage_runner import ImageSource, StageRunner, select_images
 from spbench_parallel.pipeline.warm_up import SilentP2P, warm_up
 from spbench_parallel.plan import ModelPlan, TrainingConfig, check_fused
 from spbench_parallel.precision.arithmetic import Arithmetic
@@ -31,27 +31,27 @@ Logits = Mapping[int, torch.Tensor]
 
 
 class Engine:
-    """The engine of a rank: its stages, one in each direction and round, and their steps.
+    """The engine of a rank: its stages, one per direction and round, and their steps.
 
-    All ranks of the communicator must make it, and call each method, together.
+    All ranks of the communicator must create it together, and call each method together.
 
     Args:
         world: The ranks of the layout, and no others.
         plan: The model, its layout and its micro-batches.
-        source: Gives images and targets.
-        training: None for inference alone.
+        source: Provides images and targets.
+        training: None for inference.
         keeps_input_gradients: Whether gradients of the images are computed and kept.
 
     Attributes:
-        places: This rank's places, by direction, or by round.
-        stages: The stages' modules, one a place.
-        runners: The runners of the stages, one a place.
+        coordinates: This rank's coordinates in the layout, by direction or by round.
+        stages: The modules of the stages, one for each of `coordinates`.
+        runners: The runners of the stages, one for each of `coordinates`.
         arithmetic: The number format of their computations.
         phases: The time of each phase, over all steps and evaluations.
 
     Raises:
-        ValueError: The communicator has not as many ranks as the layout, or training is in int8.
-        ModelError: No stage of tiles has as many layers as are to be fused.
+        ValueError: The communicator and the layout differ in size, or training is in int8.
+        ModelError: No tiled stage has as many layers as are to be fused.
     """
 
     def __init__(
@@ -68,50 +68,49 @@ class Engine:
         check_fused(plan)
         self.plan = plan
         self._world = world
-        self.phases = phases_of(plan.device)
-        self.places = plan.layout.places(world.rank)
+        self._learns = training is not None
+        self.phases = create_phases(plan.device)
+        self.coordinates = plan.layout.places(world.rank)
+
+        # The order from here on is an MPI protocol. Steps 1, 2, 3, 5 and 6 communicate, so that a
+        # rank which runs them in another order waits for a call that no other rank makes.
+        # 1. All ranks duplicate the communicator, which separates messages between stages from
+        #    those of training.
         self._stage_comm = world.Dup()
+        # 2. All ranks open the transport. NCCL connects each pair of ranks here, because the first
+        #    message between two ranks waits for both of them.
         self._p2p = open_p2p(
-            plan.backend, self._stage_comm, plan.device, tags_of(plan.layout, plan.routes())
+            plan.backend, self._stage_comm, plan.device, message_tags(plan.layout, plan.routes())
         )
-        self._built = [build(world, plan, place) for place in self.places]
+        # 3. The ranks of each stage create its communicator and build its module. Every rank goes
+        #    through its coordinates in the same order: by direction, or by round.
+        self._built = [build_local_stage(world, plan, own) for own in self.coordinates]
         self.stages = tuple(built.module for built in self._built)
         self._tiles = [
-            built.comms[0] if plan.layout.stages[place.stage].spatial else None
-            for built, place in zip(self._built, self.places, strict=True)
+            built.comms[0] if plan.layout.stages[own.stage].spatial else None
+            for built, own in zip(self._built, self.coordinates, strict=True)
         ]
+        # 4. Local: memory format, number format and recomputation. Weights must be in their final
+        #    memory before the trainer makes views of flat tensors of them.
         for stage in self.stages:
             set_memory_format(stage, plan.memory_format)
         self.arithmetic = Arithmetic(
-            world, plan.precision, self.stages, plan.device, learns=training is not None
+            world, plan.precision, self.stages, plan.device, learns=self._learns
         )
-        for place, stage in zip(self.places, self.stages, strict=True):
-            recompute(stage, plan.recomputed(place.stage), self.arithmetic.entered)
+        for own, stage in zip(self.coordinates, self.stages, strict=True):
+            enable_recomputation(stage, plan.recomputation(own.stage), self.arithmetic.activate)
         self.runners = tuple(
-            self._runner(place, stage, comm, source, keeps_input_gradients)
-            for place, stage, comm in zip(self.places, self.stages, self._tiles, strict=True)
+            self._create_runner(own, stage, tiles, source, keeps_input_gradients)
+            for own, stage, tiles in zip(self.coordinates, self.stages, self._tiles, strict=True)
         )
         self._by_stage = {
-            (place.stage, place.direction): runner
-            for place, runner in zip(self.places, self.runners, strict=True)
+            (own.stage, own.direction): runner
+            for own, runner in zip(self.coordinates, self.runners, strict=True)
         }
-        self._trainer = None
-        if training is not None:
-            pairs = list(zip(self.places, self.stages, strict=True))
-            self._trainer = Trainer(
-                world,
-                plan.layout,
-                training,
-                pairs,
-                plan.batches,
-                self.arithmetic.loss_scale,
-                master_comm=plan.master_comm,
-                grouped=plan.backend == "nccl",
-            )
-        self._orders = {
-            learns: self._order(learns)
-            for learns in ((False, True) if training is not None else (False,))
-        }
+        # 5. Ranks that hold the same weights create their communicators, lesser key first.
+        self._trainer = None if training is None else self._create_trainer(training)
+        self._orders = {learns: self._order(learns) for learns in {False, self._learns}}
+        # 6. Last, and before any receive is posted: a pass through each stage over NCCL.
         if plan.backend == "nccl":
             self._warm_up(source, keeps_input_gradients)
 
@@ -122,7 +121,7 @@ class Engine:
 
     @property
     def trainer(self) -> Trainer | None:
-        """The trainer of the stages; None for inference alone."""
+        """The trainer of the stages; None for inference."""
         return self._trainer
 
     @property
@@ -144,51 +143,53 @@ class Engine:
         return self._by_stage[stage, direction].module
 
     def step(self) -> None:
-        """Run a training step: forward and backward of all micro-batches, sums, and the update.
+        """Run a training step: all micro-batches forward and backward, sums, and the update.
 
         Raises:
-            ValueError: The engine was made for inference alone.
+            ValueError: The engine was created for inference.
         """
         trainer = self._trainer
         if trainer is None:
             raise ValueError("this engine learns nothing; give it a TrainingConfig")
-        with self.phases.step():
+        with self.phases.measure_step():
             trainer.begin()
-            self._work(self._orders[True], trainer)
-            with self.phases.of("allreduce"):
-                trainer.sum()
-            with self.phases.of("optimizer"):
-                trainer.update()
-            with self.phases.of("allreduce"):
-                trainer.share()
+            self._run_tasks(self._orders[True], trainer)
+            with self.phases.measure("allreduce"):
+                trainer.sum_gradients()
+            with self.phases.measure("optimizer"):
+                trainer.update_weights()
+            with self.phases.measure("allreduce"):
+                trainer.share_weights()
 
     def evaluate(self) -> Logits:
         """Infer a step's images; return logits by micro-batch, on ranks of the last stage."""
-        with self.phases.step():
-            self._work(self._orders[False], None)
-        return {key: one for runner in self.runners for key, one in runner.logits.items()}
+        with self.phases.measure_step():
+            self._run_tasks(self._orders[False], None)
+        return {index: logits for runner in self.runners for index, logits in runner.logits.items()}
 
     def targets(self) -> dict[int, torch.Tensor]:
         """Return the targets of a step's images by micro-batch, on ranks of the last stage.
 
-        Where pixels have a class, each tile has those of its own; else the first tile alone has the
-        images' classes.
+        In segmentation, each tile has the classes of its pixels. Otherwise only the first tile has
+        the classes of the images.
         """
         last = len(self.plan.layout.stages) - 1
         return {
             index: runner.targets(index)
-            for place, runner in zip(self.places, self.runners, strict=True)
+            for own, runner in zip(self.coordinates, self.runners, strict=True)
             for index, batch in enumerate(self.plan.batches)
-            if place.stage == last and self._counts(place) and batch.direction == place.direction
+            if own.stage == last and self._counts_loss_of(own) and batch.direction == own.direction
         }
 
     def calibrate(self) -> Ranges:
-        """Infer a step's images in fp32; return the ranges of values that convolutions read.
+        """Infer a step's images in fp32.
 
-        `Arithmetic.quantise` needs them, of all ranks, for inference in int8.
+        Return the ranges of values that convolutions read.
+
+        For inference in int8, pass the ranges of all ranks to `Arithmetic.quantise`.
         """
-        with self.arithmetic.recording() as ranges:
-            self._work(self._orders[False], None)
+        with self.arithmetic.record_ranges() as ranges:
+            self._run_tasks(self._orders[False], None)
         return ranges
 
     def begin_epoch(self) -> None:
@@ -197,27 +198,27 @@ class Engine:
             runner.begin_epoch()
 
     def end_epoch(self) -> None:
-        """Let the training rate decay."""
+        """Decay the learning rate."""
         if self._trainer is not None:
             self._trainer.end_epoch()
 
     def loss(self) -> float:
         """Return the last step's loss: the mean over the images of all replicas."""
-        own = sum(runner.loss for runner in self._counting())
+        own = sum(runner.loss for runner in self._runners_with_loss())
         total: float = self._world.allreduce(own)
         return total / self.plan.layout.replicas
 
     def accuracy(self) -> float:
         """Return the share of the last step's images whose class had the largest logit."""
-        own = sum(runner.correct for runner in self._counting())
+        own = sum(runner.correct for runner in self._runners_with_loss())
         correct: int = self._world.allreduce(own)
         return correct / self._images
 
     def epoch_means(self, steps: int) -> tuple[float, float]:
-        """Return loss and accuracy over the images of the epoch so far, which has so many steps."""
-        sums = [runner.epoch_sums for runner in self._counting()]
-        loss: float = self._world.allreduce(sum(one for one, _ in sums))
-        correct: float = self._world.allreduce(sum(one for _, one in sums))
+        """Return loss and accuracy over the ``steps`` steps of the epoch so far."""
+        sums = [runner.epoch_sums for runner in self._runners_with_loss()]
+        loss: float = self._world.allreduce(sum(loss for loss, _ in sums))
+        correct: float = self._world.allreduce(sum(correct for _, correct in sums))
         return loss / (self.plan.layout.replicas * steps), correct / (self._images * steps)
 
     @property
@@ -225,35 +226,54 @@ class Engine:
         """Images of a step, of all replicas."""
         return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
 
-    def _counting(self) -> list[StageRunner]:
-        """Return the runners whose losses count."""
-        pairs = zip(self.places, self.runners, strict=True)
-        return [runner for place, runner in pairs if self._counts(place)]
+    def _runners_with_loss(self) -> list[StageRunner]:
+        pairs = zip(self.coordinates, self.runners, strict=True)
+        return [runner for own, runner in pairs if self._counts_loss_of(own)]
 
-    def _counts(self, place: Place) -> bool:
-        """Return whether a place's loss counts: of classes of images each tile has all of it."""
-        return place.tile == 0 or self.plan.model.segments
+    def _counts_loss_of(self, coordinates: Place) -> bool:
+        """Return whether the loss at these coordinates counts.
+
+        Each tile has the whole loss of an image's class, so that only the first tile counts. In
+        segmentation each tile has the loss of its pixels.
+        """
+        return coordinates.tile == 0 or self.plan.model.segments
 
     def free(self) -> None:
         """Free the communicators and buffers. All ranks must call it."""
         for built in self._built:
             built.free()
+        # The transport before the communicator that it uses.
         self._p2p.free()
         self._stage_comm.Free()
         if self._trainer is not None:
             self._trainer.free()
 
-    def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
-        """Run a first pass through each stage, place by place, before any receive is posted."""
-        for place, stage, comm in zip(self.places, self.stages, self._tiles, strict=True):
-            words = place, stage, comm, source, keeps_input_gradients
-            make = partial(self._runner, *words, silent=True)
-            learns = self._trainer is not None
-            warm_up(stage, make, place.direction, self.plan.batches, learns=learns)
+    def _create_trainer(self, training: TrainingConfig) -> Trainer:
+        plan = self.plan
+        return Trainer(
+            self._world,
+            plan.layout,
+            training,
+            list(zip(self.coordinates, self.stages, strict=True)),
+            plan.batches,
+            self.arithmetic.loss_scale,
+            master_comm=plan.master_comm,
+            grouped=plan.backend == "nccl",
+        )
 
-    def _runner(
+    def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
+        """Run a first pass through each stage, in the order of the coordinates on all ranks."""
+        for own, stage, tiles in zip(self.coordinates, self.stages, self._tiles, strict=True):
+            create_silent_runner = partial(
+                self._create_runner, own, stage, tiles, source, keeps_input_gradients, silent=True
+            )
+            warm_up(
+                stage, create_silent_runner, own.direction, self.plan.batches, learns=self._learns
+            )
+
+    def _create_runner(
         self,
-        place: Place,
+        coordinates: Place,
         stage: nn.Module,
         tiles: MPI.Intracomm | None,
         source: ImageSource,
@@ -261,28 +281,28 @@ class Engine:
         *,
         silent: bool = False,
     ) -> StageRunner:
-        """Return the runner of a stage; a silent one sends no messages, and counts no time."""
+        """Return the runner of a stage; a silent one sends no messages and counts no time."""
         plan = self.plan
-        own = plan.layout.stages[place.stage]
-        (data,) = plan.model.flows[0]
+        layout_stage = plan.layout.stages[coordinates.stage]
+        (image_map,) = plan.model.flows[0]
         p2p = SilentP2P(self._p2p.on_device) if silent else self._p2p
         return StageRunner(
             stage,
-            stage_io_of(p2p, plan, place),
-            part_of(
-                place.replica,
-                place.member,
-                own.members,
-                own.grid.tile(place.tile, data.height, data.width),
+            open_stage_io(p2p, plan, coordinates),
+            select_images(
+                coordinates.replica,
+                coordinates.member,
+                layout_stage.members,
+                layout_stage.grid.tile(coordinates.tile, image_map.height, image_map.width),
                 plan.batches,
                 plan.seed,
             ),
             source,
-            phases_of(plan.device) if silent else self.phases,
+            create_phases(plan.device) if silent else self.phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
             memory_format=plan.memory_format,
-            later_weights=plan.schedule == ZERO_BUBBLE,
+            defers_weight_grad=plan.schedule == ZERO_BUBBLE,
             loss=Loss(plan.loss, plan.model.targets, tiles),
         )
 
@@ -291,7 +311,8 @@ class Engine:
         orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
         return orders[self._world.rank % plan.layout.ranks_a_replica]
 
-    def _work(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:
+    def _run_tasks(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:
+        # Each stage posts its first receives before any task runs.
         for runner in self.runners:
             runner.begin(learns=trainer is not None)
         for task in order:
@@ -299,12 +320,12 @@ class Engine:
             if trainer is None:
                 runner.infer(task.micro_batch)
             elif task.kind == "forward":
-                trainer.pass_others(task.direction, task.micro_batch)
+                trainer.prepare_forward(task.direction, task.micro_batch)
                 runner.forward(task.micro_batch)
             elif task.kind == "weights":
-                runner.weights(task.micro_batch)
+                runner.run_weight_backward(task.micro_batch)
             else:
                 runner.backward(task.micro_batch)
-                trainer.end_backward(task.direction, task.micro_batch)
+                trainer.finish_backward(task.direction, task.micro_batch)
         for runner in self.runners:
             runner.finish()

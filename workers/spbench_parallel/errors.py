@@ -1,4 +1,4 @@
-"""Errors of a valid case that cannot run here: something is missing, or does not fit."""
+"""Errors of a valid case that cannot run here: something is missing or does not fit."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from contextlib import contextmanager
 
 
 class CannotRunError(RuntimeError):
-    """A case cannot run here; its text is one sentence that says why, and what to do.
+    """A case cannot run here; the text is one message with the reason and the remedy.
 
     Attributes:
-        missing: Whether the machine lacks something that was asked for: the run's exit code is 3.
+        missing: Whether the machine lacks a requested feature, so that the run's exit code is 3.
     """
 
     missing = False
 
 
-class NothingToSpoilError(CannotRunError):
-    """A fault was to be injected where it would change nothing."""
+class FaultWithoutEffectError(CannotRunError):
+    """An injected fault would change nothing."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or the name of its class where it says nothing."""
+    """Return the first line of an error, or the name of its class if it has no text."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
-_OF_THE_HOST = "DefaultCPUAllocator"
-"""The text in torch's error where the host has no memory: there is no class for it."""
+# Torch has no class for the error of a host without memory, only this text.
+_HOST_ALLOCATOR = "DefaultCPUAllocator"
 
 
 @contextmanager
-def allocating(size: int) -> Iterator[None]:
-    """Turn an error of the host's memory into one sentence with the size that was asked for.
+def catch_out_of_memory(size: int) -> Iterator[None]:
+    """Replace an out-of-memory error of the host by a message with the requested size.
 
     Args:
-        size: The bytes that the block asks for.
+        size: The bytes that the block requests.
 
     Raises:
         CannotRunError: The host has not enough memory.
@@ -42,8 +42,8 @@ def allocating(size: int) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # Errors of a GPU say more, and are turned into a sentence by who runs the case.
-        if isinstance(error, RuntimeError) and _OF_THE_HOST not in str(error):
+        # Errors of a GPU have more details, and the runner of the case reports them.
+        if isinstance(error, RuntimeError) and _HOST_ALLOCATOR not in str(error):
             raise
         raise CannotRunError(
             f"there is no memory for {size / 2**30:.1f} GiB on this rank; take a smaller case"

@@ -40,12 +40,12 @@ def require_agreement(comm: MPI.Intracomm, configuration: dict[str, Any]) -> Non
 def create_on_all_ranks(
     comm: MPI.Intracomm, create: Callable[[], Created], make_error: Callable[[int, str], Exception]
 ) -> Created:
-    """Return the object that this rank creates, once each rank has created its own.
+    """Return the object that this rank creates, after every rank has created its own.
 
     Args:
         comm: The ranks, all of which must call it.
         create: Creates the object, without waiting for other ranks.
-        make_error: Makes the error that all ranks raise, from the first rank that failed and why.
+        make_error: Makes the error that all ranks raise, from the first failed rank and the reason.
 
     Raises:
         Exception: ``create`` failed on a rank, with an error of torch, MPI or the system.
@@ -64,16 +64,19 @@ def create_on_all_ranks(
 
 def create_group(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
     """Return a communicator of some ranks, in their order; these ranks must call it."""
-    everyone = world.Get_group()
-    group = everyone.Incl(list(ranks))
+    world_group = world.Get_group()
+    group = world_group.Incl(list(ranks))
     comm = world.Create_group(group)
     group.Free()
-    everyone.Free()
+    world_group.Free()
     return comm
 
 
 def is_on_one_host(comm: MPI.Intracomm) -> bool:
-    """Return whether all ranks can share memory, the same on each; all ranks must call it."""
+    """Return whether all ranks can share memory.
+
+    All ranks must call it, and all get the same.
+    """
     from mpi4py import MPI
 
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)

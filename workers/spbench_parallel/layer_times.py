@@ -1,4 +1,4 @@
-"""Times of a model's layers, measured one by one on this process."""
+"""Times of a model's layers, measured separately on this process."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.tensors import TensorTuple
 
 ROUNDS = 5
+"""Timed rounds of each layer, of which the median counts."""
 T = TypeVar("T")
 
 
@@ -31,7 +32,7 @@ class LayerTime:
     Attributes:
         name: Its name.
         forward_ms: Median over rounds.
-        backward_ms: Median over rounds; 0 where neither it nor a layer before it has parameters.
+        backward_ms: Median over rounds; 0 if neither it nor an earlier layer has parameters.
     """
 
     name: str
@@ -39,7 +40,7 @@ class LayerTime:
     backward_ms: float
 
 
-def layer_times(
+def measure_layer_times(
     model: Model,
     images: int,
     device: torch.device,
@@ -47,12 +48,11 @@ def layer_times(
     seed: int,
     progress: Progress = NO_PROGRESS,
 ) -> list[LayerTime]:
-    """Measure the times of each layer by itself, of those that are alike once.
+    """Measure each layer separately, and equal layers only once.
 
-    One layer at a time is in memory.
-
-    On a GPU layers are computed as they will be. On the host those of 16-bit formats are computed
-    in fp32, as most CPUs multiply these numbers anyway.
+    Only one layer at a time is in memory. On a GPU, layers are computed as in the model. On the
+    host, layers in 16-bit formats are computed in fp32, like most CPUs multiply these numbers
+    anyway.
 
     Args:
         model: The model.
@@ -66,25 +66,25 @@ def layer_times(
     mixed = precision.mixed and is_gpu(device)
     dtype = precision.weights
     products = MixedProducts(precision.work, device) if mixed else None
-    found: dict[object, LayerTime] = {}
+    times_by_likeness: dict[object, LayerTime] = {}
     progress.begin(len(model.layers))
     for index, layer in enumerate(model.layers):
-        if model.alike(index) in found:
+        if model.alike(index) in times_by_likeness:
             progress.advance()
             continue
         with note_activity(f"layer {layer.name} was measured"), products or nullcontext():
             stage = build_stage(
                 model, index, index + 1, DenseBuilder(), seed=seed, device=device, dtype=dtype
             )
-            # A layer's input is of the number format that the layer before gives.
-            given = precision.work if mixed else dtype
-            inputs = _inputs(model.flows[index], images, random, device, given)
+            # A layer's input has the number format of the previous layer's output.
+            input_dtype = precision.work if mixed else dtype
+            inputs = _inputs(model.flows[index], images, random, device, input_dtype)
             rounds = _rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
-        found[model.alike(index)] = LayerTime(layer.name, forward, backward)
+        times_by_likeness[model.alike(index)] = LayerTime(layer.name, forward, backward)
         progress.advance()
     return [
-        replace(found[model.alike(index)], name=layer.name)
+        replace(times_by_likeness[model.alike(index)], name=layer.name)
         for index, layer in enumerate(model.layers)
     ]
 
@@ -100,12 +100,12 @@ def _inputs(
     )
 
 
-class Laps:
-    """Timings of one piece of work after another, in seconds, read when all is done.
+class LapTimer:
+    """Times of consecutive calls, in seconds, read after the last one.
 
-    On a GPU each piece begins where the last one has ended on the current stream, so that they add
-    up to all of it, and nobody waits in between: a wait would count as work of the pieces. On the
-    host each is timed by itself.
+    On a GPU, each call begins where the last one ended on the current stream. So the times add up
+    to the whole, and the host does not wait in between: a wait would count as work. On the host,
+    each call is timed separately.
 
     Args:
         device: The device that does the work.
@@ -115,29 +115,31 @@ class Laps:
         synchronize_stream(device)
         self._device = device
         self._streams = get_streams(device)
-        self._joined = is_gpu(device)
+        self._is_continuous = is_gpu(device)
         self._last: DeviceEvent | None = None
         self._laps: list[tuple[DeviceEvent, DeviceEvent] | None] = []
 
     def skip(self) -> None:
-        """Count a piece that is no work."""
+        """Record a call without work."""
         self._laps.append(None)
 
-    def take(self, body: Callable[[], T]) -> T:
+    def measure(self, body: Callable[[], T]) -> T:
         """Time the device's work for ``body``, and return the result of ``body``."""
-        start = self._last if self._joined and self._last is not None else self._now()
-        made = body()
-        self._last = self._now()
+        start = (
+            self._last if self._is_continuous and self._last is not None else self._record_event()
+        )
+        output = body()
+        self._last = self._record_event()
         self._laps.append((start, self._last))
-        return made
+        return output
 
-    def _now(self) -> DeviceEvent:
+    def _record_event(self) -> DeviceEvent:
         event = self._streams.event(timing=True)
         event.record()
         return event
 
     def seconds(self) -> list[float]:
-        """Wait for the work, and return the seconds of each piece."""
+        """Wait for the work, and return the seconds of each call."""
         synchronize_stream(self._device)
         return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
 
@@ -145,39 +147,39 @@ class Laps:
 def _rounds(
     stage: nn.Module, inputs: TensorTuple, device: torch.device
 ) -> list[tuple[float, float]]:
-    """Return the seconds of a forward and a backward of each round, after one that is dropped.
+    """Return the forward and backward seconds of each round, after one that is dropped.
 
-    Rounds follow each other without a wait: a GPU has work queued, and no launch is timed.
+    Rounds follow each other without a wait: a GPU has work queued, so that no launch is timed.
     """
-    laps = Laps(device)
+    laps = LapTimer(device)
     ones: list[torch.Tensor] = []
     for _ in range(ROUNDS + 1):
-        outputs = forward(stage, inputs, laps)
-        # Made in the round that is dropped: to write them is no work of a layer.
+        outputs = time_forward(stage, inputs, laps)
+        # Created in the dropped round, since filling them is not work of the layer.
         ones = ones or list(map(torch.ones_like, outputs))
-        backward(outputs, ones, laps)
+        time_backward(outputs, ones, laps)
     seconds = laps.seconds()
     return list(zip(seconds[::2], seconds[1::2], strict=True))[1:]
 
 
-def forward(layer: Callable[[Any], Any], inputs: TensorTuple, laps: Laps) -> TensorTuple:
-    """Run a layer's forward pass, timed as a lap; return its outputs."""
-    given = inputs[0] if len(inputs) == 1 else inputs
-    return as_tuple(laps.take(lambda: layer(given)))
+def time_forward(layer: Callable[[Any], Any], inputs: TensorTuple, laps: LapTimer) -> TensorTuple:
+    """Run a layer's forward pass with a timer; return its outputs."""
+    data = inputs[0] if len(inputs) == 1 else inputs
+    return as_tuple(laps.measure(lambda: layer(data)))
 
 
-def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> TensorTuple:
+def as_tuple(output: torch.Tensor | Sequence[torch.Tensor]) -> TensorTuple:
     """Return a layer's output, one tensor or several, as a tuple."""
-    return (made,) if isinstance(made, torch.Tensor) else tuple(made)
+    return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
 
-def backward(outputs: TensorTuple, gradients: Sequence[torch.Tensor], laps: Laps) -> None:
-    """Run a layer's backward pass from the gradients of its outputs, timed as a lap."""
+def time_backward(outputs: TensorTuple, gradients: Sequence[torch.Tensor], laps: LapTimer) -> None:
+    """Run a layer's backward pass with a timer, from the gradients of its outputs."""
     pairs = zip(outputs, gradients, strict=True)
-    learnt = [(output, gradient) for output, gradient in pairs if output.requires_grad]
-    if not learnt:
+    differentiable = [(output, gradient) for output, gradient in pairs if output.requires_grad]
+    if not differentiable:
         laps.skip()
         return
-    ends = [output for output, _ in learnt]
-    starts = [gradient for _, gradient in learnt]
-    laps.take(lambda: torch.autograd.backward(ends, starts))
+    tensors = [output for output, _ in differentiable]
+    tensor_gradients = [gradient for _, gradient in differentiable]
+    laps.measure(lambda: torch.autograd.backward(tensors, tensor_gradients))

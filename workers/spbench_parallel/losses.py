@@ -1,8 +1,9 @@
 """Losses of logits, over whole images or over tiles.
 
-The loss of an image is its cross entropy, of a segmentation the mean over its pixels; or one minus
-its soft Dice coefficient, the mean over classes (Milletari et al., "V-Net", 2016; with both sums,
-not their squares, and one added above and below, so that a class that is not there counts as told).
+The loss of an image is its cross entropy; in segmentation, the mean over its pixels. Or it is one
+minus its soft Dice coefficient, averaged over classes (Milletari et al., "V-Net", 2016). That uses
+sums, not sums of squares, and adds one to numerator and denominator, so that a class that is absent
+from both prediction and target has a coefficient of one.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ DICE = "dice"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The loss of logits: the sum over images of this rank's share of each one's.
+    """The loss of logits: the sum over images of this rank's share.
 
     Attributes:
         name: ``cross_entropy`` or ``dice``.
-        pixels: Pixels of an image with a class each; 1 where it has one class.
-        tiles: The ranks that have the other pixels of its images, which all compute it together;
-            None: this rank has whole ones.
+        pixels: Pixels per image that have a class; 1 if the image has one class.
+        tiles: The ranks with the other pixels of the images, which compute the loss together; None
+            if this rank has whole images.
     """
 
     name: str = CROSS_ENTROPY
     pixels: int = 1
     tiles: MPI.Intracomm | None = None
 
-    def of(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def compute(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss.
 
         Args:
@@ -45,20 +46,23 @@ class Loss:
             return self._dice(logits, targets)
         return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
 
-    def correct(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the images whose class has the largest logit, or the share of their pixels."""
+    def count_correct(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the number of images whose class has the largest logit.
+
+        In segmentation, each image counts as the share of such pixels.
+        """
         return (logits.argmax(1) == targets).sum() / self.pixels
 
     def _dice(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        shares = logits.softmax(1)
-        wanted = functional.one_hot(targets, logits.shape[1]).movedim(3, 1)
-        both = torch.stack((shares * wanted, shares + wanted)).sum((3, 4))
-        overlap, total = self.whole_sums(both)
-        # Each rank has a part of the loss, so that its gradient, summed over all, is the whole.
+        predicted = logits.softmax(1)
+        expected = functional.one_hot(targets, logits.shape[1]).movedim(3, 1)
+        sums = torch.stack((predicted * expected, predicted + expected)).sum((3, 4))
+        overlap, total = self.sum_over_tiles(sums)
+        # Each rank has an equal part of the loss: gradients summed over ranks are then the whole.
         ranks = 1 if self.tiles is None else self.tiles.size
         coefficients: torch.Tensor = (2 * overlap + 1) / (total + 1)
         return (1 - coefficients).mean(1).sum() / ranks
 
-    def whole_sums(self, own: torch.Tensor) -> torch.Tensor:
-        """Return sums over whole images, of this rank's over its own pixels."""
+    def sum_over_tiles(self, own: torch.Tensor) -> torch.Tensor:
+        """Return sums over whole images, from this rank's sums over its pixels."""
         return own if self.tiles is None else differentiable_sum(self.tiles, own)

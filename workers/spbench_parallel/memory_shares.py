@@ -14,82 +14,84 @@ from spbench_parallel.engine import Engine
 
 
 class Activations:
-    """The activations of a rank: what autograd keeps for backward passes, parameters left out.
+    """The activations of a rank: tensors that autograd saves for backward, except parameters.
 
-    Tensors in the same memory count once, with all of it.
+    Tensors that share a storage count once, with the whole storage.
 
     Args:
-        stages: The modules whose parameters are left out.
+        stages: The modules with the parameters to leave out.
 
     Attributes:
-        peak: The most bytes that were kept at once while they were counted; None before.
+        peak: The largest number of bytes saved at once during `count`; None before.
     """
 
     def __init__(self, stages: Iterable[nn.Module]) -> None:
         self.peak: int | None = None
-        own = chain.from_iterable((*stage.parameters(), *stage.buffers()) for stage in stages)
-        self._parameters = {_place(tensor) for tensor in own}
+        module_tensors = chain.from_iterable(
+            (*stage.parameters(), *stage.buffers()) for stage in stages
+        )
+        self._parameters = {_storage_key(tensor) for tensor in module_tensors}
         self._uses: Counter[int] = Counter()
         self._bytes = 0
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count what forward passes inside keep."""
+    def count(self) -> Iterator[None]:
+        """Count the tensors that forward passes inside save."""
         self.peak = 0
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, _kept):
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, _restore):
             yield
 
-    def _keep(self, tensor: torch.Tensor) -> torch.Tensor | _Kept:
-        place = _place(tensor)
-        if place in self._parameters:
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor | _SavedTensor:
+        storage = _storage_key(tensor)
+        if storage in self._parameters:
             return tensor
-        return _Kept(self, tensor, place, tensor.untyped_storage().nbytes())
+        return _SavedTensor(self, tensor, storage, tensor.untyped_storage().nbytes())
 
-    def begin(self, place: int, count: int) -> None:
-        """Count memory that one tensor more is kept in."""
-        self._uses[place] += 1
-        if self._uses[place] == 1:
-            self._bytes += count
+    def begin(self, storage: int, size: int) -> None:
+        """Count one more saved tensor in a storage."""
+        self._uses[storage] += 1
+        if self._uses[storage] == 1:
+            self._bytes += size
             self.peak = max(self.peak or 0, self._bytes)
 
-    def end(self, place: int, count: int) -> None:
-        """Count memory that one tensor less is kept in."""
-        self._uses[place] -= 1
-        if not self._uses[place]:
-            del self._uses[place]
-            self._bytes -= count
+    def end(self, storage: int, size: int) -> None:
+        """Count one saved tensor less in a storage."""
+        self._uses[storage] -= 1
+        if not self._uses[storage]:
+            del self._uses[storage]
+            self._bytes -= size
 
 
-class _Kept:
-    """A tensor that autograd keeps, counted until autograd lets it go."""
+class _SavedTensor:
+    """A tensor that autograd saved, counted until autograd releases it."""
 
-    __slots__ = ("_activations", "_count", "_place", "tensor")
+    __slots__ = ("_activations", "_size", "_storage", "tensor")
 
     def __init__(
-        self, activations: Activations, tensor: torch.Tensor, place: int, count: int
+        self, activations: Activations, tensor: torch.Tensor, storage: int, size: int
     ) -> None:
         self.tensor = tensor
         self._activations = activations
-        self._place = place
-        self._count = count
-        activations.begin(place, count)
+        self._storage = storage
+        self._size = size
+        activations.begin(storage, size)
 
     def __del__(self) -> None:
-        self._activations.end(self._place, self._count)
+        self._activations.end(self._storage, self._size)
 
 
-def _place(tensor: torch.Tensor) -> int:
-    """Return what tensors in the same memory have in common, as long as one of them lives."""
-    place: int = tensor.untyped_storage()._cdata
-    return place
+def _storage_key(tensor: torch.Tensor) -> int:
+    """Return an identifier of the tensor's storage, valid while a tensor in it exists."""
+    key: int = tensor.untyped_storage()._cdata
+    return key
 
 
-def _kept(one: torch.Tensor | _Kept) -> torch.Tensor:
-    return one.tensor if isinstance(one, _Kept) else one
+def _restore(saved: torch.Tensor | _SavedTensor) -> torch.Tensor:
+    return saved.tensor if isinstance(saved, _SavedTensor) else saved
 
 
 def parameter_bytes(engine: Engine) -> int:
-    """Return the bytes of weights and running statistics, gradients and the optimizer's state."""
+    """Return the bytes of weights, running statistics, gradients and the optimizer's state."""
     tensors = [
         tensor
         for stage in engine.stages

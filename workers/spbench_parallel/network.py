@@ -19,9 +19,9 @@ from spbench_core.layout.tiles import Box, Grid, Interval, parse_pair
 from spbench_core.layout.window import both_axes
 from spbench_core.models.parts import Map
 from spbench_core.schedule.orders import ZERO_BUBBLE
-from spbench_parallel.autotune.balance import check_balance, in_maps
-from spbench_parallel.autotune.skips import chosen_skips
-from spbench_parallel.checkpoints import users_weights
+from spbench_parallel.autotune.balance import check_balance, move_ends_to_maps
+from spbench_parallel.autotune.skips import choose_skips
+from spbench_parallel.checkpoints import state_dict
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.losses import CROSS_ENTROPY, DICE
@@ -31,7 +31,7 @@ from spbench_parallel.models.imported.tracing import trace_network
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.same_operators import check_same_operators
-from spbench_parallel.validation.against_module import check_against_module
+from spbench_parallel.validation.module_check import check_against_module
 
 Load = Callable[[int, range, Box], torch.Tensor]
 """Returns pixels or targets: of a step, of some of its images by number, of a box of each.
@@ -170,7 +170,7 @@ class ParallelNetwork:
         plan = _with_maps(plan, comm.rank, asked=balance is not None)
         batching = BatchSettings(len(plan.batches), recomputes=recompute is not None)
         check_layout(model, self.layout, plan.balance, batching)
-        if stages > 1 and (found := chosen_skips(comm, plan, skips)):
+        if stages > 1 and (found := choose_skips(comm, plan, skips)):
             plan = replace(plan, straight=found.straight)
         self.verified: str | None = None
         if verify:
@@ -199,7 +199,7 @@ class ParallelNetwork:
         Raises:
             CannotRunError: The file cannot be written; on all ranks.
         """
-        users_weights.save(Path(path), self._engine)
+        state_dict.save(Path(path), self._engine)
 
     def free(self) -> None:
         """Free buffers and communicators."""
@@ -269,7 +269,7 @@ def _with_maps(plan: ModelPlan, rank: int, *, asked: bool) -> ModelPlan:
     Raises:
         CannotRunError: They cannot.
     """
-    made = plan if asked else replace(plan, balance=in_maps(plan, plan.balance))
+    made = plan if asked else replace(plan, balance=move_ends_to_maps(plan, plan.balance))
     try:
         check_balance(made, made.balance)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The plan of a model benchmark: model, layout, micro-batches, and the optimizer's settings."""
+"""The plan of a model: its layout, micro-batches, number formats and optimizer settings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ MOMENTUM = 0.9
 """The momentum of SGD."""
 MIRROR = 0
 OWNER = 1
-"""The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
-communication (``master_comm``)."""
+"""The directions with GEMS-MASTER's communication (``master_comm``): the copies of `MIRROR` send
+gradients, and those of `OWNER` own the weights.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +33,27 @@ class ModelPlan:
         layout: Its ranks, which are all ranks of the job.
         balance: The number of layers of each stage.
         batches: The micro-batches of a replica's step.
-        schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``; of several rounds
-            ``interleaved``.
-        memory_format: How maps lie in memory.
+        schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``; ``interleaved`` with several
+            rounds.
+        memory_format: The memory format of maps.
         seed: The seed of the initial weights.
         device: The device of this rank.
         precision: The number formats.
         transport: The transport of halo exchanges.
         backend: The transport of messages between stages: ``mpi``, ``gloo`` or ``nccl``.
-        master_comm: Of mirrored pipelines, GEMS-MASTER's communication: gradients go one way and
-            weights the other, in place of an allreduce:
+        master_comm: Use GEMS-MASTER's communication between mirrored pipelines: gradients go one
+            way and weights the other, instead of an allreduce. See
             `spbench_parallel.training.master_comm`.
-        statistics: The scope of batch normalisation: the whole ``image`` of a micro-batch, those of
-            all ``replicas`` (sync batch norm); or each ``tile`` by itself, which is wrong, and is
-            there to show that it is noticed.
-        fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
-            each operator has its own.
-        straight: The stages, source and target, between which tensors go straight past others.
-        recompute: The activations that are computed again, not kept: of a whole ``stage``, or of
-            each layer (``block``); None: all are kept.
-        recompute_stages: The stages of which they are; None: all.
-        loss: ``cross_entropy``, or of a segmentation ``dice``.
+        statistics: The scope of batch normalisation: the whole ``image`` of a micro-batch, the
+            images of all ``replicas`` (sync batch norm), or each ``tile`` separately. The last one
+            is wrong: it is a fault that checks must detect.
+        fused_layers: In tiled stages, the number of layers that share one wider halo exchange. With
+            0 each operator has its own exchange.
+        straight: Pairs of source and target stages between which tensors bypass the stages between.
+        recompute: The activations that are recomputed instead of kept: of a whole ``stage``, or of
+            each layer (``block``); None if all are kept.
+        recompute_stages: The stages that recompute; None for all.
+        loss: ``cross_entropy``, or ``dice`` in segmentation.
     """
 
     model: Model
@@ -78,19 +79,19 @@ class ModelPlan:
         """Return the routes of tensors between its stages."""
         return stage_routes(tensors_of(self.model), layer_ranges(self.balance), self.straight)
 
-    def model_of(self, stage: int) -> Model:
-        """Return the model without the tensors that go past a stage."""
+    def stage_model(self, stage: int) -> Model:
+        """Return the model without the tensors that bypass a stage."""
         first, last = layer_ranges(self.balance)[stage]
         return self.model.without(first, last, self.routes().left_out(stage))
 
-    def recomputed(self, stage: int) -> str | None:
-        """Return which activations of a stage are computed again; None: all are kept."""
-        chosen = self.recompute_stages is None or stage in self.recompute_stages
-        return self.recompute if chosen else None
+    def recomputation(self, stage: int) -> str | None:
+        """Return the activations that a stage recomputes; None if all are kept."""
+        recomputes = self.recompute_stages is None or stage in self.recompute_stages
+        return self.recompute if recomputes else None
 
     @property
     def owner(self) -> int:
-        """The direction whose copies have all gradients, and the optimizer's state, of a stage.
+        """The direction in which copies of a stage have all gradients and the optimizer's state.
 
         Without `master_comm` the copies of both directions have them.
         """
@@ -109,7 +110,7 @@ class TrainingConfig:
     Attributes:
         optimizer: ``sgd``, ``adam`` or ``adamw``.
         learning_rate: The learning rate of the first epoch.
-        weight_decay: As in torch's optimizers.
+        weight_decay: The weight decay, as in torch's optimizers.
         learning_rate_decay: The factor of the learning rate after each epoch.
         momentum: The momentum of ``sgd``.
     """
@@ -122,10 +123,10 @@ class TrainingConfig:
 
 
 def check_fused(plan: ModelPlan) -> None:
-    """Refuse a plan that fuses more layers than its stages of tiles have.
+    """Reject a plan that fuses more layers than its tiled stages have.
 
     Raises:
-        ModelError: No stage of tiles has as many layers as are to be fused.
+        ModelError: No tiled stage has as many layers as are to be fused.
     """
     pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
     ranges = [layers for layers, stage in pairs if stage.spatial]
@@ -134,7 +135,7 @@ def check_fused(plan: ModelPlan) -> None:
 
 
 def put_on_one_process(plan: ModelPlan) -> ModelPlan:
-    """Return the plan of the same micro-batches, of one replica, on one process."""
+    """Return the plan of one replica on one process, with the same micro-batches."""
     return replace(
         plan,
         layout=model_layout(1),

@@ -1,4 +1,4 @@
-"""Progress of long tasks: without it, a rank that computes would count as hung."""
+"""Progress of long tasks: without it, a computing rank would count as hung."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from time import monotonic
 from typing import Protocol
 
 INTERVAL = 0.1
-"""Seconds from one report to the next."""
+"""Seconds between two reports."""
 
 
 class Progress(Protocol):
-    """The progress of a task. The function that does the task calls it."""
+    """The progress of a task, called by the function that does the task."""
 
     def begin(self, total: int) -> None:
-        """Note that the task has so many steps, each about as long as the others."""
+        """Set the number of steps, which take about the same time."""
 
     def advance(self, steps: float = 1) -> None:
-        """Note steps as done."""
+        """Count completed steps."""
 
 
 class _NoProgress:
@@ -33,12 +33,12 @@ NO_PROGRESS: Progress = _NoProgress()
 
 
 class PhaseProgress:
-    """The progress of a phase of a case, reported ten times a second at most.
+    """The progress of a phase of a case, reported at most ten times per second.
 
     Args:
-        report: Reports the steps that are done, and all, such as
+        report: Reports the completed and the total steps, such as
             ``partial(context.progress, "check")``.
-        total: The number of steps, if it is known already.
+        total: The number of steps, if it is already known.
     """
 
     def __init__(self, report: Callable[[int, int], None], total: int | None = None) -> None:
@@ -50,27 +50,27 @@ class PhaseProgress:
             self.begin(total)
 
     def begin(self, total: int) -> None:
-        """Report that the phase begins, with so many steps."""
+        """Report that the phase begins, with its number of steps."""
         self._total = total
         self._done = 0.0
         self._report_now()
 
     def lengthen(self, steps: int) -> None:
-        """Count more steps than were known of."""
+        """Add steps to the total."""
         self._total += steps
 
     def advance(self, steps: float = 1) -> None:
-        """Note steps as done."""
+        """Count completed steps."""
         self.reach(self._done + steps)
 
-    def reach(self, done: float) -> None:
-        """Note so many steps as done in all."""
-        self._done = min(done, self._total)
+    def reach(self, completed: float) -> None:
+        """Set the number of completed steps."""
+        self._done = min(completed, self._total)
         if monotonic() - self._reported >= INTERVAL:
             self._report_now()
 
     def finish(self) -> None:
-        """Report all steps as done, if the phase has begun."""
+        """Report all steps as completed, if the phase has begun."""
         if self._total:
             self._done = self._total
             self._report_now()

@@ -1,7 +1,7 @@
 """Check that all ranks have traced the same network.
 
-A forward pass that asks for the rank, the time or the order of a set may be another one on each.
-Ranks would then wait for messages that nobody sends.
+A forward pass that depends on the rank, the time or the order of a set may differ between ranks.
+Ranks would then wait for messages that no rank sends.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from spbench_parallel.models.imported.tracing import TracedNetwork
 
 
 def check_same_operators(comm: MPI.Comm, network: TracedNetwork) -> None:
-    """Refuse a network that is another one on some rank. All ranks must call it.
+    """Reject a network that differs between ranks. All ranks must call it.
 
     Raises:
-        CannotRunError: It is another one; on all ranks.
+        CannotRunError: A rank's network differs; on all ranks.
     """
     digests = comm.allgather(_digest(network))
-    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
-    if others:
+    different = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if different:
         raise CannotRunError(
-            f"network {network.name}: rank {others[0]} has other operators or constants than rank "
-            "0; let its forward depend on its input only, not on the rank, the time or the order "
-            "of a set"
+            f"network {network.name}: rank {different[0]} has other operators or constants than "
+            "rank 0; let its forward depend on its input only, not on the rank, the time or the "
+            "order of a set"
         )
 
 

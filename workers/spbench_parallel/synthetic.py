@@ -1,4 +1,4 @@
-"""Synthetic images of a plan's model: those that it is compared with, and timed with."""
+"""Synthetic images for a plan's model, for comparisons and timings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spbench_parallel.plan import ModelPlan
 def synthetic_images(
     plan: ModelPlan, seed: int, dtype: torch.dtype | None = None
 ) -> SyntheticImages:
-    """Return images for a plan's model, with a class each or one for each pixel, on its device.
+    """Return images for a plan's model on its device, with a class per image or per pixel.
 
     Args:
         plan: The model.
         seed: The seed of all images.
-        dtype: The number format of the pixels; None: that of the plan.
+        dtype: The number format of the pixels (default: that of the plan).
     """
     model = plan.model
     return SyntheticImages(

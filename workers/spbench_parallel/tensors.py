@@ -6,4 +6,4 @@ import torch
 
 TensorTuple = tuple[torch.Tensor, ...]
 TensorOrTuple = torch.Tensor | TensorTuple
-"""The data between two layers: one tensor, or several."""
+"""The data between two layers."""

@@ -10,7 +10,7 @@ _MAPS = Path("/proc/self/maps")
 _ALLOCATORS = r"lib((?:tc|je|mi|tbb)malloc)[\w.-]*\.so[\d.]*"
 
 
-def allocator() -> str:
+def find_allocator() -> str:
     """Return the name of the loaded malloc, such as ``tcmalloc``, or the C library's."""
     try:
         maps = _MAPS.read_text()

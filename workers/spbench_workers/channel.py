@@ -27,7 +27,7 @@ from spbench_core.events import clock, rank_events
 from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import EventError
 from spbench_core.events.statuses import LogLevel
-from spbench_workers.connect import admitted, admitted_by_relay
+from spbench_workers.connect import connect_by_relay, connect_to_console
 from spbench_workers.parent import Parent
 
 REPLY_TIMEOUT = 600.0
@@ -51,19 +51,22 @@ class Channel(Protocol):
         """Number an event and send it; it has left this process when this returns."""
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """Return the cases of this job; rank 0 calls it, and each rank that runs a program."""
+        """Return the cases of this job.
+
+        Rank 0 calls it, and each rank that runs a program.
+        """
 
     def close(self) -> None:
         """Send ``bye`` and wait until every event has arrived."""
 
 
-def numbered(event: str, rank: int | None, seq: int, fields: dict[str, Any]) -> bytes:
+def encode_event(event: str, rank: int | None, seq: int, fields: dict[str, Any]) -> bytes:
     """Return the line of an event that happens now."""
     head = {"event": event, "rank": rank, "seq": seq}
     return rank_events.encode(head | {"time": clock.now()} | fields)
 
 
-class _Numbered(ABC):
+class _NumberedChannel(ABC):
     """A channel that numbers events and writes each as one line, from any thread."""
 
     def __init__(self, rank: int | None = None, sent: int = 0) -> None:
@@ -73,7 +76,7 @@ class _Numbered(ABC):
         self.host_load: Callable[[], Mapping[str, float]] | None = None
         """Tells the load of the host, for the heartbeat of the rank that speaks for it."""
         self._told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self.where: Callable[[], str] = where_main_thread_stands
+        self.locate: Callable[[], str] = main_thread_location
         """Tells where this rank stands, for a console that asks."""
         self.kill_children: Callable[[], object] = lambda: None
         """Ends the processes that this rank has started, when it must end at once."""
@@ -85,12 +88,12 @@ class _Numbered(ABC):
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
-            line = numbered(event, self.rank, self._seq, fields)
+            line = encode_event(event, self.rank, self._seq, fields)
             # first, for a KeyboardInterrupt comes as a write returns: launchers send SIGINT
             self._seq += 1
             self._write(line)
 
-    def heard(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+    def read_program_reports(self, seconds: float = 0.0) -> list[dict[str, Any]]:
         """Return what the console has told of other ranks' programs, waiting so long for it."""
         words: list[dict[str, Any]] = []
         with contextlib.suppress(queue.Empty):
@@ -135,7 +138,7 @@ class _Numbered(ABC):
         """Write one line."""
 
 
-class TcpChannel(_Numbered):
+class TcpChannel(_NumberedChannel):
     """A channel to the console, itself or by a relay, whose end before `close` ends the process.
 
     A thread sends a heartbeat a second and watches for the console's answers and for its end, so
@@ -143,12 +146,12 @@ class TcpChannel(_Numbered):
     """
 
     def __init__(
-        self, connection: socket.socket, rest: bytes, rank: int | None, *, sent: int
+        self, connection: socket.socket, received: bytes, rank: int | None, *, sent: int
     ) -> None:
         """``rest`` has been received already; so many events were sent."""
         super().__init__(rank, sent)
         self._socket = connection
-        self._rest = rest
+        self._received = received
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
         self._closing = threading.Event()
         self._through = threading.Event()
@@ -193,7 +196,7 @@ class TcpChannel(_Numbered):
     def _watch(self) -> None:
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
-        rest = self._take(self._rest)
+        rest = self._take(self._received)
         due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
         while True:
             if poller.poll(max(0.0, due - time.monotonic()) * 1000):
@@ -219,7 +222,7 @@ class TcpChannel(_Numbered):
 
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
-            self.send("log", level=LogLevel.WHERE, message=self.where())
+            self.send("log", level=LogLevel.WHERE, message=self.locate())
             return
         if reply.get("reply") in (LogLevel.PRINTED, LogLevel.BROKEN_OFF):
             self._told.put(reply)
@@ -234,7 +237,10 @@ class TcpChannel(_Numbered):
 
     @contextlib.contextmanager
     def guarded_by_kernel(self) -> Iterator[None]:
-        """See the base class. The console sends nothing to a rank before the rank reports ready."""
+        """See the base class.
+
+        The console sends nothing to a rank before the rank reports ready.
+        """
         number = self._socket.fileno()
         flags = fcntl.fcntl(number, fcntl.F_GETFL)
         fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
@@ -273,7 +279,7 @@ def end_process(line: str) -> NoReturn:
         os._exit(LOST_STATUS)
 
 
-def where_main_thread_stands() -> str:
+def main_thread_location() -> str:
     """Return ``in wait (exchange.py:88)``: the main thread's innermost frame, and if it sleeps."""
     ident = threading.main_thread().ident
     frame = sys._current_frames().get(ident) if ident is not None else None
@@ -286,7 +292,7 @@ def where_main_thread_stands() -> str:
     return f"{place}, {rank_events.ASLEEP}" if state == "S" else place
 
 
-class FileChannel(_Numbered):
+class FileChannel(_NumberedChannel):
     """A channel to a file, where no console can be reached: ``spbench collect`` reads it.
 
     Each line is in the file when `send` returns. A thread adds a heartbeat a second and, since
@@ -348,7 +354,7 @@ class FileChannel(_Numbered):
 
     def _overdue(self) -> None:
         """Say where this rank stands, and end it unless it gets on in the time others need too."""
-        self.send("log", level=LogLevel.WHERE, message=self.where())
+        self.send("log", level=LogLevel.WHERE, message=self.locate())
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
         if time.monotonic() <= self._due:
             return
@@ -366,7 +372,9 @@ class FileChannel(_Numbered):
 
 
 def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:
-    """Return the seconds for each case of a batch job, by id; under None those to start and end.
+    """Return the seconds for each case of a batch job, by id.
+
+    Under None those to start and end.
 
     Empty where there is no file of cases, or it states none.
     """
@@ -408,7 +416,7 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
         return channel
     if folder:
         file = FileChannel(Path(folder), read_limits(environ))
-        say_hello(file, environ)
+        send_hello(file, environ)
         file.start()
         return file
     where = f"at {addresses}" if addresses else f"({rank_events.ENV_COLLECTOR} is not set)"
@@ -418,11 +426,15 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
 
 
 def _to_console(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | None:
-    rank, fields = greeting(environ)
-    hello = numbered("hello", rank, 0, fields)
+    rank, fields = hello_fields(environ)
+    hello = encode_event("hello", rank, 0, fields)
     by_relay = environ.get(rank_events.ENV_FAN_IN) == "node"
-    let_in = admitted_by_relay(fields["token"], hello) if by_relay else admitted(addresses, hello)
-    return TcpChannel(let_in.connection, let_in.rest, rank, sent=1) if let_in else None
+    let_in = (
+        connect_by_relay(fields["token"], hello)
+        if by_relay
+        else connect_to_console(addresses, hello)
+    )
+    return TcpChannel(let_in.connection, let_in.received, rank, sent=1) if let_in else None
 
 
 _RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
@@ -437,7 +449,7 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
+def hello_fields(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
     """Return the rank, and the fields of ``hello``: the token, and the size by the launcher."""
     rank, size = launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
@@ -445,7 +457,7 @@ def greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
     return rank, {"token": token, "schema": rank_events.SCHEMA, **process, "size": size}
 
 
-def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
+def send_hello(channel: Channel, environ: os._Environ[str]) -> None:
     """Send ``hello``: the token, and rank and size by the launcher's environment."""
-    channel.rank, fields = greeting(environ)
+    channel.rank, fields = hello_fields(environ)
     channel.send("hello", **fields)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spbench_workers.binding.local_rank import Whereabouts, located, told_local_rank
-from spbench_workers.binding.nearness import nodes_of_cores
+from spbench_workers.binding.local_rank import RankLocation, assign_local_ranks, read_local_rank
+from spbench_workers.binding.numa import core_nodes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -40,12 +40,14 @@ class World:
     cpus: tuple[int, ...]
     threads: int
     machine: int = 0
-    doubt: str = ""
+    local_rank_conflict: str = ""
     hosts: tuple[str, ...] = ()
 
 
 def open_world(guard: AbstractContextManager[None] | None = None) -> World:
-    """Start MPI and return this rank's place. It sets the number of OMP threads before torch.
+    """Start MPI and return this rank's place.
+
+    It sets the number of OMP threads before torch.
 
     Args:
         guard: Entered around MPI_Init. MPI_Init holds Python's lock, so that no other thread can
@@ -54,10 +56,10 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     import mpi4py
 
     from spbench_parallel.device.driver import load_driver
-    from spbench_workers.binding.before_mpi import avoid_ucx_windows, take_gpu
+    from spbench_workers.binding.before_mpi import avoid_ucx_windows, select_gpu
     from spbench_workers.shared_memory import set_private_folder
 
-    take_gpu(os.environ, load_driver)
+    select_gpu(os.environ, load_driver)
     set_private_folder(os.environ)
     avoid_ucx_windows(os.environ)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
@@ -69,19 +71,23 @@ def open_world(guard: AbstractContextManager[None] | None = None) -> World:
     comm = MPI.COMM_WORLD
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     host = socket.gethostname()
-    mine = Whereabouts(host, _boot_id(), told_local_rank(os.environ), cpus)
-    every: list[Whereabouts] = comm.allgather(mine)
-    found = located(every)
+    mine = RankLocation(host, _boot_id(), read_local_rank(os.environ), cpus)
+    every: list[RankLocation] = comm.allgather(mine)
+    found = assign_local_ranks(every)
     machine = found.machines[comm.rank]
     here = [one.cpus for one, of in zip(every, found.machines, strict=True) if of == machine]
     threads = _threads(cpus, here)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     local_rank = found.local_ranks[comm.rank]
-    return World(comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, found.doubt)
+    return World(
+        comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, found.conflict
+    )
 
 
-def end_mpi() -> None:
-    """Finalize MPI, which all ranks must do; MPI then removes its files in shared memory.
+def finalize_mpi() -> None:
+    """Finalize MPI, which all ranks must do.
+
+    MPI then removes its files in shared memory.
 
     SIGALRM ends a process that waits in it for longer than `FINALIZE_TIMEOUT`: its connection to
     the console is closed by then, and MPI_Finalize holds Python's lock.
@@ -109,7 +115,7 @@ def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
     return max(1, len(cpus) // sharing)
 
 
-def crowded(world: World) -> bool:
+def is_oversubscribed(world: World) -> bool:
     """Whether some machine has more ranks than cores for them; the same on all ranks."""
     machines: dict[int, list[tuple[int, ...]]] = {}
     for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):
@@ -117,7 +123,7 @@ def crowded(world: World) -> bool:
     return any(len(ranks) > len(set().union(*ranks)) for ranks in machines.values())
 
 
-def fabric() -> str:
+def find_fabric() -> str:
     """Return the network between hosts: the names of the RDMA devices, or tcp."""
     devices = Path("/sys/class/infiniband")
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
@@ -126,5 +132,5 @@ def fabric() -> str:
 
 def numa_node(cpus: tuple[int, ...]) -> int | None:
     """Return the NUMA node that holds all these CPUs; None where they span several."""
-    nodes = nodes_of_cores(cpus)
+    nodes = core_nodes(cpus)
     return nodes.pop() if len(nodes) == 1 else None

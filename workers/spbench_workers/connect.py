@@ -34,15 +34,17 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Admission:
     """A connection that the console has let in, and what it has sent since."""
 
     connection: socket.socket
-    rest: bytes
+    received: bytes
 
 
-def admitted(addresses: Sequence[str], hello: bytes) -> Admitted | None:
-    """Connect to the first address that answers a hello, within CONNECT_TIMEOUT; None is nobody.
+def connect_to_console(addresses: Sequence[str], hello: bytes) -> Admission | None:
+    """Connect to the first address that answers a hello, within CONNECT_TIMEOUT.
+
+    None is nobody.
 
     A connection that has sent its hello is never given up while the other end holds it: the
     console may only be slow, and would take its end for the end of a rank.
@@ -52,8 +54,11 @@ def admitted(addresses: Sequence[str], hello: bytes) -> Admitted | None:
     return _tried([partial(_by_tcp, address, share) for address in addresses], hello)
 
 
-def admitted_by_relay(token: str, hello: bytes) -> Admitted | None:
-    """Connect to the console by this node's relay, as `admitted`; the first rank starts it."""
+def connect_by_relay(token: str, hello: bytes) -> Admission | None:
+    """Connect to the console by this node's relay, as `admitted`.
+
+    The first rank starts it.
+    """
     return _tried([partial(_by_relay, relay_name(token))], hello)
 
 
@@ -65,7 +70,7 @@ def relay_name(token: str) -> str:
     return f"\0spbench-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
 
 
-def _tried(ways: Sequence[Callable[[], socket.socket]], hello: bytes) -> Admitted | None:
+def _tried(ways: Sequence[Callable[[], socket.socket]], hello: bytes) -> Admission | None:
     deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
     while time.monotonic() < deadline:
         for connect in ways:
@@ -75,9 +80,9 @@ def _tried(ways: Sequence[Callable[[], socket.socket]], hello: bytes) -> Admitte
     return None
 
 
-def _let_in(connection: socket.socket, hello: bytes) -> Admitted:
+def _let_in(connection: socket.socket, hello: bytes) -> Admission:
     try:
-        return Admitted(connection, _greeted(connection, hello))
+        return Admission(connection, _greeted(connection, hello))
     except BaseException:
         connection.close()
         raise
@@ -99,7 +104,10 @@ def _by_tcp(address: str, share: float) -> socket.socket:
 
 
 def _by_relay(name: str) -> socket.socket:
-    """Connect to the relay; the rank that gets its name first starts it, then connects too."""
+    """Connect to the relay.
+
+    The rank that gets its name first starts it, then connects too.
+    """
     connection = socket.socket(socket.AF_UNIX)
     try:
         try:
@@ -107,7 +115,7 @@ def _by_relay(name: str) -> socket.socket:
         except ConnectionRefusedError:
             _start_relay(name)
             connection.connect(name)
-        if user_of(connection) != os.getuid():
+        if peer_user(connection) != os.getuid():
             raise PermissionError(errno.EPERM, "the relay is another user's")
     except OSError:
         connection.close()
@@ -115,7 +123,7 @@ def _by_relay(name: str) -> socket.socket:
     return connection
 
 
-def user_of(connection: socket.socket) -> int:
+def peer_user(connection: socket.socket) -> int:
     """Return the user whose process is at the other end of a Unix socket."""
     size = struct.calcsize("3i")
     asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -124,7 +132,9 @@ def user_of(connection: socket.socket) -> int:
 
 
 def _start_relay(name: str) -> None:
-    """Start the relay on a socket that listens already; who comes second finds the name taken.
+    """Start the relay on a socket that listens already.
+
+    Who comes second finds the name taken.
 
     Raises:
         OSError: The name is taken.

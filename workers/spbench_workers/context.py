@@ -15,7 +15,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.typed_params import Typed, read_params
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_workers import faults
-from spbench_workers.disturbance import Counters, counters, disturbances, slowed
+from spbench_workers.disturbance import Counters, find_disturbances, measure_slowdown, read_counters
 
 if TYPE_CHECKING:
     from spbench_parallel.verify.worst_error import WorstError
@@ -119,7 +119,7 @@ class Context:
 
     def start(self, **fields: Any) -> None:
         """Report that the case starts."""
-        self._before = counters()
+        self._before = read_counters()
         self._channel.send("case_start", **self._ids, **fields)
 
     def end(self, status: RankStatus, **fields: Any) -> None:
@@ -133,12 +133,15 @@ class Context:
         if self._before is None:
             return {}
         cpus = os.sched_getaffinity(0)
-        found = disturbances(self._before, counters(), len(cpus))
-        share = slowed(cpus)
+        found = find_disturbances(self._before, read_counters(), len(cpus))
+        share = measure_slowdown(cpus)
         return found | {"slowed": share} if share > 0 else found
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Report progress in a phase such as ``warmup`` or ``timing``. Never in a timed region."""
+        """Report progress in a phase such as ``warmup`` or ``timing``.
+
+        Never in a timed region.
+        """
         self._channel.send("progress", **self._ids, phase=phase, done=done, total=total)
 
     def samples(self, metric: str, values: array[float] | list[float]) -> None:

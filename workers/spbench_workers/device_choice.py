@@ -9,14 +9,14 @@ from spbench_core.host_facts import driver_version
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.device.gpus import Gpu, NoDeviceError, explain_missing_gpu
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.binding.nearness import place_of
+from spbench_workers.binding.numa import describe_nearness
 from spbench_workers.context import Context
 
 _TOLD: set[str] = set()
 """Addresses of far GPUs of which this process has warned."""
 
 
-def device_of(
+def choose_device(
     context: Context, *, preference: str | None = None, index: int | None = None, tf32: bool = False
 ) -> torch.device:
     """Return the device of this rank in a case, set up for it. All ranks must call it.
@@ -44,7 +44,7 @@ def device_of(
     near = None
     if gpu is not None:
         value = f"{device} {gpu.name}"
-        near, _ = place_of(gpu.address, context.world.cpus)
+        near, _ = describe_nearness(gpu.address, context.world.cpus)
         reason = _described(context, gpu, sharing, "asked for" if asked == "cuda" else "auto")
     elif preference is not None:
         value = "cpu"
@@ -92,7 +92,7 @@ def _agreed(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:
     return every.count(mine) if gpu is not None else 0, speaker
 
 
-def same_kind(context: Context, device: torch.device | None) -> None:
+def check_same_kind(context: Context, device: torch.device | None) -> None:
     """Refuse a case that some ranks are to compute on GPUs and others on the host.
 
     ``auto`` decides on each rank by itself. All ranks must call it.
@@ -135,8 +135,8 @@ def _index(context: Context, asked: int | None) -> int:
                 f"name those that are there"
             )
         return asked
-    if context.world.doubt:
-        raise CannotRunError(context.world.doubt)
+    if context.world.local_rank_conflict:
+        raise CannotRunError(context.world.local_rank_conflict)
     named = context.params.get("device_ids")
     if named:
         return _index(context, named[context.world.local_rank % len(named)])
@@ -144,7 +144,7 @@ def _index(context: Context, asked: int | None) -> int:
 
 
 def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
-    near, phrase = place_of(gpu.address, context.world.cpus)
+    near, phrase = describe_nearness(gpu.address, context.world.cpus)
     if near is False and (address := gpu.address) not in _TOLD:
         _TOLD.add(address)
         context.log(

@@ -19,7 +19,7 @@ _STEAL = 8
 """The word of a CPU's line in /proc/stat that counts what the hypervisor gave to others."""
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _DIGITS = 3
-LEAST = 0.1
+MIN_SECONDS = 0.1
 """Seconds of waiting from which on it is told: the console's own work costs a short case less."""
 
 
@@ -42,15 +42,17 @@ class Counters:
     hot: float
 
 
-def counters(proc: Path = PROC, sys: Path = SYS) -> Counters:
+def read_counters(proc: Path = PROC, sys: Path = SYS) -> Counters:
     """Return this rank's counters as they are now."""
     cpus = os.sched_getaffinity(0)
     taken = (_waited(proc), _stolen(proc, cpus), _throttled(sys, proc), _hot(sys, cpus))
     return Counters(time.monotonic(), *taken)
 
 
-def disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, float]:
-    """Return what disturbed a rank between two readings, by name; nothing where nothing did.
+def find_disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, float]:
+    """Return what disturbed a rank between two readings, by name.
+
+    Nothing where nothing did.
 
     ``waited``, ``stolen`` and ``throttled`` are shares of the time, told from `LEAST` seconds on;
     ``hot`` is a number of times.
@@ -63,7 +65,7 @@ def disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, floa
         for field in fields(Counters)
     }
     lost = {name: change[name] for name in ("waited", "stolen", "throttled")}
-    shares = {name: lost[name] / seconds for name in lost if lost[name] >= LEAST}
+    shares = {name: lost[name] / seconds for name in lost if lost[name] >= MIN_SECONDS}
     if "stolen" in shares:  # of all its CPUs together
         shares["stolen"] /= max(1, cpus)
     shares["hot"] = change["hot"]
@@ -71,7 +73,7 @@ def disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, floa
     return {name: value for name, value in rounded.items() if value > 0}
 
 
-def slowed(cpus: Iterable[int], sys: Path = SYS) -> float:
+def measure_slowdown(cpus: Iterable[int], sys: Path = SYS) -> float:
     """Return by which share the slowest of these CPUs runs below its base clock rate; 0: none.
 
     The base rate is what a CPU keeps under any load that its cooling is made for.

@@ -49,7 +49,7 @@ class Spread:
     share: float
 
 
-def spread_for(terms: int, limit: int, *, wide: bool = False) -> Spread:
+def choose_spread(terms: int, limit: int, *, wide: bool = False) -> Spread:
     """Return the distribution of whole numbers that are multiplied and added without rounding.
 
     ``terms`` products of two such numbers can be added in any order: the sum of the products' sizes
@@ -83,7 +83,7 @@ def whole_numbers(shape: tuple[int, ...], spread: Spread, seed: int) -> torch.Te
     return numbers
 
 
-def put_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
+def insert_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
     """Replace one number of each line along a dimension by one of `WIDE`."""
     generator = torch.Generator().manual_seed(seed)
     shape = [1 if one == dim else size for one, size in enumerate(numbers.shape)]

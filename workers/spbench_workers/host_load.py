@@ -98,7 +98,10 @@ class _Utilization(ctypes.Structure):
 
 
 def _gpu_meter() -> Callable[[], float | None] | None:
-    """Return what asks NVML how busy the GPUs are; None where there is no NVML, or no GPU."""
+    """Return what asks NVML how busy the GPUs are.
+
+    None where there is no NVML, or no GPU.
+    """
     try:
         library = ctypes.CDLL(NVML)
         count = ctypes.c_uint(0)

@@ -8,11 +8,11 @@ from typing import Any
 
 from spbench_core.catalog.parameters import Params
 
-Given = Mapping[str, str]
+GivenFlags = Mapping[str, str]
 """The flags of a command line that were given, by `ScriptFlag.name`, each with its word."""
 
 
-def _as_read(params: Params, _: Given) -> Params:
+def _as_read(params: Params, _: GivenFlags) -> Params:
     return params
 
 
@@ -38,9 +38,9 @@ class ScriptFlag:
     default: Any = None
     param: str | None = None
     help: str = ""
-    word: str | None = None
+    switch_value: str | None = None
     silent: bool = False
-    also: str | None = None
+    alias: str | None = None
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class ScriptFlag:
     @property
     def unset(self) -> Any:
         """The value that says as much as leaving it out: ``false`` of a switch."""
-        return "false" if self.default is None and self.word == "true" else self.default
+        return "false" if self.default is None and self.switch_value == "true" else self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ class Script:
     benchmark: str
     flags: tuple[ScriptFlag, ...]
     fixed: Params = field(default_factory=dict)
-    adapt: Callable[[Params, Given], Params] = _as_read
-    head: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_lines
+    adapt: Callable[[Params, GivenFlags], Params] = _as_read
+    first_lines: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_lines
 
 
-def sets(flag: str, default: Any, **words: Any) -> ScriptFlag:
+def value_flag(flag: str, default: Any, **attributes: Any) -> ScriptFlag:
     """Return a flag that sets the parameter of the same name."""
-    made = ScriptFlag(flag, default, **words)
-    return ScriptFlag(flag, default, param=made.name, **words)
+    name = ScriptFlag(flag).name
+    return ScriptFlag(flag, default, param=name, **attributes)
 
 
-def switch(flag: str, **words: Any) -> ScriptFlag:
+def switch_flag(flag: str, **attributes: Any) -> ScriptFlag:
     """Return a flag without a value that turns the parameter of the same name on."""
-    return sets(flag, None, word="true", **words)
+    return value_flag(flag, None, switch_value="true", **attributes)

@@ -21,8 +21,8 @@ from typing import cast
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
 from spbench_core.events.fields import EventError
-from spbench_workers.channel import greeting, numbered
-from spbench_workers.connect import RELAY_BACKLOG, admitted, user_of
+from spbench_workers.channel import encode_event, hello_fields
+from spbench_workers.connect import RELAY_BACKLOG, connect_to_console, peer_user
 
 NICENESS = 10
 GATHER = 0.02
@@ -42,7 +42,7 @@ class _Local(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         # anyone on this host may connect to the socket's name
-        if user_of(transport.get_extra_info("socket")) == os.getuid():
+        if peer_user(transport.get_extra_info("socket")) == os.getuid():
             self._channel = self._relay.add(self)
         else:
             self.transport.abort()
@@ -59,7 +59,7 @@ class Relay(asyncio.Protocol):
     """The connection to the console, and the ranks behind it by their channels."""
 
     def __init__(self) -> None:
-        self.through = asyncio.Event()
+        self.finished = asyncio.Event()
         self.gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._pieces = Pieces()
@@ -91,7 +91,7 @@ class Relay(asyncio.Protocol):
         if self._locals.pop(channel, None) is not None:
             self.send(piece(channel, b""))
         if not self._locals:
-            self.through.set()
+            self.finished.set()
 
     @property
     def used(self) -> bool:
@@ -122,10 +122,10 @@ class Relay(asyncio.Protocol):
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def live(self) -> None:
+    def send_sign_of_life(self) -> None:
         """Give a sign of life now and again."""
         self.send(SIGN_OF_LIFE)
-        self._loop.call_later(rank_events.HEARTBEAT_INTERVAL, self.live)
+        self._loop.call_later(rank_events.HEARTBEAT_INTERVAL, self.send_sign_of_life)
 
     def close(self) -> None:
         """Send what is left and end the connection."""
@@ -135,13 +135,13 @@ class Relay(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._console = cast(asyncio.Transport, transport)
-        self.live()
+        self.send_sign_of_life()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._console = None
         for local in tuple(self._locals.values()):
             _abort(local)
-        self.through.set()
+        self.finished.set()
         self.gone.set()
 
     def pause_writing(self) -> None:
@@ -182,7 +182,7 @@ def _abort(local: _Local) -> None:
         local.transport.abort()
 
 
-async def carry(listening: socket.socket, console: socket.socket, rest: bytes) -> None:
+async def carry_events(listening: socket.socket, console: socket.socket, rest: bytes) -> None:
     """Carry lines until the console or the last rank has gone, or none has come."""
     loop = asyncio.get_running_loop()
     relay = Relay()
@@ -191,15 +191,15 @@ async def carry(listening: socket.socket, console: socket.socket, rest: bytes) -
         relay.data_received(rest)
     server = await loop.create_unix_server(relay.rank, sock=listening, backlog=RELAY_BACKLOG)
     loop.call_later(
-        rank_events.CONNECT_TIMEOUT, lambda: None if relay.used else relay.through.set()
+        rank_events.CONNECT_TIMEOUT, lambda: None if relay.used else relay.finished.set()
     )
-    await relay.through.wait()
+    await relay.finished.wait()
     server.close()
     relay.close()
     await asyncio.wait_for(relay.gone.wait(), rank_events.SILENCE_LIMIT)
 
 
-def stand_apart() -> None:
+def detach_from_ranks() -> None:
     """Take any core, not only those of one rank, and as many files as are allowed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
@@ -211,16 +211,16 @@ def stand_apart() -> None:
 
 def main() -> None:
     """Serve the node whose ranks connect to the socket that was inherited."""
-    stand_apart()
+    detach_from_ranks()
     listening = socket.socket(fileno=int(sys.argv[1]))
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
-    _, fields = greeting(os.environ)
-    let_in = admitted(addresses, numbered("hello", None, 0, fields | {"relay": True}))
+    _, fields = hello_fields(os.environ)
+    let_in = connect_to_console(addresses, encode_event("hello", None, 0, fields | {"relay": True}))
     # From here on the cores are the ranks'; before, all of them wait for it.
     os.nice(NICENESS)
     if let_in is not None:
         let_in.connection.setblocking(False)
-        asyncio.run(carry(listening, let_in.connection, let_in.rest))
+        asyncio.run(carry_events(listening, let_in.connection, let_in.received))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The cases that a batch job has still to run, for its next launch. Standard library only.
+"""The cases that a batch job has still to run, for its next launch.
+
+Standard library only.
 
     python -m spbench_workers.remaining JOB LAUNCH
 
@@ -29,13 +31,13 @@ MOST_IDLE = 2
 """Launches in a row without the start of a case, after which no other is tried."""
 
 
-def remaining(job: Path) -> list[dict[str, Any]]:
+def list_remaining(job: Path) -> list[dict[str, Any]]:
     """Return the cases of a job that are left to run, an entry a repeat."""
     planned = cases_in(job)
     spent: set[str] = set()
     idle = 0
     for launch in launches_of(job):
-        started, ended = progress(launch)
+        started, ended = read_progress(launch)
         if launch.interrupted:
             spent |= ended
         else:
@@ -45,7 +47,7 @@ def remaining(job: Path) -> list[dict[str, Any]]:
     return left if idle < MOST_IDLE else []
 
 
-def progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
+def read_progress(launch: LaunchFolder) -> tuple[set[str], set[str]]:
     """Return the ids of the cases that a rank has started, and of those that all have ended."""
     started: set[str] = set()
     ends: dict[str, int] = {}
@@ -72,7 +74,7 @@ def main(words: list[str]) -> int:
     """Write the cases of the next launch; return the exit status."""
     job = Path(words[0])
     launch = words[1]
-    left = remaining(job)
+    left = list_remaining(job)
     if left:
         (job / launch / CASES).write_text(json.dumps(left))
     return 0 if left else 1

@@ -21,8 +21,8 @@ from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_core.plugins import describe_error, list_warnings
 from spbench_parallel.device.failures import translate_gpu_error
 from spbench_parallel.errors import CannotRunError
-from spbench_workers.allocator import allocator
-from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
+from spbench_workers.allocator import find_allocator
+from spbench_workers.binding.numa import core_nodes, count_physical_cores
 from spbench_workers.channel import (
     Channel,
     ConsoleUnreachableError,
@@ -30,7 +30,7 @@ from spbench_workers.channel import (
     TcpChannel,
     open_channel,
 )
-from spbench_workers.comm import World, end_mpi, fabric, numa_node, open_world
+from spbench_workers.comm import World, finalize_mpi, find_fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.host_load import HostLoad
 
@@ -39,15 +39,15 @@ Runner = Callable[[Context], None]
 
 def serve() -> None:
     """Run the cases of the console. An exception of a benchmark ends the process."""
-    channel = connected()
+    channel = connect_or_exit()
     try:
         world = open_world(channel.guarded_by_kernel())
         if os.environ.get(rank_events.ENV_DEVICE) == "cuda":
             # Before ready no rank counts as silent: launch.start_timeout bounds the start of CUDA.
             start_gpu(world)
-        begin(channel, world, mpi_versions())
-        if world.doubt and world.rank == 0:
-            channel.send("log", level=LogLevel.WARNING, message=world.doubt)
+        start_reporting(channel, world, mpi_versions())
+        if world.local_rank_conflict and world.rank == 0:
+            channel.send("log", level=LogLevel.WARNING, message=world.local_rank_conflict)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
         channel.send("log", level=LogLevel.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
@@ -64,7 +64,7 @@ def serve() -> None:
         run_case(world, channel, case, runners[name], **ends)
     world.comm.Barrier()
     channel.close()
-    end_mpi()
+    finalize_mpi()
 
 
 def start_gpu(world: World) -> None:
@@ -82,7 +82,7 @@ def _may_use_gpu(case: Mapping[str, Any]) -> bool:
     return params.get("device") == "auto" and not elsewhere
 
 
-def connected() -> TcpChannel | FileChannel:
+def connect_or_exit() -> TcpChannel | FileChannel:
     """Return the channel to the console, or end this process with a sentence."""
     try:
         return open_channel(os.environ)
@@ -90,10 +90,12 @@ def connected() -> TcpChannel | FileChannel:
         sys.exit(f"spbench: {error}")
 
 
-def begin(channel: TcpChannel | FileChannel, world: World, mpi: Mapping[str, str | None]) -> None:
+def start_reporting(
+    channel: TcpChannel | FileChannel, world: World, mpi: Mapping[str, str | None]
+) -> None:
     """Say that this rank is ready; the first one of a host tells its load from now on."""
     channel.rank = world.rank
-    say_ready(channel, world, mpi)
+    report_ready(channel, world, mpi)
     if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
         channel.host_load = HostLoad()
 
@@ -112,7 +114,7 @@ def mpi_versions() -> dict[str, str | None]:
     return {"mpi": library_text(MPI.Get_library_version()), "mpi4py": version("mpi4py")}
 
 
-def say_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> None:
+def report_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> None:
     """Report the machine of this rank: host, cores, device, network and versions."""
     from spbench_core import host_facts
 
@@ -122,18 +124,18 @@ def say_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> 
         local_rank=world.local_rank,
         device=host_facts.describe(),
         cpus=tuple(world.cpus),
-        nodes=tuple(sorted(nodes_of_cores(world.cpus))),
-        cores=physical_cores(world.cpus),
+        nodes=tuple(sorted(core_nodes(world.cpus))),
+        cores=count_physical_cores(world.cpus),
         numa=numa_node(world.cpus),
         host_cpus=os.cpu_count(),
         processor=host_facts.processor(),
         threads=world.threads,
-        fabric=fabric(),
+        fabric=find_fabric(),
         versions={
             "python": platform.python_version(),
             **mpi,
             "torch": _version("torch"),
-            "allocator": allocator(),
+            "allocator": find_allocator(),
         },
     )
     channel.send("ready", size=world.size, **facts.to_fields())
@@ -200,7 +202,9 @@ def run_case(
     first: bool = True,
     last: bool = True,
 ) -> None:
-    """Run one case; an exception is reported to the console, with its traceback, and raised again.
+    """Run one case.
+
+    An exception is reported to the console, with its traceback, and raised again.
 
     ``first`` and ``last`` are passed on to the case's `Context`.
     """

@@ -22,7 +22,7 @@ PARTS = 3
 """The fastest of so many parts counts, so that a moment of other work does not."""
 
 
-def give_rate_and_limit(
+def report_rate_and_limit(
     context: Context,
     body: Callable[[], object],
     times: array[float],
@@ -44,13 +44,13 @@ def give_rate_and_limit(
     context.metric(rate, amount / (context.median_of_slowest(times) / 1000.0))
     sleep_at_barrier(context.world.comm)
     if context.world.rank == 0:
-        seconds = seconds_alone(body, len(times))
+        seconds = time_single_rank(body, len(times))
         context.limit("time_ms", seconds * 1000.0, MEASURED_BY)
         context.limit(rate, amount / seconds, MEASURED_BY)
     sleep_at_barrier(context.world.comm)
 
 
-def seconds_alone(body: Callable[[], object], iterations: int) -> float:
+def time_single_rank(body: Callable[[], object], iterations: int) -> float:
     """Return the median seconds of an iteration in the fastest part of them."""
     warmed = 0
     start = now = perf_counter()

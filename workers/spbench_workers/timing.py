@@ -94,7 +94,10 @@ def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
 
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
-    """Warm up; return the seconds of one iteration on the slowest rank, 0 without a warm-up."""
+    """Warm up.
+
+    Return the seconds of one iteration on the slowest rank, 0 without a warm-up.
+    """
     context.progress(Activity.WARMUP, 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
@@ -117,7 +120,10 @@ def _batch_size(seconds: float) -> int:
 def time_batch(
     body: Callable[[], object], times: array[float], first: int, count: int, scale: float
 ) -> None:
-    """Call ``body`` ``count`` times; keep each call's seconds, times ``scale``, from ``first``."""
+    """Call ``body`` ``count`` times.
+
+    Keep each call's seconds, times ``scale``, from ``first``.
+    """
     gc.disable()
     try:
         for index in range(first, first + count):
@@ -128,12 +134,12 @@ def time_batch(
         gc.enable()
 
 
-def calls_of(seconds: float) -> int:
+def calls_per_sample(seconds: float) -> int:
     """Return the number of calls, each of so many seconds, that make a sample."""
     return max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
 
 
-def repeated(body: Callable[[], object], count: int) -> Callable[[], object]:
+def repeat_calls(body: Callable[[], object], count: int) -> Callable[[], object]:
     """Return a function that calls ``body`` ``count`` times."""
     return body if count == 1 else partial(_repeat, body, range(count))
 

@@ -7,7 +7,7 @@ from spbench_workers.benchmarks.allreduce.entry import COLLECTIVES
 from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.names import LIBRARIES, SCHEDULED
 from spbench_workers.collectives.plan import ALGORITHMS, refusal
-from spbench_workers.standalone.program import read_words
+from spbench_workers.standalone.program import read_command_line
 
 ENTRY = BENCHMARKS["allreduce.sweep"]
 
@@ -119,13 +119,13 @@ def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
 
 def test_by_hand_every_case_must_fit_the_ranks():
     words = ["allreduce.sweep", "--algorithm", "ring,muji_2", "--size", "8"]
-    line = read_words(words, 2)
+    line = read_command_line(words, 2)
     assert line.entry is ENTRY
     assert [params["algorithm"] for params in line.cases] == ["ring", "muji_2"]
     with pytest.raises(ValueError, match="with algorithm muji_2 runs on 2 ranks, not on 3"):
-        read_words(words, 3)
+        read_command_line(words, 3)
     muji = ["allreduce.sweep", "--algorithm", "muji", "--size", "8", "--order", "1,0,2"]
-    assert len(read_words(muji, 3).cases) == 1
+    assert len(read_command_line(muji, 3).cases) == 1
     said = r"runs on 3 ranks \(order names 3, one for each\), not on 4"
     with pytest.raises(ValueError, match=said):
-        read_words(muji, 4)
+        read_command_line(muji, 4)

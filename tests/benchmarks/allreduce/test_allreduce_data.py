@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.allreduce.buffers import Buffers
 from spbench_workers.benchmarks.allreduce.verification import data
@@ -24,7 +24,7 @@ from spbench_workers.benchmarks.allreduce.verification.expected import (
     compute_expected,
     list_result_parts,
 )
-from spbench_workers.collectives.arithmetic import FORMATS, copy_into, memory_of, reduce_into
+from spbench_workers.collectives.arithmetic import FORMATS, byte_view, copy_into, reduce_into
 
 OPS = ("sum", "prod", "max", "min")
 SEED = 7
@@ -214,11 +214,11 @@ def test_vectors_are_reduced_and_copied_in_place(dtype):
     copy_into(one, other)()
     assert one.tolist() == [4, 2, 3]
     assert one.data_ptr() == held
-    assert memory_of(one).nbytes == 3 * dtype.itemsize
+    assert byte_view(one).nbytes == 3 * dtype.itemsize
 
 
 def test_memory_that_is_not_there_is_told_in_a_sentence():
     with pytest.raises(CannotRunError, match=r"no memory for 8388608\.0 GiB"):
         Buffers(1 << 50, 1 << 50, None, torch.float32, torch.device("cpu"))
-    with pytest.raises(RuntimeError, match="of another kind"), allocating(1):
+    with pytest.raises(RuntimeError, match="of another kind"), catch_out_of_memory(1):
         raise RuntimeError("of another kind")

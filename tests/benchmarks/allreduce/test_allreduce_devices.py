@@ -284,7 +284,7 @@ class Case(Said):
 
 def found(monkeypatch, link, device=DEVICE, seconds=None, **given):
     monkeypatch.setattr(findings, "measure_link", lambda *_, **__: link)
-    monkeypatch.setattr(findings, "crowded", lambda _: False)
+    monkeypatch.setattr(findings, "is_oversubscribed", lambda _: False)
     case = Case(**given)
     ends = (MB, MB)
     seconds = seconds or predict(case.read_params(SweepParams), 2, MB, link, ends).seconds

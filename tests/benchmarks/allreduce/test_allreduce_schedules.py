@@ -12,7 +12,7 @@ from spbench_workers.benchmarks.allreduce.model.formulas import compute_costs
 from spbench_workers.benchmarks.allreduce.verification.expected import compute_depth
 from spbench_workers.collectives.names import MUJI_SIZES
 from spbench_workers.collectives.plan import ALGORITHMS, refusal, schedule
-from spbench_workers.collectives.schedule import ScheduleCosts, ScheduleStep, Transfer, work_of
+from spbench_workers.collectives.schedule import ScheduleCosts, ScheduleStep, Transfer, count_costs
 
 SIZES = [*range(1, 10), 12, 16]
 COUNTS = [0, 1, 2, 3, 7, 13, 32]
@@ -164,7 +164,7 @@ def test_any_order_group_and_chunks_come_out_right(run):
 @settings(max_examples=150)
 def test_counts_are_those_of_the_formulas(run):
     algorithm, ranks, count, options = run
-    work = work_of(plan(algorithm, ranks, count, **options))
+    work = count_costs(plan(algorithm, ranks, count, **options))
     del options["order"]
     assert work == compute_costs(algorithm, ranks, count, **options)
 
@@ -172,7 +172,7 @@ def test_counts_are_those_of_the_formulas(run):
 @pytest.mark.parametrize(("algorithm", "ranks"), cases(range(2, 10)))
 def test_counts_are_those_of_the_formulas_at_every_size(algorithm, ranks):
     for count in (0, 1, ranks - 1, ranks, 2 * ranks + 1, 97, 5040):
-        assert work_of(plan(algorithm, ranks, count)) == compute_costs(algorithm, ranks, count)
+        assert count_costs(plan(algorithm, ranks, count)) == compute_costs(algorithm, ranks, count)
 
 
 PRINTED = {

@@ -17,11 +17,11 @@ from spbench_workers.benchmarks.halo.compare import compare_pixels, compare_valu
 from spbench_workers.benchmarks.halo.fused import estimate_tolerances
 from spbench_workers.exact_numbers import (
     WIDE,
+    choose_spread,
+    insert_wide,
     largest_convolved,
     largest_sum,
-    put_wide,
     shows_tf32,
-    spread_for,
     whole_numbers,
 )
 from standins.late_device import install
@@ -123,10 +123,10 @@ def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
 @pytest.mark.parametrize("terms", [1, 9, 300, 5000, 65536])
 def test_sums_of_whole_numbers_are_exact(dtype, terms):
     limit = largest_sum(dtype)
-    spread = spread_for(terms, limit, wide=shows_tf32(limit))
+    spread = choose_spread(terms, limit, wide=shows_tf32(limit))
     one, other = (whole_numbers((4, terms), spread, seed) for seed in (1, 2))
     if shows_tf32(limit):
-        put_wide(one, 1, 3)
+        insert_wide(one, 1, 3)
     sums = (one.abs() * other.abs()).sum(1)
     assert bool((sums > 0).any())
     assert float(sums.max()) <= limit
@@ -262,7 +262,7 @@ def test_winograd_leaves_no_doubt_of_the_whole_number(dtype, channels):
 
 
 def test_winograd_of_larger_sums_in_fp16_would_leave_doubt():
-    spread = spread_for(27, largest_sum(torch.float16))
+    spread = choose_spread(27, largest_sum(torch.float16))
     images, kernels = (
         whole_numbers(shape, spread, seed)
         for seed, shape in enumerate([(1, 3, 98, 98), (3, 3, 3, 3)])

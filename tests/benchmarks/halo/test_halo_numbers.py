@@ -35,7 +35,7 @@ def failed(context):
 def tf32(monkeypatch):
     """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
     monkeypatch.setattr(compute, "autotune_convolutions", lambda: autotune_convolutions(tf32=True))
-    monkeypatch.setattr(compute, "device_of", lambda _: torch.device("cpu"))
+    monkeypatch.setattr(compute, "choose_device", lambda _: torch.device("cpu"))
     for name in ("report_parts", "report_speedup", "report_backward"):
         monkeypatch.setattr(compute, name, lambda *_: None)
 

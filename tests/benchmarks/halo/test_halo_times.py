@@ -175,7 +175,7 @@ def test_the_limit_is_a_ping_pong_over_the_same_path(
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(report, "path_open", lambda comm, device, path: Opened())
+    monkeypatch.setattr(report, "open_path", lambda comm, device, path: Opened())
     place = torch.device("cpu") if path == "host" else PLACE
     pixels = [torch.zeros(4096, dtype=torch.uint8, device=place)]
     exchange = Exchange(transport, memory_path)

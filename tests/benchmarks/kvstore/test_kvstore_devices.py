@@ -35,7 +35,13 @@ class Case(TypedParams):
         self.params = ENTRY.complete({"network": "lenet", "device": "cuda", **given})
         comm = SimpleNamespace(allgather=lambda mine: [mine] * size)
         self.world = SimpleNamespace(
-            rank=rank, size=size, doubt="", local_rank=rank, host="node01", cpus=(0,), comm=comm
+            rank=rank,
+            size=size,
+            local_rank_conflict="",
+            local_rank=rank,
+            host="node01",
+            cpus=(0,),
+            comm=comm,
         )
         self.said = []
 

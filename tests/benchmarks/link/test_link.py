@@ -5,48 +5,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes, random_bytes
-from spbench_workers.pingpong.schedule import MAX_SERIAL, rounds
+from spbench_workers.pingpong.schedule import MAX_SERIAL, pair_rounds
 
 
 @given(st.integers(2, 40))
 def test_all_pairs_meet_once(size):
-    met = [pair for pairs in rounds(size, "all") for pair in pairs]
+    met = [pair for pairs in pair_rounds(size, "all") for pair in pairs]
     assert sorted(met) == [(a, b) for a in range(size) for b in range(a + 1, size)]
 
 
 @given(st.integers(2, 80))
 def test_neighbours_meet_once(size):
-    met = [pair for pairs in rounds(size, "neighbours") for pair in pairs]
+    met = [pair for pairs in pair_rounds(size, "neighbours") for pair in pairs]
     assert sorted(met) == [(rank, rank + 1) for rank in range(size - 1)]
 
 
 @given(st.integers(2, 80), st.sampled_from(["all", "neighbours"]))
 def test_no_rank_is_in_two_pairs_at_once(size, pairs):
-    for members in rounds(size, pairs):
+    for members in pair_rounds(size, pairs):
         ranks = [rank for pair in members for rank in pair]
         assert ranks
         assert len(set(ranks)) == len(ranks)
 
 
 def test_few_pairs_go_one_by_one_and_many_in_few_rounds():
-    assert all(len(members) == 1 for members in rounds(8, "all"))
-    assert len(rounds(8, "all")) == MAX_SERIAL
-    assert len(rounds(9, "all")) == 9
-    assert len(rounds(64, "all")) == 63
-    assert len(rounds(64, "neighbours")) == 2
+    assert all(len(members) == 1 for members in pair_rounds(8, "all"))
+    assert len(pair_rounds(8, "all")) == MAX_SERIAL
+    assert len(pair_rounds(9, "all")) == 9
+    assert len(pair_rounds(64, "all")) == 63
+    assert len(pair_rounds(64, "neighbours")) == 2
 
 
 @given(st.integers(2, 40), st.integers(1, 40), st.sampled_from(["all", "neighbours"]))
 def test_at_once_bounds_the_pairs_of_a_round(size, at_once, pairs):
-    asked = rounds(size, pairs, at_once)
+    asked = pair_rounds(size, pairs, at_once)
     assert max(map(len, asked)) <= at_once
     assert sorted(pair for members in asked for pair in members) == sorted(
-        pair for members in rounds(size, pairs) for pair in members
+        pair for members in pair_rounds(size, pairs) for pair in members
     )
 
 
 def test_all_pairs_of_a_thousand_ranks_take_fewer_rounds_than_ranks():
-    asked = rounds(1000, "all", 500)
+    asked = pair_rounds(1000, "all", 500)
     assert len(asked) == 999
     assert {len(members) for members in asked} == {500}
 

@@ -11,7 +11,7 @@ from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.errors import CannotRunError
 from spbench_workers import device_choice as choice
 from spbench_workers.benchmarks.memory import copy, cores
-from spbench_workers.binding import nearness
+from spbench_workers.binding import numa
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said, value_of
 
@@ -31,7 +31,7 @@ def on_late(monkeypatch):
         made.append((torch.device(device).type, pin_memory))
         return torch.zeros(size, dtype=dtype, device=device)
 
-    monkeypatch.setattr(copy, "device_of", lambda context: PLACE)
+    monkeypatch.setattr(copy, "choose_device", lambda context: PLACE)
     monkeypatch.setattr(copy, "torch", SimpleNamespace(**vars(torch) | {"zeros": zeros}))
     return made
 
@@ -134,7 +134,7 @@ def test_a_copy_that_nobody_waits_for_is_found(on_late, monkeypatch):
 def two_sockets(tmp_path, monkeypatch):
     """A host of two sockets and a far third node; the GPU is on node 1."""
     for name in ("PCI", "CPUS", "NODES"):
-        monkeypatch.setattr(nearness, name, tmp_path / name)
+        monkeypatch.setattr(numa, name, tmp_path / name)
     here = sorted(os.sched_getaffinity(0))[0]
     for cpu, node in ((here, 0), (here + 1, 1), (5000, 3)):
         (tmp_path / f"CPUS/cpu{cpu}/node{node}").mkdir(parents=True)
@@ -161,11 +161,11 @@ def moved(monkeypatch):
 
 def test_cores_and_nodes_are_those_of_the_system(two_sockets):
     here = two_sockets
-    assert nearness.cores_by_node() == {0: {here}, 1: {here + 1}, 3: {5000}}
-    assert nearness.farthest_node(1, {0, 1, 3}) == 3
-    assert nearness.farthest_node(1, {0, 1}) == 0
-    assert nearness.farthest_node(1, {1}) is None
-    assert nearness.farthest_node(7, {0, 1}) is None
+    assert numa.cores_by_node() == {0: {here}, 1: {here + 1}, 3: {5000}}
+    assert numa.farthest_node(1, {0, 1, 3}) == 3
+    assert numa.farthest_node(1, {0, 1}) == 0
+    assert numa.farthest_node(1, {1}) is None
+    assert numa.farthest_node(7, {0, 1}) is None
 
 
 @pytest.mark.parametrize(("asked", "node", "core"), [("near", 1, 1), ("far", 3, None)])
@@ -196,7 +196,7 @@ def test_cores_that_the_rank_may_not_have_are_refused(two_sockets, moved, monkey
 
 
 def test_a_gpu_whose_node_nobody_knows_is_refused(two_sockets, moved):
-    (nearness.PCI / "0000:81:00.0/numa_node").write_text("-1\n")
+    (numa.PCI / "0000:81:00.0/numa_node").write_text("-1\n")
     context = context_of("memory.copy", path="to_host", cores="near", **SMALL)
     with (
         pytest.raises(CannotRunError, match="the system does not tell on which NUMA node"),

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spbench_parallel.pipeline import running_sum
-from spbench_parallel.pipeline.running_sum import RunningSum
+from spbench_parallel.pipeline import stage_runner
+from spbench_parallel.pipeline.stage_runner import RunningSum
 from spbench_workers.benchmarks.model.epochs import count_epoch_steps
 from unit.parallel.test_phases import engine_of
 from unit.typed_params import typed
 
 
 def test_a_running_sum_of_many_values_keeps_few_of_them(monkeypatch):
-    monkeypatch.setattr(running_sum, "_MOST", 4)
+    monkeypatch.setattr(stage_runner, "MAX_PENDING_VALUES", 4)
     total = RunningSum()
     assert total.read() == 0
     for number in range(23):

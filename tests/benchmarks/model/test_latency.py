@@ -4,7 +4,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_workers.benchmarks.model.inference.latency import (
     Requests,
     draw_arrivals,
@@ -60,7 +60,7 @@ def test_the_check_finds_waits_that_are_not_counted():
 
 
 def test_where_nothing_waits_the_fault_is_refused():
-    with pytest.raises(NothingToSpoilError, match="take a higher arrival_rate"):
+    with pytest.raises(FaultWithoutEffectError, match="take a higher arrival_rate"):
         report_open_latency(opened("uncounted-wait"), ALONE)
 
 

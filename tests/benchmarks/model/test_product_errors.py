@@ -12,7 +12,7 @@ from spbench_core.models.registry import model
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32, FP64, TF32
-from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, tolerance_of
+from spbench_parallel.precision.product_errors import FP32_SLACK, ProductErrors, product_tolerance
 from spbench_workers.benchmarks.model.validation import Validation, check_products, make_plans
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
@@ -115,9 +115,13 @@ def test_the_output_is_the_device_s_own():
     with ProductErrors() as errors:
         found = layer(pixels), linear(values)
     assert all(map(torch.equal, found, wanted))
-    assert 0 < errors.worst.error < tolerance_of(FP32)
+    assert 0 < errors.worst.error < product_tolerance(FP32)
 
 
 def test_the_tolerances_lie_between_the_formats():
-    assert tolerance_of(FP32) == FP32_SLACK * 2.0**-23
-    assert tolerance_of(replace(FP32, tf32=True)) == tolerance_of(TF32) > 32 * tolerance_of(FP32)
+    assert product_tolerance(FP32) == FP32_SLACK * 2.0**-23
+    assert (
+        product_tolerance(replace(FP32, tf32=True))
+        == product_tolerance(TF32)
+        > 32 * product_tolerance(FP32)
+    )

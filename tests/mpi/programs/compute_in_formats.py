@@ -135,8 +135,8 @@ def compare(case, comm):
     with planted(case["fault"], comm):
         engine, found = run(comm, plan, case["learns"])
     answer = {
-        "in_format": errors_of(found, same, plan, engine.places[0]),
-        "exact": errors_of(found, exact, plan, engine.places[0]),
+        "in_format": errors_of(found, same, plan, engine.coordinates[0]),
+        "exact": errors_of(found, exact, plan, engine.coordinates[0]),
         "bytes": engine.bytes_sent,
         "share": engine.arithmetic.int8_share(),
         "skipped": engine.arithmetic.skipped_steps,
@@ -177,7 +177,7 @@ def overflow(case, comm):
 def planted(fault, comm):
     """Make the last rank send zeros in place of gradients, or all tiles round by themselves."""
     if fault == "own-ranges":
-        return patch.object(arithmetic, "agreed", lambda _, ranges: ranges)
+        return patch.object(arithmetic, "merge_ranges", lambda _, ranges: ranges)
     if fault == "lost-gradient":
         return gradients_lost(comm)
     return nullcontext()

@@ -35,7 +35,7 @@ from spbench_parallel.device.formats import TORCH_DTYPES
 from spbench_parallel.device.mpi_memory import OVERRIDE_VARIABLE, detect_cuda_awareness
 from spbench_parallel.groups import DisagreementError, sleep_at_barrier
 from spbench_parallel.p2p import torch_group
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.exchange import Exchange, view_box
 from spbench_parallel.spatial.transports import (
     TransportError,
@@ -78,7 +78,7 @@ def offered(transport):
         mock.patch.object(choose, "TRANSPORTS", made),
         # The stand-in's values lie in memory of the host, which MPI can take.
         mock.patch.object(
-            staged, "memory_of", lambda tensor: memory_of(getattr(tensor, "elem", tensor))
+            staged, "mpi_buffer", lambda tensor: mpi_buffer(getattr(tensor, "elem", tensor))
         ),
     ):
         yield
@@ -407,7 +407,7 @@ def unfit(comm, transport, device, words):
 
 
 def gpus_of_their_own(comm, gpus, words):
-    with mock.patch.object(torch_group, "_gpu", return_value=gpus[comm.rank]):
+    with mock.patch.object(torch_group, "_identify_gpu", return_value=gpus[comm.rank]):
         reason = torch_group.nccl_refusal(comm, torch.device("cuda"))
     return "" if reason == words else reason
 

@@ -90,7 +90,7 @@ def compare(case, comm):
         errors[kind] = max(errors[kind], error)
 
     _, height, width = plan.model.image.shape
-    for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
+    for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
         note("gradients", gradients_of(stage), expected["gradients"])
         note("statistics", statistics_of(stage), expected["statistics"])
         box = plan.layout.stages[place.stage].grid.tile(place.tile, height, width)

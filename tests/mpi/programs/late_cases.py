@@ -74,7 +74,7 @@ def main():
     torch.set_num_threads(1)
     install()
     with (
-        mock.patch.object(choice, "device_of", late_device_of),
+        mock.patch.object(choice, "choose_device", late_device_of),
         mock.patch.object(torch_group, "acquire", acquire),
         mock.patch.object(torch_group, "release", release),
         mock.patch.object(torch_group, "nccl_refusal", refusal),

@@ -41,7 +41,7 @@ from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_parallel.spatial.tiling import Tiling
 from spbench_parallel.training import gradients
 from spbench_parallel.training import master_comm as mirrors
-from spbench_parallel.training.gradients import sharings
+from spbench_parallel.training.gradients import create_sharings
 from standins.late_device import install
 from standins.late_weights import LateFlatWeights
 
@@ -133,7 +133,7 @@ def sums(device, comm, dtype, *, grouped=False):
         flat = copy_to_device(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
 
     layout = model_layout(1, replicas=2)
-    (sharing,) = sharings(comm, layout, [(layout.place(comm.rank), Copy)], grouped=grouped)
+    (sharing,) = create_sharings(comm, layout, [(layout.place(comm.rank), Copy)], grouped=grouped)
     for _ in range(ROUNDS):
         sharing.sum()
         Copy.flat.add_(comm.rank)

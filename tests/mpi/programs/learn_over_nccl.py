@@ -28,7 +28,7 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import import_network
 from spbench_parallel.p2p import opening
-from spbench_parallel.p2p.torch_distributed import NcclP2P
+from spbench_parallel.p2p.opening import NcclP2P
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial.exchange import Exchange

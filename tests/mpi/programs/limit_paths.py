@@ -43,7 +43,7 @@ def on_a_stand_in(world):
     params = PARAMS | {"device": "cuda", "transport": "cuda-ipc"}
     context = context_on(world, "halo.exchange", params)
     with (
-        patch.object(exchange, "device_of", lambda _: torch.device("late", 0)),
+        patch.object(exchange, "choose_device", lambda _: torch.device("late", 0)),
         patch.object(choose, "find_refusals", lambda _: {}),
     ):
         exchange.run(context)

@@ -40,7 +40,7 @@ def opened(host, **variables):
         "local_rank": world.local_rank,
         "cpus": len(world.cpus),
         "threads": world.threads,
-        "doubt": getattr(world, "doubt", ""),
+        "doubt": getattr(world, "local_rank_conflict", ""),
         "shares_memory": is_on_one_host(world.comm),
     }
 

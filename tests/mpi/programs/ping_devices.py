@@ -14,10 +14,10 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.pingpong.device_pair import (
-    check_reach,
+    check_cuda_ipc,
     one_way_device_seconds,
     open_pair,
-    path_open,
+    open_path,
 )
 from spbench_workers.pingpong.pair import Peer
 from standins.late_device import install
@@ -80,9 +80,9 @@ def times_are_above_zero(device, path):
 def main():
     torch.set_num_threads(1)
     for device, path in PLACES:
-        with path_open(comm, torch.device(device), path):
+        with open_path(comm, torch.device(device), path):
             if path == "cuda-ipc":
-                check_reach(comm, torch.device(device))
+                check_cuda_ipc(comm, torch.device(device))
             for count in (1, 8, 4096, 1 << 20):
                 trips_bring_all(device, path, count)
             one_message_waits_for_the_stream(device, path)

@@ -13,17 +13,17 @@ from dataclasses import replace
 from mpi.programs.each_case import answer_each, cases
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
-from spbench_workers.standalone.program import read_words, run_line
+from spbench_workers.standalone.program import read_command_line, run_line
 
 
 def main():
     world = open_world()
-    lines = [read_words(case["words"], case["ranks"]) for case in cases()]
+    lines = [read_command_line(case["words"], case["ranks"]) for case in cases()]
     runners = load_runners({line.entry.name for line in lines})
 
     def answer_of(case, comm):
         here = replace(world, comm=comm, size=comm.size)
-        line = read_words(case["words"], comm.size)
+        line = read_command_line(case["words"], comm.size)
         printed = io.StringIO()
         told = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(told):

@@ -124,7 +124,7 @@ def compare(case, comm):
         errors[kind] = max(errors[kind], largest_error(found, wanted, among))
 
     owners = [plan.owner] if plan.master_comm else plan.layout.directions
-    for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
+    for place, stage, runner in zip(run.coordinates, run.stages, run.runners, strict=True):
         own = plan.layout.stages[place.stage]
         if place.direction in owners:
             note("gradients", gradients_of(stage), expected["gradients"])
@@ -143,7 +143,7 @@ def compare(case, comm):
     if case["fault"] is None:
         check_owners(run, owners, comm.rank)
     found = run.evaluate()
-    for place in run.places:
+    for place in run.coordinates:
         if place.stage < len(plan.layout.stages) - 1:
             continue
         own = plan.layout.stages[place.stage]
@@ -164,9 +164,9 @@ def check_owners(run, owners, rank):
     """The optimizer keeps something of owned weights alone; and what is sent one way is counted."""
     plan = run.plan
     sent = 0
-    for place, stage in zip(run.places, run.stages, strict=True):
+    for place, stage in zip(run.coordinates, run.stages, strict=True):
         parameters = list(stage.parameters())
-        kept = {bool(run.trainer.state_of(parameter)) for parameter in parameters}
+        kept = {bool(run.trainer.optimizer_state(parameter)) for parameter in parameters}
         assert kept == {place.direction in owners}, (place, kept)
         if not plan.master_comm:
             continue
@@ -181,14 +181,14 @@ def planted(fault, comm):
     if fault == "unsummed":
         return patch.object(gradients.WeightSharing, "sum", lambda _: None)
     if fault == "unmirrored":
-        return patch.object(MirroredStatistics, "pass_others", lambda *_: None)
+        return patch.object(MirroredStatistics, "decay_until", lambda *_: None)
     if fault == "own-statistics":
         return patch.object(building, "SyncDenseBuilder", lambda _: DenseBuilder())
     if fault == "gradients-not-sent":
         nothing: Any = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
         return patch.multiple(master_comm.MasterComm, **nothing)
     if fault == "weights-not-sent":
-        return patch.object(trainer.Trainer, "share", lambda _: None)
+        return patch.object(trainer.Trainer, "share_weights", lambda _: None)
     if fault == "lost-gradient":
         return gradients_lost(comm)
     return nullcontext()

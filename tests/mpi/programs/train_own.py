@@ -19,11 +19,11 @@ from mpi4py import MPI
 
 from mpi.programs.each_case import answer_each
 from spbench_parallel.api import ParallelNetwork
-from spbench_parallel.checkpoints import users_weights
+from spbench_parallel.checkpoints import state_dict
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.validation import against_module
-from spbench_parallel.validation.reference import OneProcess
+from spbench_parallel.validation import module_check
+from spbench_parallel.validation.reference import ReferenceModel
 
 SIZE = 24, 36
 STEPS = 3
@@ -64,14 +64,14 @@ def network_of(case, seed):
     return network
 
 
-def stale(engine, each_entry=users_weights.each_entry):
+def stale(engine, each_entry=state_dict.iterate_entries):
     """The trained state, but for one entry that is as it was before training."""
     for name, tensor in each_entry(engine):
         own = engine.plan.model.network.module.state_dict()[name]
         yield name, own if name == "middle.conv1.weight" else tensor
 
 
-def frozen(engine, each_entry=users_weights.each_entry):
+def frozen(engine, each_entry=state_dict.iterate_entries):
     """The trained state, but for one counter that misses a step."""
     for name, tensor in each_entry(engine):
         yield name, tensor - 1 if name == "down1.bn1.num_batches_tracked" else tensor
@@ -90,9 +90,9 @@ def no_memory(process):
 
 
 PLANTED = {
-    "no memory": (OneProcess, "results", no_memory),
-    "stale entry": (against_module, "each_entry", stale),
-    "frozen counter": (against_module, "each_entry", frozen),
+    "no memory": (ReferenceModel, "results", no_memory),
+    "stale entry": (module_check, "each_entry", stale),
+    "frozen counter": (module_check, "each_entry", frozen),
     "perturbed weight": (Engine, "step", perturbed),
 }
 """What each fault replaces, an object and its attribute, and by what."""

@@ -4,14 +4,14 @@ import time
 
 from mpi4py import MPI
 
-from spbench_parallel.validation import against_module
+from spbench_parallel.validation import module_check
 
 
 def test_a_long_comparison_is_announced_and_a_short_one_is_not(monkeypatch, capsys):
-    with against_module.announced(MPI.COMM_SELF, "Net"):
+    with module_check.announce(MPI.COMM_SELF, "Net"):
         pass
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(against_module, "QUIET_SECONDS", 0.01)
-    with against_module.announced(MPI.COMM_SELF, "Net"):
+    monkeypatch.setattr(module_check, "QUIET_SECONDS", 0.01)
+    with module_check.announce(MPI.COMM_SELF, "Net"):
         time.sleep(0.2)
     assert "comparing two training steps of Net" in capsys.readouterr().err

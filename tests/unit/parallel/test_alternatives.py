@@ -49,7 +49,7 @@ def test_alternatives_run_one_after_another_if_asked_for():
 
 def test_no_round_begins_after_the_most_seconds():
     runs = Runs(a=[1.0] * 9, b=[2.0] * 9)
-    assert time_alternatives(runs.alternatives(), rounds=8, most_seconds=5.0) == {"a": 1, "b": 2}
+    assert time_alternatives(runs.alternatives(), rounds=8, max_seconds=5.0) == {"a": 1, "b": 2}
     assert runs.order == ["a", "b"] * 3
 
 
@@ -57,7 +57,7 @@ def test_no_round_begins_after_the_most_seconds():
 def test_each_alternative_is_timed_once_whatever_the_most_seconds(interleaved):
     runs = Runs(a=[1.0] * 9, b=[2.0] * 9)
     alternatives = runs.alternatives()
-    times = time_alternatives(alternatives, rounds=8, most_seconds=0.0, interleaved=interleaved)
+    times = time_alternatives(alternatives, rounds=8, max_seconds=0.0, interleaved=interleaved)
     assert times == {"a": 1, "b": 2}
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 
 SIZE = 3 << 30
 OF_THE_GPU = (
@@ -18,7 +18,7 @@ PINNED = (
 
 
 def told(error):
-    with pytest.raises(CannotRunError) as caught, allocating(SIZE):
+    with pytest.raises(CannotRunError) as caught, catch_out_of_memory(SIZE):
         raise error
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -48,6 +48,6 @@ def test_of_the_host_it_says_what_was_asked_for(error):
     ],
 )
 def test_other_errors_stay_what_they_are(error):
-    with pytest.raises(type(error)) as caught, allocating(SIZE):
+    with pytest.raises(type(error)) as caught, catch_out_of_memory(SIZE):
         raise error
     assert caught.value is error

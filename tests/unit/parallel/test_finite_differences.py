@@ -68,7 +68,7 @@ def gradients(plan, images):
 
 @pytest.fixture
 def slope_error(plan, images):
-    return lambda gradients: finite_differences.worst_slope(plan, images, gradients).error
+    return lambda gradients: finite_differences.compare_slopes(plan, images, gradients).error
 
 
 def test_differences_agree_with_right_gradients(gradients, slope_error, monkeypatch):

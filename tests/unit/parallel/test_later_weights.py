@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from spbench_parallel.pipeline.later_weights import LaterWeights
+from spbench_parallel.pipeline.deferred_weight_grad import DeferredWeightGrad
 from spbench_parallel.precision.formats import MixedProducts
 
 
@@ -37,7 +37,7 @@ def learn(net, given, later=None, order=((0, 1, 2), (0, 1, 2))):
         if later is None:
             outputs.append(net(each))
         else:
-            with later.of(at):
+            with later.record(at):
                 outputs.append(net(each))
     backward, weights = order
     for at in backward:
@@ -51,7 +51,7 @@ def learn(net, given, later=None, order=((0, 1, 2), (0, 1, 2))):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_are_the_same_to_the_last_bit(dtype):
     wanted = learn(Net(dtype), images(dtype))
-    found = learn(Net(dtype), images(dtype), LaterWeights())
+    found = learn(Net(dtype), images(dtype), DeferredWeightGrad())
     assert all(map(torch.equal, found, wanted))
 
 
@@ -63,13 +63,13 @@ def test_padding_can_be_given_by_its_name(padding, kernel):
         torch.manual_seed(5)
         return nn.Sequential(nn.Conv2d(3, 4, kernel, padding=padding, dilation=(1, 3)))
 
-    found = learn(net(), images(), LaterWeights())
+    found = learn(net(), images(), DeferredWeightGrad())
     assert all(map(torch.equal, found, learn(net(), images())))
 
 
 def test_convolutions_get_theirs_when_they_are_asked_for():
     net = Net()
-    later = LaterWeights()
+    later = DeferredWeightGrad()
     learn(net, images(), later, order=((0, 1, 2), ()))
     assert net[0].weight.grad is None
     assert net[0].bias.grad is None
@@ -86,7 +86,7 @@ def test_a_hook_of_a_weight_sees_its_gradient():
     net = Net()
     net[3].weight.register_hook(lambda gradient: 2 * gradient)
     wanted = learn(Net(), images())[-4]
-    found = learn(net, images(), LaterWeights())[-4]
+    found = learn(net, images(), DeferredWeightGrad())[-4]
     assert found.shape == net[4].weight.shape
     assert torch.equal(found, wanted)
     single = Net()
@@ -97,9 +97,9 @@ def test_a_hook_of_a_weight_sees_its_gradient():
 
 def test_images_that_need_no_gradient_get_none():
     net = Net()
-    later = LaterWeights()
+    later = DeferredWeightGrad()
     pixels = images()[0].detach()
-    with later.of(0):
+    with later.record(0):
         output = net(pixels)
     output.square().sum().backward()
     later.compute(0)
@@ -121,16 +121,16 @@ def test_products_in_16_bits_are_the_same():
         return net
 
     wanted = learn(narrow(Net()), images())
-    found = learn(narrow(Net()), images(), LaterWeights())
+    found = learn(narrow(Net()), images(), DeferredWeightGrad())
     assert all(map(torch.equal, found, wanted))
 
 
 def test_nothing_is_kept_once_the_weights_have_their_gradients():
     net = Net()
-    later = LaterWeights()
-    with later.of(0):
+    later = DeferredWeightGrad()
+    with later.record(0):
         output = net(images()[0])
-    kept = later._kept[0]
+    kept = later._pending[0]
     output.square().sum().backward()
     alive = [weakref.ref(tensor) for each in kept for tensor in (each.gradient, each.pixels)]
     assert len(alive) == 6

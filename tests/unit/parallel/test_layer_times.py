@@ -12,7 +12,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.models.registry import model
 from spbench_parallel import layer_times
 from spbench_parallel.device import streams
-from spbench_parallel.layer_times import Laps
+from spbench_parallel.layer_times import LapTimer
 from spbench_parallel.precision.formats import BF16, FP32
 from spbench_workers.benchmarks.model.profile import run as benchmark
 from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory
@@ -113,19 +113,19 @@ def test_layers_add_up_to_a_pass_that_waits_for_the_host():
 
 def test_work_from_before_does_not_count():
     LATE.work(1.0)
-    laps = Laps(GPU)
-    laps.take(lambda: LATE.work(0.25))
+    laps = LapTimer(GPU)
+    laps.measure(lambda: LATE.work(0.25))
     laps.skip()
-    laps.take(lambda: LATE.work(0.5))
+    laps.measure(lambda: LATE.work(0.5))
     assert laps.seconds() == pytest.approx([0.25, 0.0, 0.5])
 
 
 def test_on_the_host_each_piece_is_timed_by_itself():
-    laps = Laps(torch.device("cpu"))
-    laps.take(lambda: LATE.host(0.25))
+    laps = LapTimer(torch.device("cpu"))
+    laps.measure(lambda: LATE.host(0.25))
     LATE.host(7.0)
     laps.skip()
-    laps.take(lambda: LATE.host(0.5))
+    laps.measure(lambda: LATE.host(0.5))
     assert laps.seconds() == [0.25, 0.0, 0.5]
 
 
@@ -134,7 +134,7 @@ def test_a_balance_is_by_the_layers_work(monkeypatch):
     count = len(network.layers)
     made = [nn.Sequential(Layer(0.01 * (index + 1))) for index in range(count)]
     monkeypatch.setattr(layer_times, "build_stage", lambda _, first, *__, **___: made[first])
-    found = layer_times.layer_times(network, 1, GPU, FP32, seed=0)
+    found = layer_times.measure_layer_times(network, 1, GPU, FP32, seed=0)
     for index, time in enumerate(found):
         # The host asks for a round while the one before works: no launch is in its time.
         assert time.forward_ms == pytest.approx(10.0 * (index + 1))
@@ -161,7 +161,7 @@ class Formats(TorchDispatchMode):
 def test_a_balance_on_a_gpu_is_of_the_format_of_the_run(device, format_):
     network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     with Formats() as formats:
-        layer_times.layer_times(network, 1, torch.device(device), BF16, seed=0)
+        layer_times.measure_layer_times(network, 1, torch.device(device), BF16, seed=0)
     assert formats.convolved == {format_}
 
 
@@ -196,7 +196,7 @@ class Context(TypedParams):
 
 def profiled(monkeypatch, tf32):
     context = Context(depth=11, batch_sizes=[2], warmup=0, iterations=1)
-    monkeypatch.setattr(benchmark, "device_of", lambda *_, **__: GPU)
+    monkeypatch.setattr(benchmark, "choose_device", lambda *_, **__: GPU)
     monkeypatch.setattr(benchmark, "measure", lambda _, body: body())
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
     # The stand-in's memory cannot be counted.

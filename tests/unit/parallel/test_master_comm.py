@@ -8,7 +8,7 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_parallel.training import gradients
 from spbench_parallel.training.gradients import BUCKET, WeightSharing
-from spbench_parallel.training.master_comm import MasterComm, pairs
+from spbench_parallel.training.master_comm import MasterComm, mirror_pairs
 from standins.twin import Twin
 
 LAYOUTS = [
@@ -27,7 +27,7 @@ def test_each_rank_owns_one_stage_and_sends_the_gradients_of_one(layout):
         pair
         for replica in range(layout.replicas)
         for stage in range(len(layout.stages))
-        for pair in pairs(layout, stage, replica)
+        for pair in mirror_pairs(layout, stage, replica)
     ]
     senders, owners = zip(*found, strict=True)
     assert sorted(senders) == sorted(owners) == list(range(layout.ranks))
@@ -37,16 +37,16 @@ def test_each_rank_owns_one_stage_and_sends_the_gradients_of_one(layout):
 def test_gradients_go_to_the_same_stage_of_the_same_replica(layout):
     for replica in range(layout.replicas):
         for stage in range(len(layout.stages)):
-            for sender, owner in pairs(layout, stage, replica):
+            for sender, owner in mirror_pairs(layout, stage, replica):
                 assert layout.place(sender, 0).stage == layout.place(owner, 1).stage == stage
                 assert {layout.place(rank).replica for rank in (sender, owner)} == {replica}
 
 
 def test_what_a_rank_has_in_both_directions_stays_on_it():
     layout = model_layout(2, [Grid(2, 2)], mirrored=True)
-    assert pairs(layout, 0, 0) == ((1, 1), (2, 2), (3, 3), (0, 4))
-    assert pairs(layout, 1, 0) == ((4, 0),)
-    assert pairs(model_layout(3, mirrored=True), 1, 0) == ((1, 1),)
+    assert mirror_pairs(layout, 0, 0) == ((1, 1), (2, 2), (3, 3), (0, 4))
+    assert mirror_pairs(layout, 1, 0) == ((4, 0),)
+    assert mirror_pairs(model_layout(3, mirrored=True), 1, 0) == ((1, 1),)
 
 
 class Ranks:

@@ -62,7 +62,7 @@ def test_layers_that_are_alike_are_timed_once(monkeypatch):
         timed.append((section.layers, learns))
         return 1.0, 2.0
 
-    monkeypatch.setattr(memory_format, "_of_section", of_section)
+    monkeypatch.setattr(memory_format, "_time_section", of_section)
     context = context_of("model.resnet", memory_format="auto", **SMALL | {"depth": 56})
     plan = build_case(context).plan
     # The stem, of each of three stacks the first block and the others, and the head.

@@ -39,7 +39,7 @@ AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3,
 def _one_way_to_multiply(monkeypatch):
     LATE.reset()
     # The stand-in's kernels are those of the host, and of fp16 those are others.
-    monkeypatch.setattr(formats, "multiplies", lambda *_: False)
+    monkeypatch.setattr(formats, "has_fast_products", lambda *_: False)
     # A parameter of the stand-in cannot become one of another format in its place.
     kept = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
@@ -151,7 +151,7 @@ def run_case(monkeypatch, device, **given):
     more = {"baseline": baseline, "baseline_max": 60.0}
     params = BENCHMARKS[name].complete(given) | more
     context = Context(world, channel, case="a", benchmark=name, params=params)
-    monkeypatch.setattr(case, "device_of", lambda *_, **__: device)
+    monkeypatch.setattr(case, "choose_device", lambda *_, **__: device)
     kept = StageRunner._run
 
     def takes_time(runner, inputs):

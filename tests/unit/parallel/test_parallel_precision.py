@@ -11,11 +11,18 @@ from spbench_core.models.registry import model
 from spbench_parallel.models.build import build_stage
 from spbench_parallel.models.builders import DenseBuilder
 from spbench_parallel.precision.arithmetic import Arithmetic
-from spbench_parallel.precision.formats import BF16, FP16, INT8, PRECISIONS, MixedProducts, narrow
+from spbench_parallel.precision.formats import (
+    BF16,
+    FP16,
+    INT8,
+    PRECISIONS,
+    MixedProducts,
+    narrow_weights,
+)
 from spbench_parallel.precision.int8 import (
     LEVELS,
     Int8Products,
-    Quantised,
+    QuantisedWeight,
     RangeRecorder,
     convolutions,
 )
@@ -102,7 +109,7 @@ def test_weights_that_learn_nothing_are_narrow_and_give_the_same(precision):
     images = random(2, 3, 32, 32).to(precision.work)
     with torch.no_grad(), MixedProducts(precision.work, CPU):
         wanted = stage(images)
-        narrow(stage, precision)
+        narrow_weights(stage, precision)
         assert torch.equal(stage(images), wanted)
     formats = {one.dtype for _, one in convolutions(stage)}
     assert formats == {precision.work}
@@ -187,8 +194,8 @@ def test_products_of_whole_numbers_are_exact(more):
     layer = conv(**more)
     images = random(2, 4, 14, 14, seed=5)
     made, products, ranges = in_int8(nn.Sequential(layer), images)
-    own = Quantised.of(layer.weight.detach(), ranges["0.weight"])
-    pixels = (own.rounded(images).double() - own.zero) * own.scale
+    own = QuantisedWeight.quantise(layer.weight.detach(), ranges["0.weight"])
+    pixels = (own.round_input(images).double() - own.zero) * own.scale
     weight = own.weight.double() * own.weight_scales.double()[:, None, None, None]
     wanted = functional.conv2d(
         pixels, weight, layer.bias.double(), layer.stride, layer.padding
@@ -222,8 +229,8 @@ def test_one_packed_weight_serves_all_shapes_and_paddings():
 
 
 def test_values_beyond_the_calibrated_range_are_cut_off():
-    own = Quantised.of(torch.ones(1, 1, 1, 1), (-1.0, 3.0))
-    found = own.rounded(torch.tensor([-9.0, -1.0, 0.0, 3.0, 9.0]))
+    own = QuantisedWeight.quantise(torch.ones(1, 1, 1, 1), (-1.0, 3.0))
+    found = own.round_input(torch.tensor([-9.0, -1.0, 0.0, 3.0, 9.0]))
     assert found.tolist() == [0, 0, own.zero, LEVELS, LEVELS]
 
 
@@ -257,7 +264,7 @@ def test_int8_is_not_for_learning():
 def test_int8_needs_ranges():
     _, stage = small_model()
     arithmetic = Arithmetic(World(), INT8, [stage], CPU, learns=False)
-    with pytest.raises(ValueError, match="calibrate"), arithmetic.entered():
+    with pytest.raises(ValueError, match="calibrate"), arithmetic.activate():
         stage(random(1, 3, 32, 32))
 
 

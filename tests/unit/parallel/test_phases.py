@@ -17,7 +17,7 @@ from spbench_core.models.registry import model
 from spbench_parallel.engine import Engine
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.pipeline import phases as phases_module
-from spbench_parallel.pipeline.phases import PHASES, Phases, StreamPhases, phases_of
+from spbench_parallel.pipeline.phases import PHASES, Phases, StreamPhases, create_phases
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import PRECISIONS
 from spbench_parallel.spatial import comm_stats
@@ -79,24 +79,24 @@ def idle(phases):
 
 
 def learn(phases, module, images):
-    with phases.step():
-        with phases.of("wait"):
+    with phases.measure_step():
+        with phases.measure("wait"):
             LATE.host(0.004)
-        with phases.of("forward"):
+        with phases.measure("forward"):
             output = module(images)
-        with phases.of("backward"):
+        with phases.measure("backward"):
             output.sum().backward()
-        with phases.of("allreduce"):
+        with phases.measure("allreduce"):
             LATE.work(0.003)
         LATE.host(0.001)
-        with phases.of("optimizer"):
+        with phases.measure("optimizer"):
             LATE.work(0.002)
 
 
 def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
     images = pixels()
     module = two_layers()
-    phases = phases_of(DEVICE)
+    phases = create_phases(DEVICE)
     LATE.reset()
     learn(phases, module, images)
     wanted = {
@@ -116,7 +116,7 @@ def test_phases_add_up_to_the_step():
     """Work of the host between them, meanwhile, is hidden behind the work that it asked for."""
     images = pixels()
     module = two_layers()
-    phases = phases_of(DEVICE)
+    phases = create_phases(DEVICE)
     for _ in range(3):
         start = LATE.now
         before = dict(phases.seconds)
@@ -130,28 +130,28 @@ def test_phases_add_up_to_the_step():
 
 
 def test_what_belongs_to_no_phase_is_idle():
-    phases = phases_of(DEVICE)
-    with phases.step():
-        with phases.of("forward"):
+    phases = create_phases(DEVICE)
+    with phases.measure_step():
+        with phases.measure("forward"):
             LATE.work(LAYER)
         LATE.work(0.005)
-        with phases.of("forward"):
+        with phases.measure("forward"):
             LATE.work(LAYER)
     assert idle(phases) == pytest.approx(0.005)
     assert phases.seconds["forward"] == pytest.approx(2 * LAYER)
 
 
 def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
-    phases = phases_of(DEVICE)
-    with phases.step():
-        with phases.of("forward"):
+    phases = create_phases(DEVICE)
+    with phases.measure_step():
+        with phases.measure("forward"):
             LATE.work(LAYER)
-        with phases.of("wait"):
+        with phases.measure("wait"):
             LATE.host(LAYER / 2)
         assert phases.seconds == dict.fromkeys(PHASES, 0.0)
-        with phases.of("wait"):
+        with phases.measure("wait"):
             LATE.host(LAYER)
-        with phases.of("backward"):
+        with phases.measure("backward"):
             LATE.work(LAYER)
     assert phases.seconds["wait"] == pytest.approx(LAYER / 2)
     work = [phases.seconds[name] for name in ("forward", "backward")]
@@ -160,19 +160,19 @@ def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
 
 
 def test_sums_over_tiles_in_other_phases_are_a_part_of_those():
-    phases = phases_of(DEVICE)
-    with phases.step(), phases.of("allreduce"), COMM_STATS.time_exchange():
+    phases = create_phases(DEVICE)
+    with phases.measure_step(), phases.measure("allreduce"), COMM_STATS.time_exchange():
         LATE.work(LAYER)
     assert phases.seconds["allreduce"] == pytest.approx(LAYER)
     assert phases.seconds["exchange"] == 0.0
 
 
 def test_a_step_waits_for_the_device_once_at_its_end():
-    phases = phases_of(DEVICE)
+    phases = create_phases(DEVICE)
     LATE.reset()
-    with phases.step():
+    with phases.measure_step():
         for phase in PHASES:
-            with phases.of(phase):
+            with phases.measure(phase):
                 LATE.work(0.001)
         assert (LATE.waits, LATE.now) == (0, 0.0)
     assert (LATE.waits, LATE.device_wide) == (1, 0)
@@ -180,11 +180,15 @@ def test_a_step_waits_for_the_device_once_at_its_end():
 
 
 def test_an_error_in_a_step_leaves_no_watch_behind():
-    phases = phases_of(DEVICE)
-    with pytest.raises(RuntimeError, match="lost"), phases.step(), phases.of("forward"):
+    phases = create_phases(DEVICE)
+    with (
+        pytest.raises(RuntimeError, match="lost"),
+        phases.measure_step(),
+        phases.measure("forward"),
+    ):
         raise RuntimeError("the device is lost")
     assert COMM_STATS.timer is None
-    with phases.step(), phases.of("backward"):
+    with phases.measure_step(), phases.measure("backward"):
         LATE.work(LAYER)
     assert (phases.seconds["backward"], phases.total) == pytest.approx((LAYER, LAYER))
 
@@ -192,14 +196,14 @@ def test_an_error_in_a_step_leaves_no_watch_behind():
 def test_the_host_is_timed_by_its_own_clock(monkeypatch):
     for module in (phases_module, comm_stats):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
-    phases = phases_of(torch.device("cpu"))
+    phases = create_phases(torch.device("cpu"))
     assert type(phases) is Phases
-    with phases.step():
-        with phases.of("forward"):
+    with phases.measure_step():
+        with phases.measure("forward"):
             LATE.host(LAYER)
             with COMM_STATS.time_exchange():
                 LATE.host(MESSAGE)
-        with phases.of("allreduce"), COMM_STATS.time_exchange():
+        with phases.measure("allreduce"), COMM_STATS.time_exchange():
             LATE.host(MESSAGE)
     assert phases.seconds["forward"] == pytest.approx(LAYER)
     sums = [phases.seconds[name] for name in ("exchange", "allreduce")]
@@ -313,4 +317,4 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
         assert describe_gradient_sum(plan_of("late", **layout)) == "pinned memory and MPI"
         assert describe_gradient_sum(plan_of("late", "nccl", **layout)) == "NCCL"
     assert describe_gradient_sum(plan_of("late", master_comm=True, mirrored=True)) == ""
-    assert type(phases_of(DEVICE)) is StreamPhases
+    assert type(create_phases(DEVICE)) is StreamPhases

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from spbench_parallel.memory_shares import Activations
-from spbench_parallel.pipeline.recomputation import recompute
+from spbench_parallel.pipeline.recomputation import enable_recomputation
 
 
 def layer(channels):
@@ -24,7 +24,7 @@ def learnt(module, images, batches=2):
     activations = Activations([module])
     found = []
     given = [(images + batch).requires_grad_() for batch in range(batches)]
-    with activations.counted():
+    with activations.count():
         outputs = [module(each) for each in given]
         for each, output in zip(given, outputs, strict=True):
             output.sum().backward()
@@ -38,7 +38,7 @@ def test_what_is_computed_again_is_what_would_have_been_kept(kind):
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
     kept = stage()
     again = stage()
-    recompute(again, kind, nullcontext)
+    enable_recomputation(again, kind, nullcontext)
     wanted, most = learnt(kept, images)
     found, least = learnt(again, images)
     assert all(map(torch.equal, found, wanted))
@@ -50,7 +50,7 @@ def test_of_blocks_the_inputs_are_kept_and_one_block_at_a_time():
     images = torch.randn(2, 4, 8, 8, dtype=torch.float64)
     again = stage()
     one = layer(4).double()
-    recompute(again, "block", nullcontext)
+    enable_recomputation(again, "block", nullcontext)
     _, block = learnt(one, images, batches=1)
     _, peak = learnt(again, images, batches=1)
     assert peak <= 4 * images.nbytes + block
@@ -60,7 +60,7 @@ def test_nothing_is_computed_again_without_gradients_or_training():
     calls = []
     module = stage()
     module[0].register_forward_hook(lambda *_: calls.append(1))
-    recompute(module, "stage", nullcontext)
+    enable_recomputation(module, "stage", nullcontext)
     with torch.no_grad():
         module(torch.ones(1, 4, 8, 8, dtype=torch.float64))
     module.eval()(torch.ones(1, 4, 8, 8, dtype=torch.float64)).sum().backward()
@@ -73,7 +73,7 @@ def test_inputs_that_need_no_gradient_get_none_and_weights_do():
     module = stage()
     images = torch.ones(1, 4, 8, 8, dtype=torch.float64)
     plain = copy.deepcopy(module)
-    recompute(module, "stage", nullcontext)
+    enable_recomputation(module, "stage", nullcontext)
     module(images).sum().backward()
     plain(images).sum().backward()
     assert images.grad is None
@@ -90,6 +90,6 @@ def test_the_number_format_is_entered_again():
         yield
 
     module = stage()
-    recompute(module, "stage", format_of_numbers)
+    enable_recomputation(module, "stage", format_of_numbers)
     module(torch.ones(1, 4, 8, 8, dtype=torch.float64)).sum().backward()
     assert entered == [1]

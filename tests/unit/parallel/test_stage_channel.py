@@ -42,7 +42,7 @@ class AtOnce:
 def channel(p2p):
     late = torch.device("late")
     sizes = [1] * COUNT
-    return StageChannel.between(
+    return StageChannel.connect(
         NEXT, p2p, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
     )
 
@@ -75,4 +75,7 @@ def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
 def test_sends_past_stages_may_be_as_far_ahead_as_those_beside_them(
     source, target, messages, sends
 ):
-    assert DirectedRoute(Route(source, target, (3,)), backward=True).sends(messages) == sends
+    assert (
+        DirectedRoute(Route(source, target, (3,)), backward=True).max_pending_sends(messages)
+        == sends
+    )

@@ -12,7 +12,7 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import model
 from spbench_parallel.models.imported.model import import_network
-from spbench_parallel.pipeline.stage_io import stage_io_of, tags_of
+from spbench_parallel.pipeline.stage_io import message_tags, open_stage_io
 from spbench_parallel.plan import ModelPlan
 
 NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
@@ -63,7 +63,7 @@ def posted(layout, rank, network=NETWORK):
     plan = plan_of(layout, network)
     box = Postbox()
     for place in layout.places(rank):
-        io = stage_io_of(box, plan, place)
+        io = open_stage_io(box, plan, place)
         io.begin(learns=True)
         pairs = [*zip(io.outputs, io.output_gradients, strict=True)]
         for outgoing, like in [*pairs, *zip(io.input_gradients, io.inputs, strict=True)]:
@@ -80,7 +80,7 @@ def test_what_one_rank_sends_another_expects(layout, network):
         (tag, source, rank) for rank, box in enumerate(boxes) for tag, source in box.received
     }
     assert sent == received
-    assert {tag for tag, *_ in sent} == set(tags_of(layout, plan_of(layout, network).routes()))
+    assert {tag for tag, *_ in sent} == set(message_tags(layout, plan_of(layout, network).routes()))
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)

@@ -12,10 +12,10 @@ from spbench_parallel.device.gpus import NoDeviceError
 from spbench_parallel.errors import CannotRunError
 from spbench_workers import comm as comm_module
 from spbench_workers import device_choice as choice
-from spbench_workers.binding.local_rank import VARIABLES, Whereabouts
+from spbench_workers.binding.local_rank import VARIABLES, RankLocation
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 
 HOST = "node01"
 
@@ -107,14 +107,14 @@ def without_cuda(monkeypatch):
 
 def test_the_host_is_recorded_as_asked_for():
     context, heard = a_case("cpu")
-    assert device_of(context) == torch.device("cpu")
+    assert choose_device(context) == torch.device("cpu")
     (said,) = heard.of("device")
     assert (said["device"], said["reason"]) == ("cpu", "asked for")
 
 
 def test_auto_on_the_host_says_why(without_cuda):
     context, heard = a_case("auto")
-    assert device_of(context).type == "cpu"
+    assert choose_device(context).type == "cpu"
     (said,) = heard.of("choice")
     assert (said["name"], said["value"]) == ("device", "cpu")
     assert said["reason"].startswith("auto: torch 2.")
@@ -124,7 +124,7 @@ def test_auto_on_the_host_says_why(without_cuda):
 def test_cuda_is_refused_with_what_was_found(without_cuda):
     context, _ = a_case()
     with pytest.raises(NoDeviceError, match=r"device cuda: torch 2\..* is a build without CUDA; "):
-        device_of(context)
+        choose_device(context)
     assert NoDeviceError.missing
 
 
@@ -133,18 +133,18 @@ def test_hidden_gpus_are_named(monkeypatch, shown):
     Gpus(monkeypatch, 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     with pytest.raises(NoDeviceError, match=r"CUDA_VISIBLE_DEVICES is '.*', which hides every GPU"):
-        device_of(a_case()[0])
+        choose_device(a_case()[0])
 
 
 def test_a_driver_that_serves_none_is_named(monkeypatch):
     Gpus(monkeypatch, 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     with pytest.raises(NoDeviceError, match=r"counts 0 usable GPUs with CUDA_VISIBLE_DEVICES=7: "):
-        device_of(a_case()[0])
+        choose_device(a_case()[0])
 
 
 def test_a_rank_without_work_for_it_needs_no_gpu():
-    assert device_of(a_case()[0], preference="cpu").type == "cpu"
+    assert choose_device(a_case()[0], preference="cpu").type == "cpu"
 
 
 # GPUs, as torch would tell of them
@@ -153,7 +153,7 @@ def test_a_rank_without_work_for_it_needs_no_gpu():
 @pytest.mark.parametrize(("local_rank", "index"), [(0, 0), (1, 1), (3, 1)])
 def test_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
     gpus = Gpus(monkeypatch, 2)
-    device = device_of(a_case(local_rank=local_rank)[0])
+    device = choose_device(a_case(local_rank=local_rank)[0])
     assert device == torch.device("cuda", index)
     assert gpus.taken == [device]
 
@@ -162,16 +162,16 @@ def test_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
 def test_named_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
     Gpus(monkeypatch, 3)
     context, _ = a_case(local_rank=local_rank, device_ids=[2, 0])
-    assert device_of(context) == torch.device("cuda", index)
+    assert choose_device(context) == torch.device("cuda", index)
     with pytest.raises(NoDeviceError, match=r"GPU 3 is asked for on .*, and this rank sees 3"):
-        device_of(a_case(device_ids=[3])[0])
+        choose_device(a_case(device_ids=[3])[0])
 
 
 def test_what_is_known_of_the_gpu_is_recorded(monkeypatch):
     Gpus(monkeypatch, 2)
     monkeypatch.setattr(choice, "driver_version", lambda: "580.82.07")
     context, heard = a_case(local_rank=1)
-    device_of(context)
+    choose_device(context)
     (said,) = heard.of("device")
     assert said["device"] == "cuda:1 NVIDIA H200"
     for word in ("PCI 0000:42:00.0", "capability 9.0", "CUDA 13.0", "driver 580.82.07"):
@@ -183,7 +183,7 @@ def test_ranks_of_one_gpu_are_counted_and_those_of_other_hosts_are_not(monkeypat
     Gpus(monkeypatch, 1)
     others = (("", HOST, "0000:41:00.0"), ("", "node02", "0000:41:00.0"), ("", HOST, None))
     context, heard = a_case(comm=FakeComm(1, 4, others), local_rank=1)
-    device_of(context)
+    choose_device(context)
     assert "shared by 2 ranks" in heard.of("device")[0]["reason"]
     assert not heard.of("choice"), "the first rank with a GPU speaks for the case"
 
@@ -191,10 +191,10 @@ def test_ranks_of_one_gpu_are_counted_and_those_of_other_hosts_are_not(monkeypat
 def test_a_rank_with_a_gpu_speaks_for_those_without(monkeypatch):
     Gpus(monkeypatch, 1)
     context, heard = a_case(comm=FakeComm(1, 2, (("", HOST, None),)), local_rank=1)
-    device_of(context)
+    choose_device(context)
     assert [one["value"] for one in heard.of("choice")] == ["cuda:0 NVIDIA H200"]
     context, heard = a_case(comm=FakeComm(0, 2, (("", HOST, "0000:41:00.0"),)))
-    device_of(context, preference="cpu")
+    choose_device(context, preference="cpu")
     (said,) = heard.of("device")
     assert (said["device"], said["reason"]) == ("cpu", "this rank needs no GPU")
     assert not heard.of("choice")
@@ -204,15 +204,15 @@ def test_a_problem_of_one_rank_is_raised_by_all(monkeypatch):
     Gpus(monkeypatch, 1)
     others = (("device cuda: torch sees none; use cpu", "node02", None),)
     with pytest.raises(NoDeviceError, match="rank 1 on node02: device cuda: torch sees none"):
-        device_of(a_case(comm=FakeComm(0, 2, others))[0])
+        choose_device(a_case(comm=FakeComm(0, 2, others))[0])
 
 
 def test_a_gpu_of_the_other_socket_is_told(monkeypatch):
     Gpus(monkeypatch, 1)
     far = "far from the rank's cores: it is on NUMA node 1, they on node 0"
-    monkeypatch.setattr(choice, "place_of", lambda address, cpus: (False, far))
+    monkeypatch.setattr(choice, "describe_nearness", lambda address, cpus: (False, far))
     context, heard = a_case()
-    device_of(context)
+    choose_device(context)
     assert far in heard.of("device")[0]["reason"]
     (log,) = heard.of("log")
     assert (log["level"], far in log["message"]) == ("warning", True)
@@ -221,23 +221,27 @@ def test_a_gpu_of_the_other_socket_is_told(monkeypatch):
 def test_a_launcher_that_counts_otherwise_is_an_error(monkeypatch):
     Gpus(monkeypatch, 8)
     context, _ = a_case(local_rank=3)
-    assert device_of(context) == torch.device("cuda", 3)
-    context.world = replace(context.world, doubt="rank 1 is local rank 3 by one and 0 by another")
+    assert choose_device(context) == torch.device("cuda", 3)
+    context.world = replace(
+        context.world, local_rank_conflict="rank 1 is local rank 3 by one and 0 by another"
+    )
     with pytest.raises(CannotRunError, match=r"^rank 1 is local rank 3 by one"):
-        device_of(context)
+        choose_device(context)
 
 
 def test_what_does_not_touch_a_gpu_may_be_in_doubt():
     context, _ = a_case("auto")
-    context.world = replace(context.world, doubt="rank 1 is local rank 3 by one and 0 by another")
-    assert device_of(context).type == "cpu"
+    context.world = replace(
+        context.world, local_rank_conflict="rank 1 is local rank 3 by one and 0 by another"
+    )
+    assert choose_device(context).type == "cpu"
 
 
 def test_a_gpu_by_its_number_must_be_there(monkeypatch):
     Gpus(monkeypatch, 1)
-    assert device_of(a_case()[0], index=0) == torch.device("cuda", 0)
+    assert choose_device(a_case()[0], index=0) == torch.device("cuda", 0)
     with pytest.raises(NoDeviceError, match="GPU 1 is asked for on node01, and this rank sees 1"):
-        device_of(a_case()[0], index=1)
+        choose_device(a_case()[0], index=1)
 
 
 # TF32
@@ -246,24 +250,24 @@ def test_a_gpu_by_its_number_must_be_there(monkeypatch):
 def test_fp32_is_multiplied_as_fp32(monkeypatch):
     Gpus(monkeypatch, 1)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
-    device_of(a_case()[0])
+    choose_device(a_case()[0])
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
 
 
 def test_tf32_is_a_format_of_its_own(monkeypatch):
     Gpus(monkeypatch, 1)
-    device_of(a_case()[0], tf32=True)
+    choose_device(a_case()[0], tf32=True)
     assert torch.backends.cudnn.allow_tf32
     assert torch.backends.cuda.matmul.allow_tf32
 
 
 def test_tf32_needs_a_gpu_that_has_it(monkeypatch):
     with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
-        device_of(a_case("auto")[0], tf32=True)
+        choose_device(a_case("auto")[0], tf32=True)
     Gpus(monkeypatch, 1, capability=(7, 0))
     with pytest.raises(CannotRunError, match=r"8\.0 or newer, and cuda:0 has 7\.0; take fp32"):
-        device_of(a_case()[0], tf32=True)
+        choose_device(a_case()[0], tf32=True)
 
 
 @pytest.mark.parametrize(("forced", "tf32"), [("1", False), ("0", True)])
@@ -271,8 +275,8 @@ def test_an_environment_that_forces_the_other_format_is_an_error(monkeypatch, fo
     Gpus(monkeypatch, 1)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", forced)
     with pytest.raises(CannotRunError, match=f"NVIDIA_TF32_OVERRIDE={forced} makes every product"):
-        device_of(a_case()[0], tf32=tf32)
-    assert device_of(a_case()[0], tf32=not tf32).type == "cuda"
+        choose_device(a_case()[0], tf32=tf32)
+    assert choose_device(a_case()[0], tf32=not tf32).type == "cuda"
 
 
 # Ranks of a host, where MPI says that each is alone
@@ -281,7 +285,7 @@ def test_an_environment_that_forces_the_other_format_is_an_error(monkeypatch, fo
 def test_ranks_of_a_host_are_counted_by_its_name(monkeypatch, tmp_path):
     # A machine of the same name that was started by itself is another one.
     names = (("node01", "one"), ("node02", "one"), ("node01", "two"), ("node01", "one"))
-    every = tuple(Whereabouts(host, boot, None, (0, 1)) for host, boot in names)
+    every = tuple(RankLocation(host, boot, None, (0, 1)) for host, boot in names)
     (tmp_path / "boot_id").write_text("one\n")
     monkeypatch.setattr(comm_module, "_BOOT", tmp_path / "boot_id")
     comm = FakeComm(4, 5, every)

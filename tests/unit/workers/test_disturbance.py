@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from spbench_workers.disturbance import Counters, counters, disturbances, slowed
+from spbench_workers.disturbance import Counters, find_disturbances, measure_slowdown, read_counters
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def kernel(tmp_path, monkeypatch):
 
 
 def test_counters_are_of_this_process_and_of_its_cpus(kernel):
-    found = counters(kernel, kernel)
+    found = read_counters(kernel, kernel)
     assert found.waited == pytest.approx(1.5)
     assert found.stolen == pytest.approx(150 / os.sysconf("SC_CLK_TCK"))
     assert found.throttled == pytest.approx(0.25)
@@ -36,26 +36,26 @@ def test_an_older_control_group_counts_nanoseconds(kernel):
     (kernel / "fs/cgroup/own/cpu.stat").unlink()
     (kernel / "fs/cgroup/cpu/old").mkdir(parents=True)
     (kernel / "fs/cgroup/cpu/old/cpu.stat").write_text("nr_throttled 2\nthrottled_time 70000000\n")
-    assert counters(kernel, kernel).throttled == pytest.approx(0.07)
+    assert read_counters(kernel, kernel).throttled == pytest.approx(0.07)
 
 
 def test_a_kernel_that_counts_nothing_disturbs_nothing(tmp_path):
-    found = counters(tmp_path, tmp_path)
+    found = read_counters(tmp_path, tmp_path)
     assert (found.waited, found.stolen, found.throttled, found.hot) == (0, 0, 0, 0)
 
 
 def test_disturbances_are_shares_of_the_time_between():
     before = Counters(10.0, 1.0, 4.0, 0.0, 2.0)
     after = Counters(14.0, 2.0, 6.0, 0.0, 5.0)
-    found = disturbances(before, after, cpus=2)
+    found = find_disturbances(before, after, cpus=2)
     assert found == {"waited": 0.25, "stolen": 0.25, "hot": 3.0}
-    assert disturbances(before, before, cpus=2) == {}
+    assert find_disturbances(before, before, cpus=2) == {}
 
 
 def test_what_the_consoles_own_work_costs_a_short_case_is_not_told():
     before = Counters(10.0, 1.0, 0.0, 0.0, 0.0)
     after = Counters(10.2, 1.09, 0.0, 0.0, 0.0)
-    assert disturbances(before, after, cpus=2) == {}
+    assert find_disturbances(before, after, cpus=2) == {}
 
 
 def test_a_cpu_is_slowed_below_its_base_rate_alone(tmp_path):
@@ -63,6 +63,6 @@ def test_a_cpu_is_slowed_below_its_base_rate_alone(tmp_path):
     folder.mkdir(parents=True)
     (folder / "base_frequency").write_text("2400000")
     (folder / "scaling_cur_freq").write_text("1200000")
-    assert slowed([0, 1], tmp_path) == 0.5
+    assert measure_slowdown([0, 1], tmp_path) == 0.5
     (folder / "scaling_cur_freq").write_text("3600000")
-    assert slowed([0], tmp_path) == 0.0
+    assert measure_slowdown([0], tmp_path) == 0.0

@@ -6,7 +6,7 @@ import pytest
 
 from spbench_core.events import rank_events
 from spbench_workers import host_load
-from spbench_workers.channel import numbered
+from spbench_workers.channel import encode_event
 from spbench_workers.host_load import HostLoad
 
 NET = (
@@ -82,6 +82,6 @@ def test_nvml_tells_the_mean_of_its_gpus(kernel, monkeypatch):
 
 
 def test_a_heartbeat_has_at_most_200_bytes():
-    line = numbered("heartbeat", 999_999, 9_999_999, {"load": WORST})
+    line = encode_event("heartbeat", 999_999, 9_999_999, {"load": WORST})
     assert len(line) <= 200
     rank_events.decode(line)

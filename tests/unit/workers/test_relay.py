@@ -7,7 +7,7 @@ import pytest
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
 from spbench_workers import relay as module
 from spbench_workers.connect import relay_name
-from spbench_workers.relay import carry
+from spbench_workers.relay import carry_events
 
 PATIENCE = 5.0
 
@@ -23,7 +23,7 @@ class Node:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.name)
         listening.listen()
-        self.carrying = asyncio.create_task(carry(listening, there, b""))
+        self.carrying = asyncio.create_task(carry_events(listening, there, b""))
         self.pieces = Pieces()
         self.ranks = []
 
@@ -103,7 +103,7 @@ async def test_with_the_console_its_ranks_end(node):
 
 
 async def test_another_user_is_not_let_in(node, monkeypatch):
-    monkeypatch.setattr(module, "user_of", lambda connection: os.getuid() + 1)
+    monkeypatch.setattr(module, "peer_user", lambda connection: os.getuid() + 1)
     reader, writer = await node.rank()
     async with asyncio.timeout(PATIENCE):
         assert await reader.read() == b""

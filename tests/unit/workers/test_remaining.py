@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spbench_workers.remaining import main, remaining
+from spbench_workers.remaining import list_remaining, main
 from unit.events import rank_event
 
 CASES = [{"id": name, "repeat": 0} for name in "abc"]
@@ -34,7 +34,7 @@ def launched(job, number, ranks, status="1 100.0", torn=b""):
 
 
 def left(job):
-    return "".join(case["id"] for case in remaining(job))
+    return "".join(case["id"] for case in list_remaining(job))
 
 
 def test_a_case_that_was_under_way_in_a_fault_is_not_run_again(job):

@@ -4,7 +4,7 @@ from time import sleep
 
 import pytest
 
-from spbench_workers.single_rank_baseline import seconds_alone
+from spbench_workers.single_rank_baseline import time_single_rank
 
 
 def time_slow_body(slow_calls, iterations):
@@ -14,7 +14,7 @@ def time_slow_body(slow_calls, iterations):
     def body():
         sleep(0.020 if next(calls) in slow_calls else 0.001)
 
-    return seconds_alone(body, iterations), next(calls)
+    return time_single_rank(body, iterations), next(calls)
 
 
 @pytest.mark.parametrize("slow_calls", [range(1), range(45, 60)])

@@ -9,25 +9,25 @@ from spbench_core.layout.balance import Balance, balanced, layer_ranges
 from spbench_core.models.parts import ModelError
 from spbench_core.models.stage_balance import check_tiles, estimated_balance
 from spbench_parallel.device.memory import release_memory
-from spbench_parallel.layer_times import layer_times
+from spbench_parallel.layer_times import measure_layer_times
 from spbench_parallel.models.imported.layouts import has_pixels
 from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.plan import ModelPlan, check_fused
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
 LEAST_GAIN = 0.97
-"""The most that the slowest stage of a balance by times may take of that by estimated cost."""
+"""The ratio of the slowest stages' times below which the measured balance is used."""
 
 
 def estimate_balance(plan: ModelPlan) -> Balance:
     """Return the balance by estimated cost."""
-    return in_maps(plan, estimated_balance(plan.model, plan.layout))
+    return move_ends_to_maps(plan, estimated_balance(plan.model, plan.layout))
 
 
 def measure_costs(
     plan: ModelPlan, progress: Progress = NO_PROGRESS, *, learns: bool
 ) -> list[float]:
-    """Measure the ms of a micro-batch in each layer, on this process.
+    """Measure each layer's ms for a micro-batch on this process.
 
     Args:
         plan: The model.
@@ -35,7 +35,9 @@ def measure_costs(
         learns: Whether backward passes count, too.
     """
     images = max(batch.size for batch in plan.batches)
-    times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed, progress)
+    times = measure_layer_times(
+        plan.model, images, plan.device, plan.precision, plan.seed, progress
+    )
     release_memory()
     return [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
 
@@ -50,10 +52,10 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         costs: The cost of each layer.
 
     Raises:
-        ModelError: Stages of the latter have fewer layers than are to be fused.
+        ModelError: Stages of the estimated balance have fewer layers than are to be fused.
     """
     ranks = [stage.ranks for stage in plan.layout.stages]
-    measured = in_maps(plan, balanced(costs, ranks))
+    measured = move_ends_to_maps(plan, balanced(costs, ranks))
     estimated = estimate_balance(plan)
     gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
     if gain > LEAST_GAIN:
@@ -68,10 +70,11 @@ def choose_balance(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
     return measured, "by the layers' times on rank 0"
 
 
-def in_maps(plan: ModelPlan, balance: Balance) -> Balance:
-    """Return the balance of an imported network with stages of tiles that end in maps, or earlier.
+def move_ends_to_maps(plan: ModelPlan, balance: Balance) -> Balance:
+    """Return the balance of an imported network with tiled stages that end in maps, or earlier.
 
-    Behind maps are vectors, which every rank has whole: no other stage could take them from one.
+    After the maps there are vectors, which every rank has completely: no other stage could receive
+    them from one rank.
     """
     if not isinstance(plan.model, ImportedModel):
         return balance
@@ -84,22 +87,21 @@ def in_maps(plan: ModelPlan, balance: Balance) -> Balance:
 
 
 def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
-    """Return the cost of the slowest stage."""
     pairs = zip(layer_ranges(balance), ranks, strict=True)
     return max(sum(costs[first:last]) / shared for (first, last), shared in pairs)
 
 
 def check_balance(plan: ModelPlan, balance: Balance) -> None:
-    """Check that stages of tiles begin and end in maps with a pixel for each.
+    """Check that tiled stages begin and end in maps with a pixel for each tile.
 
     Raises:
-        ModelError: One has fewer pixels than tiles, or fewer layers than are to be fused.
+        ModelError: A stage has fewer pixels than tiles, or fewer layers than are to be fused.
     """
     layers = len(plan.model.layers)
     for index, (first, last) in enumerate(layer_ranges(balance)):
         grid = plan.layout.stages[index].grid
         check_tiles(index, grid, plan.model, first)
         if isinstance(plan.model, ImportedModel) and last < layers:
-            # What it gives has to be in tiles too: other models have no end of a stage but in maps.
+            # Its outputs must be tiled, too. In other models all stages end in maps.
             check_tiles(index + 1, grid, plan.model, last)
     check_fused(replace(plan, balance=balance))

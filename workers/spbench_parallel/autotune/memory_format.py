@@ -27,7 +27,7 @@ from spbench_parallel.device.memory_format import (
 )
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.groups import create_group
-from spbench_parallel.layer_times import Laps, backward, forward
+from spbench_parallel.layer_times import LapTimer, time_backward, time_forward
 from spbench_parallel.models.build import build_stage, free
 from spbench_parallel.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
 from spbench_parallel.models.imported.model import ImportedModel
@@ -38,17 +38,17 @@ from spbench_parallel.spatial.tiling import Tiling
 
 ROUNDS = 3
 GAIN = 0.97
-"""The most that channels_last may take of the other's time to be taken: a thirtieth is noise."""
+"""The ratio of times below which channels_last is chosen: differences of a thirtieth are noise."""
 _FORMATS: tuple[MemoryFormat, ...] = tuple(MEMORY_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Some layers of a stage, and the images that they are computed on.
+    """Some layers of a stage, and the tiles that they are computed on.
 
     Attributes:
         layers: The first layer, and one past the last.
-        tiling: The tiles of the image; None where it is whole.
+        tiling: The tiles of the image; None if it is whole.
     """
 
     layers: tuple[int, int]
@@ -59,14 +59,14 @@ class _Section:
         """The number of layers."""
         return self.layers[1] - self.layers[0]
 
-    def alike(self, model: Model) -> object:
-        """Return what sections have in common that take as long."""
+    def likeness(self, model: Model) -> object:
+        """Return a key that is equal for sections that take equally long."""
         first, last = self.layers
         layers = model.alike(first) if last == first + 1 else self.layers
         return layers, self.tiling is not None
 
-    def named(self, model: Model) -> str:
-        """Return the subject of a sentence on these layers, with its verb."""
+    def describe(self, model: Model) -> str:
+        """Return the subject of a message about these layers, with its verb."""
         first, last = (model.layers[index].name for index in (self.layers[0], self.layers[1] - 1))
         return f"layer {first} was" if first == last else f"layers {first} to {last} were"
 
@@ -75,8 +75,8 @@ class _Section:
         """The builder of its operators."""
         return DenseBuilder() if self.tiling is None else SpatialBuilder(self.tiling)
 
-    def given(self, data: Map) -> tuple[int, int]:
-        """Return rows and columns that a rank has of a map."""
+    def local_shape(self, data: Map) -> tuple[int, int]:
+        """Return this rank's rows and columns of a map."""
         if self.tiling is None:
             return data.height, data.width
         return self.tiling.resized(data.height, data.width).tile.shape
@@ -87,8 +87,8 @@ def choose_format(
 ) -> tuple[MemoryFormat, str]:
     """Return the memory format in which the slowest rank is faster, and the reason.
 
-    All ranks must call it. Each times the layers of its own stages in both formats, interleaved;
-    layers that are alike are timed once. Tiles are computed with their halos.
+    All ranks must call it. Each rank times the layers of its stages in both formats, interleaved.
+    Equal layers are timed once. Tiles are computed with their halos.
 
     Args:
         plan: The model over the ranks.
@@ -98,11 +98,13 @@ def choose_format(
     """
     own = _seconds(plan, world, progress, learns=learns)
     release_memory()
-    contiguous, last = (max(each) for each in zip(*world.allgather(own), strict=True))
-    faster: MemoryFormat = "channels_last" if last < GAIN * contiguous else "contiguous"
+    contiguous, channels_last = (max(times) for times in zip(*world.allgather(own), strict=True))
+    faster: MemoryFormat = "contiguous"
+    if channels_last < GAIN * contiguous:
+        faster = "channels_last"
     reason = (
         "layers of a micro-batch, on the slowest rank: "
-        f"channels_last {time_text(last)}, contiguous {time_text(contiguous)}"
+        f"channels_last {time_text(channels_last)}, contiguous {time_text(contiguous)}"
     )
     return faster, reason
 
@@ -114,47 +116,51 @@ def _seconds(
 
     A step of the progress is a round of a layer.
     """
-    known: dict[object, tuple[float, float]] = {}
-    totals = [0.0, 0.0]
-    places = plan.layout.places(world.rank)
+    measured: dict[object, tuple[float, float]] = {}
+    contiguous = 0.0
+    channels_last = 0.0
+    coordinates = plan.layout.places(world.rank)
     ranges = layer_ranges(plan.balance)
-    layers = sum(last - first for first, last in (ranges[one.stage] for one in places))
+    layers = sum(last - first for first, last in (ranges[own.stage] for own in coordinates))
     progress.begin(layers * (ROUNDS + 1))
-    for place in places:
-        with _tiling_of(plan, world, place) as tiling:
-            for section in _sections(plan, place, tiling):
-                alike = section.alike(plan.model)
-                if alike not in known:
-                    known[alike] = _of_section(plan, section, progress, learns=learns)
-                else:
+    for own in coordinates:
+        with _open_tiling(plan, world, own) as tiling:
+            for section in _sections(plan, own, tiling):
+                likeness = section.likeness(plan.model)
+                if likeness in measured:
                     progress.advance((ROUNDS + 1) * section.length)
-                totals = [total + own for total, own in zip(totals, known[alike], strict=True)]
-    return totals[0], totals[1]
+                else:
+                    measured[likeness] = _time_section(plan, section, progress, learns=learns)
+                contiguous += measured[likeness][0]
+                channels_last += measured[likeness][1]
+    return contiguous, channels_last
 
 
 @contextmanager
-def _tiling_of(plan: ModelPlan, world: MPI.Intracomm, place: Place) -> Iterator[Tiling | None]:
-    """Give the tiles of a place's stage, for as long as they are needed; None of whole images."""
-    stage = plan.layout.stages[place.stage]
+def _open_tiling(
+    plan: ModelPlan, world: MPI.Intracomm, coordinates: Place
+) -> Iterator[Tiling | None]:
+    """Yield the tiles of a stage, freed at the end; None for whole images."""
+    stage = plan.layout.stages[coordinates.stage]
     image = plan.model.image
     if not stage.spatial:
         yield None
         return
-    ranks = plan.layout.ranks_of(place.stage, place.replica, place.direction)
+    ranks = plan.layout.ranks_of(coordinates.stage, coordinates.replica, coordinates.direction)
     comm = create_group(world, ranks)
     yield Tiling.of_grid(comm, stage.grid, image.height, image.width, transport=plan.transport)
     comm.Free()
 
 
-def _sections(plan: ModelPlan, place: Place, tiling: Tiling | None) -> list[_Section]:
-    """Return the layers of a stage one by one; all at once where tiles may end in them."""
-    first, last = layer_ranges(plan.balance)[place.stage]
+def _sections(plan: ModelPlan, coordinates: Place, tiling: Tiling | None) -> list[_Section]:
+    """Return the layers of a stage one by one, or together if tiles may end in them."""
+    first, last = layer_ranges(plan.balance)[coordinates.stage]
     if tiling is not None and isinstance(plan.model, ImportedModel):
         return [_Section((first, last), tiling)]
     return [_Section((index, index + 1), tiling) for index in range(first, last)]
 
 
-def _of_section(
+def _time_section(
     plan: ModelPlan,
     section: _Section,
     progress: Progress,
@@ -165,9 +171,11 @@ def _of_section(
 
     The first round is dropped.
     """
-    with note_activity(f"{section.named(plan.model)} measured"):
-        bodies = {each: _Body(plan, section, each) for each in _FORMATS}
-        alternatives = {each: partial(body.seconds, learns) for each, body in bodies.items()}
+    with note_activity(f"{section.describe(plan.model)} measured"):
+        bodies = {memory_format: _Body(plan, section, memory_format) for memory_format in _FORMATS}
+        alternatives = {
+            memory_format: partial(body.seconds, learns) for memory_format, body in bodies.items()
+        }
         times = time_alternatives(
             alternatives, rounds=ROUNDS, progress=progress, steps=section.length
         )
@@ -177,7 +185,7 @@ def _of_section(
 
 
 class _Body:
-    """Some layers on a micro-batch of made-up maps, in one memory format."""
+    """Some layers on a micro-batch of random maps, in one memory format."""
 
     def __init__(self, plan: ModelPlan, section: _Section, memory_format: MemoryFormat) -> None:
         mixed = plan.precision.mixed
@@ -194,33 +202,33 @@ class _Body:
             dtype=dtype,
         )
         set_memory_format(self._layers, memory_format)
-        given = plan.precision.work if mixed else dtype
-        maps = tuple(_maps(plan, section, given))
+        input_dtype = plan.precision.work if mixed else dtype
+        maps = tuple(_random_maps(plan, section, input_dtype))
         self._inputs = tuple(
-            each.detach().requires_grad_() for each in convert_maps(maps, memory_format)
+            tensor.detach().requires_grad_() for tensor in convert_maps(maps, memory_format)
         )
 
     def seconds(self, learns: bool) -> float:
-        """Return the seconds of a forward pass, and where it learns of a backward pass."""
+        """Return the seconds of a forward pass, and if it learns, of a backward pass."""
         if self._tiling is not None:
             synchronize_stream(self._device)
             self._tiling.comm.Barrier()
-        laps = Laps(self._device)
+        laps = LapTimer(self._device)
         with self._products, torch.set_grad_enabled(learns):
-            outputs = forward(self._layers, self._inputs, laps)
+            outputs = time_forward(self._layers, self._inputs, laps)
         if learns:
-            backward(outputs, list(map(torch.ones_like, outputs)), laps)
+            time_backward(outputs, list(map(torch.ones_like, outputs)), laps)
         return sum(laps.seconds())
 
     def free(self) -> None:
-        """Free what exchanges of halos hold. All ranks of the tiles must call it."""
+        """Free the buffers of halo exchanges. All ranks of the tiles must call it."""
         free(self._layers)
 
 
-def _maps(plan: ModelPlan, section: _Section, dtype: torch.dtype) -> Iterator[torch.Tensor]:
-    """Yield maps as layers get them, or this rank's tiles of them."""
+def _random_maps(plan: ModelPlan, section: _Section, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    """Yield random inputs of the layers, or this rank's tiles of them."""
     images = max(batch.size for batch in plan.batches)
     random = torch.Generator().manual_seed(plan.seed)
     for data in plan.model.flows[section.layers[0]]:
-        size = images, data.channels, *section.given(data)
+        size = images, data.channels, *section.local_shape(data)
         yield torch.randn(size, generator=random).to(plan.device, dtype)

@@ -1,8 +1,8 @@
-"""The skips that go straight past stages: as asked for, or those that cost less that way.
+"""Skips that bypass stages: as requested, or those that cost less that way.
 
-Tensors that are passed along are received, kept and sent by each stage between. Straight, they
-take a message more. So they go straight where the bytes that the stages between are spared take
-longer than a message without any, by the time of messages between the first two stages.
+Tensors that are passed along are received, kept and sent by each stage between. Straight tensors
+take one more message. So a tensor goes straight if its bytes, times the stages between, take longer
+than a message without data. Both times are measured between the first two stages.
 """
 
 from __future__ import annotations
@@ -26,90 +26,88 @@ from spbench_parallel.progress import NO_PROGRESS, Progress
 
 ALONG = "along"
 STRAIGHT = "straight"
+# Bytes of the two messages from whose times latency and time per byte are computed.
 _SIZES = _SMALL, _LARGE = 1 << 10, 1 << 20
 _ROUNDS = 8
 _TAGS = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenSkips:
-    """The skips that go straight, and why.
+class SkipChoice:
+    """The skips that go straight, and the reason.
 
     Attributes:
         straight: Their stages, source and target.
-        words: What is chosen.
-        reason: Why.
+        label: The choice in words.
+        reason: The reason in words.
     """
 
     straight: frozenset[tuple[int, int]]
-    words: str
+    label: str
     reason: str
 
 
-def chosen_skips(
+def choose_skips(
     comm: MPI.Intracomm,
     plan: ModelPlan,
-    asked: str | None = None,
+    requested: str | None = None,
     progress: Progress = NO_PROGRESS,
-) -> ChosenSkips | None:
-    """Return which skips go straight; None where there are none. All ranks must call it.
+) -> SkipChoice | None:
+    """Choose the skips that go straight; None without skips. All ranks must call it.
 
     Args:
         comm: The ranks of the layout.
         plan: The model over them, with its balance.
-        asked: ``straight``, ``along``; else what costs less.
+        requested: ``straight`` or ``along``; otherwise the one that costs less is chosen.
         progress: The progress over the timed rounds of messages.
     """
     routes = plan.routes()
-    skips = [one for one in _all_straight(routes).skips if _can_go(plan, one)]
+    all_straight = stage_routes(routes.table, routes.stages, None)
+    skips = [route for route in all_straight.skips if _can_go(plan, route)]
     if not skips:
         return None
-    if asked == ALONG:
-        return ChosenSkips(frozenset(), ALONG, "as asked for")
-    ends = frozenset((one.source, one.target) for one in skips)
-    if asked == STRAIGHT:
-        return ChosenSkips(ends, STRAIGHT, "as asked for")
+    if requested == ALONG:
+        return SkipChoice(frozenset(), ALONG, "as asked for")
+    ends = frozenset((route.source, route.target) for route in skips)
+    if requested == STRAIGHT:
+        return SkipChoice(ends, STRAIGHT, "as asked for")
     message, byte = _message_times(comm, plan, progress)
     chosen = frozenset(
-        (one.source, one.target)
-        for one in skips
-        if one.passed * _bytes(plan, routes, one) * byte >= message
+        (route.source, route.target)
+        for route in skips
+        if route.passed * _bytes(plan, routes, route) * byte >= message
     )
     reason = f"a message takes {time_text(message)}, and a MB {time_text(1e6 * byte)} more"
-    return ChosenSkips(chosen, _words(chosen, ends), reason)
+    return SkipChoice(chosen, _describe_choice(chosen, ends), reason)
 
 
-def _words(chosen: frozenset[tuple[int, int]], ends: frozenset[tuple[int, int]]) -> str:
+def _describe_choice(chosen: frozenset[tuple[int, int]], ends: frozenset[tuple[int, int]]) -> str:
     if chosen == ends:
         return STRAIGHT
     if not chosen:
         return ALONG
-    told = ", ".join(f"{source} to {target}" for source, target in sorted(chosen))
-    return f"{STRAIGHT} from stage {told}, the others {ALONG}"
-
-
-def _all_straight(routes: StageRoutes) -> StageRoutes:
-    return stage_routes(routes.table, routes.stages, None)
+    pairs = ", ".join(f"{source} to {target}" for source, target in sorted(chosen))
+    return f"{STRAIGHT} from stage {pairs}, the others {ALONG}"
 
 
 def _can_go(plan: ModelPlan, route: Route) -> bool:
-    """Return whether a route's messages can be carried: only MPI has any from a rank to itself."""
+    """Return whether a route's messages can be sent: only MPI sends from a rank to itself."""
     layout = plan.layout
     shared = set(layout.ranks_of(route.source)) & set(layout.ranks_of(route.target))
     return plan.backend == "mpi" or not shared
 
 
 def _bytes(plan: ModelPlan, routes: StageRoutes, route: Route) -> float:
-    """Return the bytes of a route's tensors, of the largest micro-batch, from one rank."""
+    """Return the bytes that one rank sends on a route for the largest micro-batch."""
     images = max(batch.size for batch in plan.batches)
     values = sum(prod(data.shape) for data in routes.table.flow(route.tensors))
     return images * values * plan.dtype.itemsize / plan.layout.stages[route.source].ranks
 
 
 def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> tuple[float, float]:
-    """Return the seconds of a message, and those of each byte, between the first two stages."""
-    own = comm.Dup()
-    p2p = open_p2p(plan.backend, own, plan.device, _TAGS)
+    """Return the seconds of a message, and those per byte, between the first two stages."""
+    pair_comm = comm.Dup()
+    p2p = open_p2p(plan.backend, pair_comm, plan.device, _TAGS)
     pair = plan.layout.ranks_of(0)[0], plan.layout.ranks_of(1)[0]
     times = [0.0, 0.0]
     if comm.rank in pair:
@@ -121,28 +119,28 @@ def _message_times(comm: MPI.Intracomm, plan: ModelPlan, progress: Progress) -> 
         times = [trips[size] / 2 for size in _SIZES]
     small, large = comm.bcast(times, root=pair[0])
     p2p.free()
-    own.Free()
+    pair_comm.Free()
     return small, max(large - small, 0.0) / (_LARGE - _SMALL)
 
 
 def _round(p2p: P2P, plan: ModelPlan, other: int, size: int, *, first: bool) -> float:
-    """Return the seconds in which a message goes to another rank, and one comes back."""
-    place = plan.device if p2p.on_device else torch.device("cpu")
-    sent, received = (torch.zeros(size, dtype=torch.uint8, device=place) for _ in range(2))
-    there, back = _TAGS if first else reversed(_TAGS)
-    began = perf_counter()
-    coming = p2p.receive([(received, other)], back)
+    """Return the seconds of a round trip to another rank."""
+    device = plan.device if p2p.on_device else torch.device("cpu")
+    outgoing, incoming = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
+    send_tag, receive_tag = _TAGS if first else reversed(_TAGS)
+    start = perf_counter()
+    receives = p2p.receive([(incoming, other)], receive_tag)
     if not first:
-        _wait(coming)
-    going = p2p.send([(sent, other)], there)
+        _wait(receives)
+    sends = p2p.send([(outgoing, other)], send_tag)
     if first:
-        _wait(coming)
-    _wait(going)
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
-    return perf_counter() - began
+        _wait(receives)
+    _wait(sends)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter() - start
 
 
-def _wait(pending: Sequence[Pending]) -> None:
-    for one in pending:
-        one.wait()
+def _wait(operations: Sequence[Pending]) -> None:
+    for operation in operations:
+        operation.wait()

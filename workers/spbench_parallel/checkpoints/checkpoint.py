@@ -1,10 +1,10 @@
-"""Saving and loading of checkpoints, whatever the layout of ranks.
+"""Saving and loading of checkpoints in any layout of ranks.
 
 The file holds the whole model's parameters and running statistics, and the optimizer's state, by
-the names that they have on one process. One copy of each stage goes into it: that of the first
-replica, of the direction that has the optimizer's state, of the first tile or member. The others
-have the same weights. Running statistics of further replicas, whose images are others, are not
-kept: all replicas go on from the first one's.
+the names that they have on one process. One copy of each stage is saved: that of the first replica,
+of the direction that has the optimizer's state, of the first tile or member. The others have the
+same weights. Running statistics of further replicas, which see other images, are not saved: all
+replicas continue from the first one's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.training.trainer import Trainer
 
+# Matches only messages of checkpoints: "CK" in ASCII.
 _TAG = 0x434B
 T = TypeVar("T")
 StateKey = tuple[str, str]
-"""The name of a parameter or buffer, and that of an optimizer's state; "" for the value itself."""
+"""The names of a parameter or buffer and of an optimizer's state; "" for the parameter itself."""
 StateTensors = dict[StateKey, torch.Tensor]
 
 
@@ -43,71 +44,73 @@ def save(path: Path, engine: Engine, step: int) -> None:
     """Write a checkpoint. All ranks must call it, between steps; rank 0 writes.
 
     Args:
-        path: The file; one that is there is replaced, once the new one is whole.
+        path: The file; an existing one is replaced once the new one is complete.
         engine: The model.
         step: Number of training steps so far.
 
     Raises:
         CannotRunError: On all ranks, if the file cannot be written.
     """
-    tensors = _gathered(engine)
+    tensors = _gather(engine)
 
-    def written() -> None:
+    def write_on_rank_0() -> None:
         if engine.world.rank == 0:
-            write(path, _checkpoint(engine, step, tensors))
+            write(path, _create_checkpoint(engine, step, tensors))
 
-    agreed(engine.world, written)
+    run_on_all_ranks(engine.world, write_on_rank_0)
 
 
 def check(path: Path, world: MPI.Intracomm, model: Model, *, learns: bool) -> None:
-    """Refuse a checkpoint that cannot be read, or written, before any work. All ranks must call it.
+    """Check that a checkpoint can be read or written, before any work.
+
+    All ranks must call it.
 
     Args:
-        path: The file; where a model learns, it may be missing, and rank 0 is to write it.
+        path: The file. In training it may be missing, and rank 0 writes it later.
         world: The ranks.
-        model: The model that it is to be of.
+        model: The expected model.
         learns: Whether the model is trained.
 
     Raises:
-        CannotRunError: There is no such file or it is of another model, or it cannot be written; on
+        CannotRunError: There is no such file, it is of another model, or it cannot be written; on
             all ranks.
     """
-    there: bool = world.bcast(path.exists())
+    exists: bool = world.bcast(path.exists())
 
-    def checked() -> None:
-        if there or not learns:
+    def check_file() -> None:
+        if exists or not learns:
             check_model(path, read(path), model)
         if learns and world.rank == 0:
             check_writable(path)
 
-    agreed(world, checked)
+    run_on_all_ranks(world, check_file)
 
 
 def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
     """Load a checkpoint of any layout. All ranks must call it, between steps.
 
-    Each rank reads the tensors of its own layers. No rank changes anything where one finds fault.
-    Numbers of another format are converted. The learning rate is that of the checkpoint.
+    Each rank reads the tensors of its layers. No rank changes its model if a check fails on any
+    rank. Numbers of another format are converted. The learning rate becomes that of the checkpoint.
 
     Args:
         path: The file.
         engine: The model.
-        weights_only: Leave the optimizer and its learning rate as they are: to infer, or to train
-            anew from these weights.
+        weights_only: Leave the optimizer and its learning rate unchanged: for inference, or to
+            start another training from these weights.
 
     Returns:
         The number of training steps of the checkpoint.
 
     Raises:
-        CannotRunError: There is no such file, it cannot be read, or is of another model or
+        CannotRunError: There is no such file, it cannot be read, or it is of another model or
             optimizer; on all ranks.
-        ValueError: The engine was made for inference, and more than weights is asked for.
+        ValueError: The engine was created for inference, and ``weights_only`` is not set.
     """
     trainer = None if weights_only else engine.trainer
     if trainer is None and not weights_only:
         raise ValueError("this engine learns nothing: load its weights only")
 
-    def checked() -> Checkpoint:
+    def read_checked() -> Checkpoint:
         checkpoint = read(path)
         check_model(path, checkpoint, engine.plan.model)
         for stage in engine.stages:
@@ -117,24 +120,24 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
                 check_states(path, checkpoint, trainer.optimizer, parameters)
         return checkpoint
 
-    checkpoint = agreed(engine.world, checked)
+    checkpoint = run_on_all_ranks(engine.world, read_checked)
     steps = engine.world.allgather(checkpoint.step)
     if len(set(steps)) > 1:
         raise CannotRunError(
             f"{path} is another file on other hosts (of steps {min(steps)} and {max(steps)}): "
             "put it where all hosts see the same"
         )
-    _take_up(engine, checkpoint, trainer)
+    _apply(engine, checkpoint, trainer)
     return checkpoint.step
 
 
-def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
+def _apply(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
     for stage in engine.stages:
         for name, tensor in stage.state_dict().items():
             tensor.copy_(checkpoint.weights[name])
         if trainer is not None:
             for name, parameter in stage.named_parameters():
-                trainer.set_state(parameter, checkpoint.states.get(name, {}))
+                trainer.set_optimizer_state(parameter, checkpoint.states.get(name, {}))
     if trainer is not None and checkpoint.learning_rate is not None:
         trainer.learning_rate = checkpoint.learning_rate
     scale = engine.arithmetic.loss_scale
@@ -142,15 +145,15 @@ def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) ->
         scale.value, scale.good_steps = checkpoint.loss_scale
 
 
-def _checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Checkpoint:
+def _create_checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Checkpoint:
     trainer = engine.trainer
     model = engine.plan.model
     scale = engine.arithmetic.loss_scale
     weights: dict[str, torch.Tensor] = {}
     states: dict[str, dict[str, torch.Tensor]] = {}
-    for (name, word), tensor in tensors.items():
-        if word:
-            states.setdefault(name, {})[word] = tensor
+    for (name, state_name), tensor in tensors.items():
+        if state_name:
+            states.setdefault(name, {})[state_name] = tensor
         else:
             weights[name] = tensor
     return Checkpoint(
@@ -166,11 +169,11 @@ def _checkpoint(engine: Engine, step: int, tensors: StateTensors) -> Checkpoint:
     )
 
 
-def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
+def iterate_weights(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield weights and running statistics of all stages on rank 0, with their names.
 
     All ranks must exhaust it, between steps; on other ranks it yields nothing. Tensors are on the
-    CPU. Those of rank 0's own stages may share the model's memory.
+    CPU. Those of rank 0's stages may share the model's memory.
     """
     for stage, holder in _holders(engine):
         if holder == engine.world.rank:
@@ -180,53 +183,58 @@ def each_weight(engine: Engine) -> Iterator[tuple[str, torch.Tensor]]:
             else:
                 _send(engine.world, {(name, ""): tensor for name, tensor in state.items()})
         elif engine.world.rank == 0:
-            yield from ((name, tensor) for (name, _), tensor in _received(engine.world, holder))
+            yield from ((name, tensor) for (name, _), tensor in _receive(engine.world, holder))
 
 
-def _gathered(engine: Engine) -> StateTensors:
-    """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
-    gathered: StateTensors = {}
+def _gather(engine: Engine) -> StateTensors:
+    """Return the tensors of all stages on rank 0, gathered stage by stage.
+
+    Empty on other ranks.
+    """
+    tensors: StateTensors = {}
     for stage, holder in _holders(engine):
         if holder == engine.world.rank:
-            held = _held(engine, stage)
+            local = _copy_stage_tensors(engine, stage)
             if holder == 0:
-                gathered |= held
+                tensors |= local
             else:
-                _send(engine.world, held)
+                _send(engine.world, local)
         elif engine.world.rank == 0:
-            gathered |= dict(_received(engine.world, holder))
-    return gathered
+            tensors |= dict(_receive(engine.world, holder))
+    return tensors
 
 
 def _holders(engine: Engine) -> list[tuple[int, int]]:
-    """Return the stages, each with the rank of which rank 0 gets its tensors."""
+    """Return the stages, each with the rank that sends its tensors to rank 0."""
     layout = engine.plan.layout
     owner = engine.plan.owner
     stages = range(len(layout.stages))
     return [(stage, layout.ranks_of(stage, direction=owner)[0]) for stage in stages]
 
 
-def _held(engine: Engine, stage: int) -> StateTensors:
-    """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
+def _copy_stage_tensors(engine: Engine, stage: int) -> StateTensors:
+    """Return copies of a stage's tensors on the CPU."""
     module = engine.stage(stage, engine.plan.owner)
     trainer = engine.trainer
-    held = {(name, ""): tensor for name, tensor in module.state_dict().items()}
+    tensors = {(name, ""): tensor for name, tensor in module.state_dict().items()}
     if trainer is not None:
         for name, parameter in module.named_parameters():
-            held |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
+            state = trainer.optimizer_state(parameter)
+            tensors |= {(name, state_name): tensor for state_name, tensor in state.items()}
     return {
-        key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())
-        for key, one in held.items()
+        key: torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+        for key, tensor in tensors.items()
     }
 
 
 def _send(world: MPI.Intracomm, tensors: StateTensors) -> None:
-    world.send({key: (one.shape, one.dtype) for key, one in tensors.items()}, 0, _TAG)
-    for one in tensors.values():
-        world.Send(_bytes(one.detach().cpu().contiguous()), 0, _TAG)
+    # First the names, shapes and formats, then the tensors in the same order.
+    world.send({key: (tensor.shape, tensor.dtype) for key, tensor in tensors.items()}, 0, _TAG)
+    for tensor in tensors.values():
+        world.Send(_bytes(tensor.detach().cpu().contiguous()), 0, _TAG)
 
 
-def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
+def _receive(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, torch.Tensor]]:
     for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
         tensor = torch.empty(shape, dtype=dtype)
         world.Recv(_bytes(tensor), holder, _TAG)
@@ -234,26 +242,29 @@ def _received(world: MPI.Intracomm, holder: int) -> Iterator[tuple[StateKey, tor
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """Return the memory of a contiguous tensor: MPI does not know all of its formats."""
+    """Return the memory of a contiguous tensor as bytes.
+
+    MPI does not know all number formats.
+    """
     return tensor.reshape(-1).view(torch.uint8).numpy()
 
 
-def agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
-    """Do something on each rank, and fail on all of them where it fails on one.
+def run_on_all_ranks(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
+    """Run an action on each rank, and fail on all of them if it fails on one.
 
     Raises:
         CannotRunError: The action failed on a rank; the text is that rank's.
     """
-    said = ""
+    problem = ""
     cause: Exception | None = None
     try:
         result = action()
-    except Exception as error:  # Whatever it is, the other ranks must not wait for this one.
+    except Exception as error:  # of any kind: the other ranks must not wait for this one
         cause = error
-        said = str(error) if isinstance(error, CannotRunError) else repr(error)
-    texts = comm.allgather(said)
+        problem = str(error) if isinstance(error, CannotRunError) else repr(error)
+    texts = comm.allgather(problem)
     failed = [rank for rank, text in enumerate(texts) if text]
     if failed:
-        where = "" if len(failed) == len(texts) else f" (on rank {failed[0]})"
-        raise CannotRunError(texts[failed[0]] + where) from cause
+        suffix = "" if len(failed) == len(texts) else f" (on rank {failed[0]})"
+        raise CannotRunError(texts[failed[0]] + suffix) from cause
     return result

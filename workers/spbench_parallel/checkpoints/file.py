@@ -1,4 +1,4 @@
-"""Checkpoint files: written whole or not at all, and checked when they are read."""
+"""Checkpoint files: written atomically, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Checkpoint:
         model: The name of the model.
         layers: A digest of each layer's operators, by its name.
         step: Number of training steps so far.
-        optimizer: The name of the optimizer; None where nothing was trained.
-        learning_rate: The learning rate of the next step; None likewise.
+        optimizer: The name of the optimizer; None without training.
+        learning_rate: The learning rate of the next step; None without training.
         loss_scale: The scale of the next loss, and the steps since it changed; None except in fp16.
         weights: Parameters and buffers by name.
-        states: The optimizer's tensors, by the parameter's name and their own; none before the
+        states: The optimizer's tensors, by the names of parameter and tensor; empty before the
             first step.
     """
 
@@ -61,45 +61,45 @@ def digests(model: Model) -> dict[str, str]:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint under another name in its folder, and rename it when it is on the disk.
+    """Write a checkpoint to a temporary file in its folder, and rename it once it is on disk.
 
     Raises:
-        CannotRunError: The file cannot be written; one that was there before is left as it was.
+        CannotRunError: The file cannot be written; an existing one is unchanged.
     """
     content = {name: getattr(checkpoint, name) for name in _FIELDS}
-    write_whole(path, lambda file: torch.save(content, file))
+    write_atomically(path, lambda file: torch.save(content, file))
 
 
-def write_whole(path: Path, save: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name in its folder, and rename it once it is on disk.
+def write_atomically(path: Path, save: Callable[[BinaryIO], object]) -> None:
+    """Write a temporary file in the same folder, and rename it once it is on disk.
 
     Args:
         path: The file.
         save: Writes its content.
 
     Raises:
-        CannotRunError: The file cannot be written; one that was there before is left as it was.
+        CannotRunError: The file cannot be written; an existing one is unchanged.
     """
-    written = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with written.open("wb") as file:
+        with temporary.open("wb") as file:
             save(file)
             file.flush()
             os.fsync(file.fileno())
-        written.replace(path)
+        temporary.replace(path)
         _sync(path.parent)
     except (OSError, RuntimeError) as error:
         raise _unwritable(path, error) from None
     finally:
-        if written.exists():
-            written.unlink()
+        if temporary.exists():
+            temporary.unlink()
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path where no checkpoint can be written: a file is made beside it, and removed.
+    """Check that a checkpoint can be written, by creating a temporary file in the folder.
 
     Raises:
-        CannotRunError: There is no such folder, or nothing can be written there.
+        CannotRunError: There is no such folder, or it is not writable.
     """
     try:
         if path.is_dir():
@@ -111,14 +111,14 @@ def check_writable(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError | RuntimeError) -> CannotRunError:
-    why = error.strerror if isinstance(error, OSError) else error
+    reason = error.strerror if isinstance(error, OSError) else error
     return CannotRunError(
-        f"{path} cannot be written ({why}): is there a folder {path.parent} with room in it?"
+        f"{path} cannot be written ({reason}): is there a folder {path.parent} with room in it?"
     )
 
 
 def _sync(folder: Path) -> None:
-    """Wait until the folder's names are on the disk."""
+    """Wait until the names of a folder are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -127,46 +127,50 @@ def _sync(folder: Path) -> None:
 
 
 def read(path: Path) -> Checkpoint:
-    """Return the checkpoint of a file. Its tensors are mapped, and read where they are used.
+    """Return the checkpoint of a file.
+
+    Its tensors are mapped, and read when they are used.
 
     Raises:
-        CannotRunError: There is no such file, or the file is no checkpoint.
+        CannotRunError: There is no such file, or it is not a checkpoint.
     """
     if not path.is_file():
         raise CannotRunError(
             f"there is no checkpoint {path}: all hosts must see it under this name"
         )
     try:
-        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
-        # What torch says here is several lines long, of its own readers and their options.
+        # Torch's message has several lines about its readers and their options.
         raise CannotRunError(
             f"{path} cannot be read as a checkpoint: it is cut off, damaged or another kind of "
             "file; take an earlier one"
         ) from None
-    schema = found.get("schema") if isinstance(found, dict) else None
+    schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, str):
         raise CannotRunError(f"{path} is no checkpoint of spbench: it names no schema")
-    if schema != SCHEMA or found.keys() != set(_FIELDS):
+    if schema != SCHEMA or content.keys() != set(_FIELDS):
         raise CannotRunError(
             f"{path} is a checkpoint of another version: its schema is {schema}, not {SCHEMA}"
         )
-    return Checkpoint(**found)
+    return Checkpoint(**content)
 
 
 def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
-    """Refuse a checkpoint of another model.
+    """Check that a checkpoint is of this model.
 
     Raises:
         CannotRunError: The model, or a layer of it, differs.
     """
-    own = digests(model)
-    if checkpoint.layers == own:
+    expected = digests(model)
+    if checkpoint.layers == expected:
         return
     if checkpoint.model != model.name:
         raise CannotRunError(f"{path} holds {checkpoint.model}, and this is {model.name}")
     other = next(
-        name for name in (*own, *checkpoint.layers) if own.get(name) != checkpoint.layers.get(name)
+        name
+        for name in (*expected, *checkpoint.layers)
+        if expected.get(name) != checkpoint.layers.get(name)
     )
     raise CannotRunError(
         f"{path} holds {model.name} with other settings (its layer {other} differs): take those "
@@ -174,18 +178,18 @@ def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
     )
 
 
-def check_tensors(path: Path, found: NamedTensors, wanted: NamedTensors) -> None:
-    """Refuse a checkpoint that lacks tensors of some names and shapes.
+def check_tensors(path: Path, tensors: NamedTensors, expected: NamedTensors) -> None:
+    """Check that a checkpoint has tensors of the expected names and shapes.
 
     Raises:
-        CannotRunError: A tensor is missing or of another shape; the text names the first one.
+        CannotRunError: A tensor is missing or of another shape; the message names the first one.
     """
-    for name, tensor in wanted.items():
-        if name not in found:
+    for name, tensor in expected.items():
+        if name not in tensors:
             raise CannotRunError(f"{path} has no {name}: it is not whole; take another one")
-        if found[name].shape != tensor.shape:
+        if tensors[name].shape != tensor.shape:
             raise CannotRunError(
-                f"{path} has {name} of shape {tuple(found[name].shape)}, and this model's is "
+                f"{path} has {name} of shape {tuple(tensors[name].shape)}, and this model's is "
                 f"{tuple(tensor.shape)}: is image_size that of the checkpoint?"
             )
 
@@ -193,7 +197,7 @@ def check_tensors(path: Path, found: NamedTensors, wanted: NamedTensors) -> None
 def check_states(
     path: Path, checkpoint: Checkpoint, optimizer: str, parameters: Mapping[str, Any]
 ) -> None:
-    """Refuse a checkpoint that an optimizer cannot go on from.
+    """Check that an optimizer can continue from a checkpoint.
 
     Raises:
         CannotRunError: The checkpoint is of another optimizer, or lacks the state of a parameter.
@@ -211,9 +215,9 @@ def check_states(
         state = checkpoint.states.get(name)
         if state is None:
             raise CannotRunError(f"{path} has no state of {optimizer} for {name}: take another one")
-        for word, tensor in state.items():
+        for state_name, tensor in state.items():
             if tensor.ndim and tensor.shape != parameter.shape:
                 raise CannotRunError(
-                    f"{path} has {word} of {name} in shape {tuple(tensor.shape)}, not "
+                    f"{path} has {state_name} of {name} in shape {tuple(tensor.shape)}, not "
                     f"{tuple(parameter.shape)}: take another one"
                 )

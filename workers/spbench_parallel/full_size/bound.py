@@ -30,11 +30,11 @@ SLACK * t is added for what they have in common.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from spbench_parallel.full_size.blocks import blocks
 from spbench_parallel.precision.formats import Precision
 from spbench_parallel.verify.worst_error import WorstError
 
@@ -46,6 +46,36 @@ CONFIDENCE = 7.0
 UNDERFLOW = 4.0
 """The multiple of the least number from which on rounding is not of one direction."""
 _TINY = 1e-300
+
+
+BLOCK = 2**18
+"""The most values of a block, 2 MiB in float64, where one row of all channels has no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows of one image, with all channels."""
+
+    image: int
+    rows: slice
+
+    def select(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the block of a map, ``1 x channels x rows x cols``, in its own memory."""
+        return values[self.image : self.image + 1, :, self.rows]
+
+
+def blocks(shape: Sequence[int]) -> Iterator[Block]:
+    """Yield the blocks of maps of a shape, ``batch x channels x rows x cols``."""
+    images, channels, rows, cols = shape
+    step = max(1, BLOCK // max(1, channels * cols))
+    for image in range(images):
+        for first in range(0, rows, step):
+            yield Block(image, slice(first, min(first + step, rows)))
+
+
+def split_flat(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return a tensor of any shape, flat, in pieces of a block's size."""
+    return torch.split(values.detach().reshape(-1), BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +96,13 @@ class Rounding:
     factors: float = 0.0
 
     @classmethod
-    def of(cls, precision: Precision) -> Rounding:
+    def from_precision(cls, precision: Precision) -> Rounding:
         """Return the rounding of a number format."""
         factors = precision.epsilon if precision.tf32 else 0.0
-        return replace(cls.of_numbers(precision.work), factors=factors)
+        return replace(cls.from_dtype(precision.work), factors=factors)
 
     @classmethod
-    def of_numbers(cls, dtype: torch.dtype) -> Rounding:
+    def from_dtype(cls, dtype: torch.dtype) -> Rounding:
         """Return the rounding of products that are summed, and given, in a format of numbers."""
         wide = torch.promote_types(dtype, torch.float32)
         eps = float(torch.finfo(dtype).eps)
@@ -164,10 +194,10 @@ class ScaleError:
             return
         for block in blocks(wanted.shape):
             near, own = (
-                block.of(one) if isinstance(one, torch.Tensor) else one
+                block.select(one) if isinstance(one, torch.Tensor) else one
                 for one in (magnitude, parts)
             )
-            self._add(block.of(found), block.of(wanted), near, own, rounded)
+            self._add(block.select(found), block.select(wanted), near, own, rounded)
 
     def allow(self, certain: float) -> None:
         """Allow for errors that all may have one direction.
@@ -224,7 +254,7 @@ def worst_pixel(
     worst = 0.0
     place = (0, 0)
     for block in blocks(found.shape):
-        errors = (block.of(found).double() - block.of(wanted)).square_().sum(1).sqrt()[0]
+        errors = (block.select(found).double() - block.select(wanted)).square_().sum(1).sqrt()[0]
         ratios = errors / (bound[block.image, block.rows] + _TINY)
         ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
         row, col = divmod(int(ratios.argmax()), ratios.shape[1])

@@ -34,13 +34,14 @@ from spbench_parallel.engine import Engine
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
 from spbench_parallel.full_size.gradient_sums import GradientSums
 from spbench_parallel.full_size.hooks import OperatorCheck, OperatorHooks
-from spbench_parallel.full_size.joints import JointSums
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
-from spbench_parallel.full_size.own_operators import MULTIPLYING, own_operators
 from spbench_parallel.full_size.plain import PlainCheck, PlainOperator
+from spbench_parallel.full_size.stage_boundaries import BoundaryChecksums
 from spbench_parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_parallel.full_size.windows import WindowCheck
 from spbench_parallel.groups import create_group
+from spbench_parallel.models.imported.model import ImportedModel
+from spbench_parallel.models.imported.plain_modules import find_used_once, is_plain_torch
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP32
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -87,6 +88,9 @@ NOT_CHECKED: Mapping[type[nn.Module], str] = {
     ReplicatedValues: "passes values on as they are",
 }
 """The operators over tiles that the step at full size does not compute again, with the reason."""
+_ALL_PLAIN = (PlainOperator, nn.BatchNorm2d)
+MULTIPLYING = (nn.Conv2d, nn.Linear)
+"""Operators that sum products."""
 _PARAMETERS = 20
 """Parameters whose sums, or updates, are checked in the time of one operator, about."""
 FULL_SCALE = 2.0**8
@@ -109,7 +113,7 @@ class StepErrors:
     """The errors of a step, by kind, each over its bound."""
 
     operators: OperatorErrors = field(default_factory=OperatorErrors)
-    joints: WorstError = field(default_factory=lambda: WorstError.with_tolerance(0.0))
+    stage_boundaries: WorstError = field(default_factory=lambda: WorstError.with_tolerance(0.0))
     sums: WorstError = field(default_factory=new_worst_ratio)
     updates: WorstError = field(default_factory=new_worst_ratio)
 
@@ -118,14 +122,16 @@ class StepErrors:
         return {
             "operators": self.operators.single,
             "scales": self.operators.scales,
-            "joints": self.joints,
+            "joints": self.stage_boundaries,
             "sums": self.sums,
             "updates": self.updates,
         }
 
 
 class StepCheck:
-    """The check of an engine's first step. All ranks must make it, and run it, together.
+    """The check of an engine's first step.
+
+    All ranks must make it, and run it, together.
 
     Args:
         engine: The engine, with the faults that are planted.
@@ -157,7 +163,7 @@ class StepCheck:
         self._losses: list[LossCheck] = []
         self._checks: list[tuple[nn.Module, OperatorCheck]] = []
         self.calls = 0
-        for place, stage in zip(engine.places, engine.stages, strict=True):
+        for place, stage in zip(engine.coordinates, engine.stages, strict=True):
             if "operators" in names:
                 found = list(self._checks_of(place, stage))
                 self._checks += found
@@ -181,9 +187,9 @@ class StepCheck:
         for stage in engine.stages:
             self._watch_layers(stage, progress, learns=learns)
         self._watch_losses()
-        joints = JointSums(engine.plan)
+        joints = BoundaryChecksums(engine.plan)
         sums = GradientSums(engine) if learns else None
-        for place, runner in zip(engine.places, engine.runners, strict=True):
+        for place, runner in zip(engine.coordinates, engine.runners, strict=True):
             joints.watch(place, runner)
         updates = None if self._training is None else UpdateCheck(engine, self._training)
         if learns:
@@ -197,7 +203,7 @@ class StepCheck:
             end()
         for comm in self._comms:
             comm.Free()
-        joints.compare(engine.world, errors.joints)
+        joints.compare(engine.world, errors.stage_boundaries)
         if sums is not None:
             sums.compare(errors.sums, progress, 1 / _PARAMETERS)
             sums.remove()
@@ -208,7 +214,9 @@ class StepCheck:
         later = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(module, nn.Conv2d)
         learns = self._training is not None
         most = self._most(check)
-        return OperatorHooks(module, check, progress, learns=learns, later_weights=later, most=most)
+        return OperatorHooks(
+            module, check, progress, learns=learns, defers_weight_grad=later, max_calls=most
+        )
 
     def _most(self, check: OperatorCheck) -> int | None:
         """Return the number of micro-batches for which an operator is checked; None: all.
@@ -228,7 +236,7 @@ class StepCheck:
         if self._training is None or not self._every:
             return
         images = sum(batch.size for batch in plan.batches)
-        for place, runner in zip(engine.places, engine.runners, strict=True):
+        for place, runner in zip(engine.coordinates, engine.runners, strict=True):
             if place.stage == last:
                 tiles = None
                 if plan.model.segments and plan.layout.stages[last].spatial:
@@ -266,7 +274,7 @@ class StepCheck:
         if plan.fused_layers and own.spatial:
             return
         sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
-        multiplying = Rounding.of(plan.precision)
+        multiplying = Rounding.from_precision(plan.precision)
         errors = self._errors.operators
         plain = dict(own_operators(plan, stage, every=self._every)) if self._plain else {}
         for name, module in stage.named_modules():
@@ -295,3 +303,24 @@ class StepCheck:
         comm = create_group(self._engine.world, ranks)
         self._comms.append(comm)
         return comm
+
+
+def own_operators(
+    plan: ModelPlan, stage: nn.Module, *, every: bool
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the operators of a stage that one rank computes alone, with their names.
+
+    Args:
+        plan: The model.
+        stage: The rank's part of it.
+        every: Whether all of them are checked, or only those that multiply.
+    """
+    kinds = _ALL_PLAIN if every else MULTIPLYING
+    plain = [pair for pair in stage.named_modules() if isinstance(pair[1], kinds)]
+    if not isinstance(plan.model, ImportedModel):
+        yield from plain
+        return
+    alone = find_used_once(stage)
+    yield from (
+        (name, module) for name, module in plain if module in alone and is_plain_torch(module)
+    )

@@ -17,11 +17,10 @@ from torch import nn
 
 from spbench_core.layout.stages import Place
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.blocks import pieces
-from spbench_parallel.full_size.bound import Rounding
-from spbench_parallel.full_size.sums import from_last_to_first
+from spbench_parallel.full_size.bound import Rounding, split_flat
+from spbench_parallel.full_size.regions import sum_over_ranks
 from spbench_parallel.groups import create_group
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.precision.formats import FP32, FP64
 from spbench_parallel.progress import NO_PROGRESS, Progress
 from spbench_parallel.verify.worst_error import WorstError
@@ -44,7 +43,7 @@ class GradientSums:
         self._scale = engine.arithmetic.scale
         self._handles: list[Any] = [
             parameter.register_hook(self._adder(parameter))
-            for place, stage in zip(engine.places, engine.stages, strict=True)
+            for place, stage in zip(engine.coordinates, engine.stages, strict=True)
             if _counts(place)
             for parameter in stage.parameters()
         ]
@@ -68,7 +67,9 @@ class GradientSums:
     def compare(
         self, worst: WorstError, progress: Progress = NO_PROGRESS, steps: float = 1
     ) -> None:
-        """Compare the gradients of the step with these sums. All ranks must call it together.
+        """Compare the gradients of the step with these sums.
+
+        All ranks must call it together.
 
         Args:
             worst: Takes in the errors.
@@ -99,12 +100,12 @@ class GradientSums:
         plan = self._engine.plan
         mine = [
             (place, dict(module.named_parameters()))
-            for place, module in zip(engine.places, engine.stages, strict=True)
+            for place, module in zip(engine.coordinates, engine.stages, strict=True)
             if place.stage == stage
         ]
         sums = _Total(comm, adds=any(_counts(place) for place, _ in mine))
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
-        unit = _SLACK * Rounding.of(precision).sums
+        unit = _SLACK * Rounding.from_precision(precision).sums
         for name in mine[0][1]:
             parts = [self._part(place, of[name]) for place, of in mine]
             total = sums.of(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
@@ -132,7 +133,7 @@ def _distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
     """Return the length of the difference of two tensors, the second flat and in float64."""
     squares = (
         float((own.cpu().double() - exact).square().sum())
-        for own, exact in zip(pieces(found), pieces(wanted), strict=True)
+        for own, exact in zip(split_flat(found), split_flat(wanted), strict=True)
     )
     return math.sqrt(sum(squares))
 
@@ -153,8 +154,8 @@ class _Total:
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum, which may take the place of the values."""
-        total = from_last_to_first(self._adders, values) if self._adds else values
-        self._comm.Bcast([memory_of(total), MPI.BYTE], self._first)
+        total = sum_over_ranks(self._adders, values) if self._adds else values
+        self._comm.Bcast([mpi_buffer(total), MPI.BYTE], self._first)
         return total
 
     def free(self) -> None:

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from spbench_parallel.full_size.whole_image import NormCheck
-from spbench_parallel.full_size.windows import Call
+from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.progress import Progress
 
 
 class OperatorCheck(Protocol):
     """The check of an operator."""
 
-    def check(self, call: Call) -> None:
+    def check(self, call: OperatorCall) -> None:
         """Compute a call again, and compare. All ranks that share it call this together."""
 
 
@@ -44,12 +44,12 @@ class OperatorHooks:
         progress: Progress,
         *,
         learns: bool,
-        later_weights: bool = False,
-        most: int | None = None,
+        defers_weight_grad: bool = False,
+        max_calls: int | None = None,
     ) -> None:
-        self._later = later_weights
-        self._waiting = list[Call]()
-        self._most = most
+        self._later = defers_weight_grad
+        self._waiting = list[OperatorCall]()
+        self._most = max_calls
         self._calls = 0
         self._completed = 0
         self._watched = True
@@ -89,7 +89,7 @@ class OperatorHooks:
 
         return keep
 
-    def _complete(self, call: Call) -> None:
+    def _complete(self, call: OperatorCall) -> None:
         """Check a call whose gradients are all there."""
         call.parameter_gradients = {
             name: kept.pop(0) for name, kept in self._gradients.items() if kept
@@ -121,7 +121,7 @@ class OperatorHooks:
         (alias,) = words
         if not self._watched:
             return
-        call = Call(alias.detach(), found.detach())
+        call = OperatorCall(alias.detach(), found.detach())
         if not self._learns:
             with torch._C.DisableTorchFunction():
                 self._check.check(call)

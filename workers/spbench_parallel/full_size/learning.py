@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_parallel.engine import Engine
-from spbench_parallel.full_size.blocks import pieces
-from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError
+from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError, split_flat
 from spbench_parallel.pipeline.stage_runner import StageRunner
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
@@ -43,7 +42,7 @@ class ExactLoss:
         """The ranks that each have as large a part of the loss that `of` returns."""
         return 1 if self.name == "cross_entropy" or self.tiles is None else self.tiles.size
 
-    def of(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def compute(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the sum over images: of this rank's cross entropy, or of all tiles' Dice loss."""
         if self.name == "cross_entropy":
             return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
@@ -100,7 +99,7 @@ class LossCheck:
         self._handle.remove()
         self._runner.forward = self._forward  # type: ignore[method-assign]
         found = torch.tensor(self._runner.loss, dtype=torch.float64)
-        bound = _SUMS * Rounding.of_numbers(torch.float32).work * abs(self._total) + 1e-300
+        bound = _SUMS * Rounding.from_dtype(torch.float32).work * abs(self._total) + 1e-300
         self._errors.single.add(abs(float(found) - self._total) / bound, 1.0, f"{self._name}: loss")
 
     def _noted(self, micro_batch: int) -> None:
@@ -111,13 +110,13 @@ class LossCheck:
         targets = self._runner.targets(self._micro_batch).to(logits.device)
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             wide = logits.detach().double().requires_grad_()
-            loss = self._loss.of(wide, targets) * self._share
+            loss = self._loss.compute(wide, targets) * self._share
             self._total += float(loss.detach()) / self._loss.shares
             (wanted,) = torch.autograd.grad(loss * self._scale, wide)
         logits.register_hook(lambda gradient: self._compare(gradient.detach(), wanted))
 
     def _compare(self, found: torch.Tensor, wanted: torch.Tensor) -> None:
-        rounding = Rounding.of_numbers(found.dtype)
+        rounding = Rounding.from_dtype(found.dtype)
         where = f"{self._name}: gradient of the logits"
         # A small one is the difference of a probability from 1.
         sizes = wanted.abs() + self._share / self._loss.pixels * self._scale
@@ -155,7 +154,7 @@ class UpdateCheck:
             steps: The steps of a parameter.
         """
         skipped = self._engine.arithmetic.skipped_steps > 0
-        places = self._engine.places
+        places = self._engine.coordinates
         stages = self._engine.stages
         for place, stage, before in zip(places, stages, self._before, strict=True):
             if self._engine.plan.master_comm and place.direction != self._engine.plan.owner:
@@ -177,12 +176,12 @@ class UpdateCheck:
         wanted: nn.Parameter,
         where: str,
     ) -> None:
-        rounding = Rounding.of_numbers(found.dtype)
+        rounding = Rounding.from_dtype(found.dtype)
         scale = ScaleError(rounding)
         error = 0.0
         size = 0.0
         changed = 0.0
-        for own, was, exact in zip(*map(pieces, (found, before, wanted)), strict=True):
+        for own, was, exact in zip(*map(split_flat, (found, before, wanted)), strict=True):
             old = was.double()
             new = own.double()
             change = exact - old

@@ -17,7 +17,7 @@ from spbench_parallel.full_size.bound import (
     length,
     worst_pixel,
 )
-from spbench_parallel.full_size.windows import Call
+from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.full_size.winograd import amplify, may_use_winograd
 from spbench_parallel.models.shifted_conv import ShiftedConv2d
 
@@ -69,7 +69,7 @@ class PlainCheck:
             and may_use_winograd(module.weight.device, rounding)
         )
 
-    def check(self, call: Call) -> None:
+    def check(self, call: OperatorCall) -> None:
         """Compute a call again, and compare."""
         parameters = {name: one.detach() for name, one in self._module.named_parameters()}
         multiplied = [one.to(self._multiplied or one.dtype).double() for one in parameters.values()]
@@ -85,7 +85,7 @@ class PlainCheck:
         forward = back = None
         if self._winograd:
             forward, back = self._amplified(pixels, multiplied, wide)
-        self._note("output", call.found, made[0], sizes[0].abs(), forward)
+        self._note("output", call.output, made[0], sizes[0].abs(), forward)
         if call.input_gradient is not None:
             self._note("input gradient", call.input_gradient, made[1], sizes[1], back)
         for name, wanted, size in zip(parameters, made[2:], sizes[2:], strict=False):
@@ -134,7 +134,7 @@ class PlainCheck:
         summed: torch.Tensor | None = None,
     ) -> None:
         rounding = (
-            Rounding.of_numbers(found.dtype) if self._has_format_of_weights else self._rounding
+            Rounding.from_dtype(found.dtype) if self._has_format_of_weights else self._rounding
         )
         where = f"{self._name}: {what}"
         if found.shape != wanted.shape:

@@ -13,7 +13,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 
 NONE = Box((0, 0), (0, 0))
 
@@ -57,12 +57,12 @@ class Regions:
     """
 
     tiles: tuple[Box, ...]
-    made: tuple[Box, ...]
+    owned_outputs: tuple[Box, ...]
     outputs: tuple[Box, ...]
     inputs: tuple[Box, ...]
 
     @classmethod
-    def of(
+    def from_tiles(
         cls,
         axes: tuple[WindowAxis, WindowAxis],
         tiles: Sequence[Box],
@@ -102,7 +102,9 @@ def fetch(
     wanted: Sequence[Box],
     fill: float = 0.0,
 ) -> torch.Tensor:
-    """Return the wanted box of this rank, in memory of its own. All ranks must call it.
+    """Return the wanted box of this rank, in memory of its own.
+
+    All ranks must call it.
 
     Args:
         comm: The ranks.
@@ -118,25 +120,25 @@ def fetch(
     tile = mine.detach().cpu()
     leaving = [NONE if peer == rank else owned[rank].intersect(wanted[peer]) for peer in _all(comm)]
     coming = [NONE if peer == rank else owned[peer].intersect(here) for peer in _all(comm)]
-    pieces = [cut(tile, owned[rank], box).reshape(-1) for box in leaving]
+    pieces = [view_box(tile, owned[rank], box).reshape(-1) for box in leaving]
     counts = [mine.shape[0] * mine.shape[1] * box.height * box.width for box in coming]
     sent = torch.cat(pieces)
     received = torch.empty(sum(counts), dtype=mine.dtype)
     size = mine.element_size()
     comm.Alltoallv(
-        [memory_of(sent), [size * piece.numel() for piece in pieces], MPI.BYTE],
-        [memory_of(received), [size * count for count in counts], MPI.BYTE],
+        [mpi_buffer(sent), [size * piece.numel() for piece in pieces], MPI.BYTE],
+        [mpi_buffer(received), [size * count for count in counts], MPI.BYTE],
     )
     for box, piece in zip(coming, received.split(counts), strict=True):
         if box.empty:
             continue
-        cut(found, here, box).copy_(piece.view(*mine.shape[:2], box.height, box.width))
+        view_box(found, here, box).copy_(piece.view(*mine.shape[:2], box.height, box.width))
     own = owned[rank].intersect(here)
-    cut(found, here, own).copy_(cut(tile, owned[rank], own))
+    view_box(found, here, own).copy_(view_box(tile, owned[rank], own))
     return found.to(mine.device)
 
 
-def cut(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
+def view_box(values: torch.Tensor, held: Box, box: Box) -> torch.Tensor:
     """Return a view of a box in a tensor of the box ``held``; empty where the box is."""
     if box.empty:
         return values[:, :, :0, :0]
@@ -158,3 +160,38 @@ def _hull(one: Box, other: Box) -> Box:
 
 def _around(one: Interval, other: Interval) -> Interval:
     return min(one[0], other[0]), max(one[1], other[1])
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceMoments:
+    """Mean and variance by channel, over all ranks.
+
+    And the number of values of each channel.
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: float
+
+
+def gather_values(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
+    """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
+    own = values.detach().double().cpu().contiguous()
+    found = torch.empty((comm.size, *own.shape), dtype=torch.float64)
+    comm.Allgather([mpi_buffer(own), MPI.BYTE], [mpi_buffer(found), MPI.BYTE])
+    return found
+
+
+def sum_over_ranks(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the ranks. All ranks must call it, and all get the same."""
+    if comm.size == 1:
+        return values.detach().double().cpu().contiguous()
+    return sum_reversed(gather_values(comm, values))
+
+
+def sum_reversed(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the first axis, beginning with its last entry."""
+    total = torch.zeros_like(values[0])
+    for one in reversed(values.unbind()):
+        total += one
+    return total

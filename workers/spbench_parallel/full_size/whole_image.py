@@ -11,19 +11,25 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.tiles import Box
-from spbench_parallel.full_size.blocks import Block, blocks
 from spbench_parallel.full_size.bound import (
     SLACK,
     STATISTICS_SLACK,
+    Block,
     OperatorErrors,
     Rounding,
     ScaleError,
+    blocks,
     length,
     worst_pixel,
 )
-from spbench_parallel.full_size.regions import fetch
-from spbench_parallel.full_size.sums import ReferenceMoments, added, everyones, from_last_to_first
-from spbench_parallel.full_size.windows import Call
+from spbench_parallel.full_size.regions import (
+    ReferenceMoments,
+    fetch,
+    gather_values,
+    sum_over_ranks,
+    sum_reversed,
+)
+from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.spatial.all_gather import AllGather
 from spbench_parallel.spatial.global_pool import SpatialGlobalAvgPool2d
 
@@ -58,7 +64,7 @@ class NormCheck:
         self._rounding = rounding
         self._errors = errors
 
-    def check(self, call: Call) -> None:
+    def check(self, call: OperatorCall) -> None:
         """Compute a call again, and compare. All ranks must call it together."""
         module = self._module
         if call.output_gradient is None:
@@ -76,18 +82,23 @@ class NormCheck:
             norm = _Norm(moments.mean, inverse, scale, moments.count)
             self._gradients(call, call.output_gradient, norm)
 
-    def _output(self, call: Call, mean: torch.Tensor, scale: torch.Tensor) -> None:
+    def _output(self, call: OperatorCall, mean: torch.Tensor, scale: torch.Tensor) -> None:
         bias = _by_channel(self._module.bias.detach().double())
-        errors = _MapErrors(self._rounding, call.found, call.pixels)
+        errors = _MapErrors(self._rounding, call.output, call.pixels)
         for block in errors.blocks():
-            pixels = block.of(call.pixels).double()
+            pixels = block.select(call.pixels).double()
             wanted = _by_channel(scale) * (pixels - _by_channel(mean)) + bias
             near = pixels.abs() + _by_channel(mean.abs())
             errors.add(block, wanted, _by_channel(scale.abs()) * near + bias.abs())
         errors.tell(self._errors, self._name, "output")
 
-    def check_statistics(self, call: Call, before: tuple[torch.Tensor, torch.Tensor]) -> None:
-        """Compare running statistics with those that follow from before. All ranks must call it."""
+    def check_statistics(
+        self, call: OperatorCall, before: tuple[torch.Tensor, torch.Tensor]
+    ) -> None:
+        """Compare running statistics with those that follow from before.
+
+        All ranks must call it.
+        """
         module = self._module
         moments = self._moments(call.pixels)
         call.moments = moments
@@ -113,36 +124,36 @@ class NormCheck:
         sums = pixels.new_zeros(channels + 1, dtype=torch.float64)
         sums[-1] = pixels.numel() / channels
         for block in parts:
-            sums[:-1] += block.of(pixels).double().sum(_AXES)
-        sums = from_last_to_first(self._comm, sums).to(pixels.device)
+            sums[:-1] += block.select(pixels).double().sum(_AXES)
+        sums = sum_over_ranks(self._comm, sums).to(pixels.device)
         mean = sums[:-1] / sums[-1]
         count = float(sums[-1])
         squares = torch.zeros_like(mean)
         for block in parts:
-            squares += (block.of(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
-        variance = from_last_to_first(self._comm, squares).to(pixels.device) / count
+            squares += (block.select(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
+        variance = sum_over_ranks(self._comm, squares).to(pixels.device) / count
         return ReferenceMoments(mean, variance, count)
 
-    def _gradients(self, call: Call, gradient: torch.Tensor, norm: _Norm) -> None:
+    def _gradients(self, call: OperatorCall, gradient: torch.Tensor, norm: _Norm) -> None:
         own = torch.zeros((4, gradient.shape[1]), dtype=torch.float64, device=gradient.device)
         for block in blocks(gradient.shape):
-            one = block.of(gradient).double()
-            products = one * norm.distances(block.of(call.pixels))
+            one = block.select(gradient).double()
+            products = one * norm.distances(block.select(call.pixels))
             terms = products, one, products.abs(), one.abs()
             own += torch.stack([each.sum(_AXES) for each in terms])
-        every = everyones(self._comm, own)
+        every = gather_values(self._comm, own)
         if call.input_gradient is not None:
             errors = _MapErrors(self._rounding, call.input_gradient, call.pixels)
-            sums = added(every).to(gradient.device)
+            sums = sum_reversed(every).to(gradient.device)
             # Torch rounds a tile's sums to the tile's format where its pixels do not lie in a row.
             of_tiles = every[:, :2].square().sum(0).sqrt().to(gradient.device)
             for block in errors.blocks():
-                distances = norm.distances(block.of(call.pixels))
+                distances = norm.distances(block.select(call.pixels))
                 errors.add(
-                    block, *norm.back(block.of(gradient).double(), distances, sums, of_tiles)
+                    block, *norm.back(block.select(gradient).double(), distances, sums, of_tiles)
                 )
             errors.tell(self._errors, self._name, "input gradient")
-        shared = added(every[self._sharers])
+        shared = sum_reversed(every[self._sharers])
         for index, name in enumerate(("weight", "bias")):
             found = call.parameter_gradients.get(name)
             if found is None:
@@ -234,7 +245,7 @@ class _MapErrors:
             sizes: The sums of magnitudes that they are made of.
             rounded: The parts of them that tiles rounded.
         """
-        found = block.of(self._found)
+        found = block.select(self._found)
         magnitude = length(sizes) * STATISTICS_SLACK
         # What is rounded to the format is the result, and those parts: all else is in the wide one.
         norm = length(wanted) if rounded is None else length(wanted) + length(rounded)
@@ -283,7 +294,7 @@ class WholeImageCheck:
         self._rounding = rounding
         self._errors = errors
 
-    def check(self, call: Call) -> None:
+    def check(self, call: OperatorCall) -> None:
         """Compute a call again, and compare. All ranks of the tiles must call it together."""
         partition = self._module.tiling.partition
         image = partition.image
@@ -292,14 +303,14 @@ class WholeImageCheck:
         gradient = call.output_gradient
         if isinstance(self._module, AllGather):
             whole = fetch(self._comm, pixels, tiles, [image] * self._comm.size)
-            self._note(call.found, whole.double(), None, "output")
+            self._note(call.output, whole.double(), None, "output")
             back = None if gradient is None else _crop(gradient.double(), tiles[self._comm.rank])
         else:
             area = image.height * image.width
             values = pixels.double()
             both = torch.stack((values.sum((2, 3)), values.abs().sum((2, 3)))) / area
-            mean, sizes = from_last_to_first(self._comm, both).to(pixels.device)[..., None, None]
-            self._note(call.found, mean, sizes, "output")
+            mean, sizes = sum_over_ranks(self._comm, both).to(pixels.device)[..., None, None]
+            self._note(call.output, mean, sizes, "output")
             shape = pixels.shape
             back = None if gradient is None else (gradient.double() / area).expand(shape)
         if back is not None and call.input_gradient is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from mpi4py import MPI
@@ -20,83 +21,121 @@ from spbench_parallel.full_size.bound import (
     length,
     worst_pixel,
 )
-from spbench_parallel.full_size.regions import Regions, WindowAxis, cut, fetch
-from spbench_parallel.full_size.sums import ReferenceMoments, from_last_to_first
+from spbench_parallel.full_size.regions import (
+    ReferenceMoments,
+    Regions,
+    WindowAxis,
+    fetch,
+    sum_over_ranks,
+    view_box,
+)
 from spbench_parallel.full_size.winograd import REACH, amplify, fits_winograd, may_use_winograd
 from spbench_parallel.models.shifted_conv import SpatialShiftedConv2d
 from spbench_parallel.spatial.conv import SpatialConv2d
 from spbench_parallel.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
 
 STRIPS = 4.0
-"""Parts of a tile's convolution, with borders that come later, whose gradients meet in a pixel."""
-Plain = Callable[..., torch.Tensor]
+"""Strips of a tile that are convolved separately, before and after its borders have arrived.
+
+The gradients of that many strips may meet in one pixel.
+"""
+Compute = Callable[..., torch.Tensor]
 """An operator on all pixels that it reads, without padding: pixels, and parameters if any."""
+# Bytes of the windows that a convolution in float64 writes to memory at once.
+_BAND = 1 << 25
 
 
 @dataclass(slots=True)
-class Call:
-    """One call of an operator: what it got and gave, and the gradients of both.
+class OperatorCall:
+    """One call of an operator: its input, its output, and the gradients of both.
 
     Attributes:
-        pixels: Its input, this rank's tile.
-        found: Its output.
-        output_gradient: The gradient of its output; None in inference.
-        input_gradient: The gradient of its input through it alone; None likewise.
-        parameter_gradients: Those of its parameters, summed over the tiles, by name.
-        moments: Of a batch normalisation, the moments of its input, once they are known.
+        pixels: The input, this rank's tile.
+        output: The output.
+        output_gradient: The gradient of the output; None in inference.
+        input_gradient: The gradient of the input through this operator only; None in inference.
+        parameter_gradients: Gradients of the parameters, summed over the tiles, by name.
+        moments: In batch normalisation, the moments of the input, once they are known.
     """
 
     pixels: torch.Tensor
-    found: torch.Tensor
+    output: torch.Tensor
     output_gradient: torch.Tensor | None = None
     input_gradient: torch.Tensor | None = None
     parameter_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     moments: ReferenceMoments | None = None
 
     def release(self) -> None:
-        """Let go of all tensors: hooks keep the call until the whole step has ended."""
-        self.pixels = self.found = torch.empty(0)
+        """Release all tensors, because hooks keep the call until the whole step has ended."""
+        self.pixels = self.output = torch.empty(0)
         self.output_gradient = self.input_gradient = None
         self.parameter_gradients = {}
 
 
-_BAND = 1 << 25
-"""Bytes of windows that are written out at once."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """An operator with a window as plain torch has it.
+    """An operator with a window, in plain torch.
 
     Attributes:
         axes: Its windows along rows and columns.
-        plain: The operator.
-        count: The sum of what each window reads, of an image of one channel.
-        gain: The length of its weights; 1 where it has none.
+        compute: The operator.
+        count: The sum over each window, of an image with one channel.
+        gain: The norm of its weights; 1 without weights.
         terms: The terms of an output's sum.
-        back_terms: Those of an input's gradient.
+        back_terms: The terms of an input gradient's sum.
         fill: The value of pixels outside the image.
     """
 
     axes: tuple[WindowAxis, WindowAxis]
-    plain: Plain
-    count: Plain
+    compute: Compute
+    count: Compute
     gain: float
     terms: float
     back_terms: float
     fill: float = 0.0
 
 
+class _ImageInput(NamedTuple):
+    """One image of a call, in the region that this rank's outputs read.
+
+    Attributes:
+        part: The slice of the image in the batch.
+        pixels: The pixels of the region, ``1 x channels x rows x cols``, in float64.
+        gradient: The gradient of the region's outputs, in float64; None in inference.
+    """
+
+    part: slice
+    pixels: torch.Tensor
+    gradient: torch.Tensor | None
+
+
+class _ForwardPass(NamedTuple):
+    """The reference of an image's outputs, as a graph for its gradients.
+
+    Attributes:
+        parameters: The operator's parameters in float64.
+        output: The operator of the pixels.
+        squares: The squared length of each pixel, ``1 x 1 x rows x cols``.
+        reach: The sum of squares over each window: with the gain of the weights, it bounds the
+            magnitude of an output's terms by the inequality of Cauchy and Schwarz.
+    """
+
+    parameters: list[torch.Tensor]
+    output: torch.Tensor
+    squares: torch.Tensor
+    reach: torch.Tensor
+
+
 class WindowCheck:
-    """The check of a convolution or pool over tiles, call by call.
+    """The check of a tiled convolution or pool, call by call.
 
     Args:
         name: The operator's name.
         module: The operator.
-        comm: The ranks of its tiles, for these checks alone.
-        work: The format in which it works.
+        comm: The ranks of its tiles, used only by these checks.
+        work: The number format of its products.
         rounding: The rounding of the format.
-        errors: Take in the errors.
+        errors: Collects the errors.
     """
 
     def __init__(
@@ -116,195 +155,255 @@ class WindowCheck:
         self._errors = errors
         self._scales: dict[str, ScaleError] = {}
         owned = module.tiled.tiling.partition
-        made = module.tiled.output.partition
+        owned_outputs = module.tiled.output.partition
         self._size = owned.height, owned.width
-        self._window = _window_of(module, work)
+        self._window = _create_window(module, work)
         self._winograd = (
             isinstance(module, SpatialConv2d)
             and fits_winograd(self._window.axes)
             and may_use_winograd(module.weight.device, rounding)
         )
-        self._regions = Regions.of(
+        self._regions = Regions.from_tiles(
             self._window.axes,
             [owned.tile(rank) for rank in range(comm.size)],
-            [made.tile(rank) for rank in range(comm.size)],
-            (made.height, made.width),
+            [owned_outputs.tile(rank) for rank in range(comm.size)],
+            (owned_outputs.height, owned_outputs.width),
             margin=REACH if self._winograd else 0,
         )
 
-    def check(self, call: Call) -> None:
+    def check(self, call: OperatorCall) -> None:
         """Compute a call again, and compare. All ranks of the tiles must call it together."""
         regions = self._regions
         rank = self._comm.rank
         fill = self._window.fill
         pixels = fetch(self._comm, call.pixels, regions.tiles, regions.inputs, fill)
-        gradient = None
+        gradients = None
         if call.output_gradient is not None:
-            gradient = fetch(self._comm, call.output_gradient, regions.made, regions.outputs)
-        sums = _Sums.of(self._parameters())
-        window = self._current()
+            gradients = fetch(
+                self._comm, call.output_gradient, regions.owned_outputs, regions.outputs
+            )
+        sums = _ParameterSums.zeros(self._parameters())
+        # Weights, and so their norm, change from step to step.
+        window = _create_window(self._module, self._work)
         self._scales.clear()
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
                 part = slice(image, image + 1)
-                one = None if gradient is None else gradient[part].double()
-                self._image(window, call, part, pixels[part].double(), one, sums)
-        if gradient is not None:
+                gradient = None if gradients is None else gradients[part].double()
+                self._check_image(
+                    window, call, _ImageInput(part, pixels[part].double(), gradient), sums
+                )
+        if gradients is not None:
             self._compare_parameters(call, sums)
-        for what, scale in self._scales.items():
-            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {what}")
+        for label, scale in self._scales.items():
+            self._errors.scales.add(scale.error, 1.0, f"{self._name}: {label}")
 
     def _parameters(self) -> dict[str, torch.Tensor]:
-        return {name: one.detach() for name, one in self._module.named_parameters(recurse=False)}
+        parameters = self._module.named_parameters(recurse=False)
+        return {name: parameter.detach() for name, parameter in parameters}
 
-    def _current(self) -> _Window:
-        # Weights change from step to step, and so does their length.
-        return _window_of(self._module, self._work)
+    def _check_image(
+        self, window: _Window, call: OperatorCall, image: _ImageInput, sums: _ParameterSums
+    ) -> None:
+        """Compare an image's output and input gradient.
 
-    def _image(
+        Add its gradients of the parameters.
+        """
+        forward = self._compute_forward(window, image)
+        self._check_output(window, call, image, forward)
+        if image.gradient is None:
+            return
+        if call.input_gradient is not None:
+            self._check_input_gradient(window, call.input_gradient, image, forward)
+        if forward.parameters:
+            self._add_parameter_gradients(image.gradient, forward, sums)
+
+    def _compute_forward(self, window: _Window, image: _ImageInput) -> _ForwardPass:
+        learns = image.gradient is not None
+        pixels = image.pixels
+        parameters = [
+            parameter.to(self._work).double().requires_grad_()
+            for parameter in self._parameters().values()
+        ]
+        pixels.requires_grad_(learns)
+        with torch.enable_grad():
+            output = window.compute(pixels, *self._inside_image(pixels.device), *parameters)
+            squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
+            squares.requires_grad_(learns)
+            reach = window.count(squares)
+        return _ForwardPass(parameters, output, squares, reach)
+
+    def _check_output(
+        self, window: _Window, call: OperatorCall, image: _ImageInput, forward: _ForwardPass
+    ) -> None:
+        """Compare the outputs that this rank owns."""
+        region = self._regions.outputs[self._comm.rank]
+        own = self._regions.owned_outputs[self._comm.rank]
+        reach = forward.reach.detach()
+        output = call.output[image.part]
+        expected = view_box(forward.output.detach(), region, own)
+        magnitude = view_box(reach, region, own).sqrt()[:, 0] * window.gain
+        single_magnitude = magnitude
+        if self._winograd:
+            # Only bounds of single pixels grow. Errors of Winograd's algorithm have either sign, so
+            # that those of scales keep their bounds.
+            single_magnitude = view_box(amplify(reach), region, own).sqrt()[:, 0] * window.gain
+        bound = self._rounding.bound(
+            length(expected), single_magnitude, window.terms, expected.shape[1]
+        )
+        self._compare_pixels(output, expected, bound, own, "output")
+        self._compare_scale("output", output, expected, magnitude, window.terms)
+
+    def _check_input_gradient(
         self,
         window: _Window,
-        call: Call,
-        part: slice,
-        pixels: torch.Tensor,
-        gradient: torch.Tensor | None,
-        sums: _Sums,
+        input_gradient: torch.Tensor,
+        image: _ImageInput,
+        forward: _ForwardPass,
     ) -> None:
-        rank = self._comm.rank
-        regions = self._regions
-        parameters = [
-            one.to(self._work).double().requires_grad_() for one in self._parameters().values()
-        ]
-        pixels.requires_grad_(gradient is not None)
-        with torch.enable_grad():
-            made = window.plain(pixels, *self._inside(pixels.device), *parameters)
-            squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
-            squares.requires_grad_(gradient is not None)
-            reach = window.count(squares)
-        held = regions.outputs[rank]
-        own = regions.made[rank]
-        tile = regions.tiles[rank]
-        wanted = cut(made.detach(), held, own)
-        size = cut(reach.detach(), held, own).sqrt()[:, 0] * window.gain
-        summed = size
-        if self._winograd:
-            # Scales keep their bounds: these errors have either sign.
-            summed = cut(amplify(reach.detach()), held, own).sqrt()[:, 0] * window.gain
-        bound = self._rounding.bound(length(wanted), summed, window.terms, wanted.shape[1])
-        self._note(call.found[part], wanted, bound, own, "output")
-        self._add("output", call.found[part], wanted, size, window.terms)
-        if gradient is None:
-            return
-        (back,) = torch.autograd.grad(made, pixels, gradient, retain_graph=bool(parameters))
-        (spread,) = torch.autograd.grad(reach, squares, gradient.square().sum(1, keepdim=True))
-        if call.input_gradient is not None:
-            box = regions.inputs[rank]
-            inner = tile.intersect(box)
-            wanted = torch.zeros((1, back.shape[1], tile.height, tile.width), dtype=back.dtype)
-            wanted = wanted.to(back.device)
-            size = wanted[:, :1].clone()
-            cut(wanted, tile, inner).copy_(cut(back, box, inner))
-            cut(size, tile, inner).copy_(cut(spread, box, inner))
-            magnitude = summed = size.sqrt()[:, 0] * window.gain
-            if self._winograd:
-                cut(size, tile, inner).copy_(cut(amplify(spread), box, inner))
-                summed = size.sqrt()[:, 0] * window.gain
-            bound = self._rounding.bound(length(wanted), summed, window.back_terms, wanted.shape[1])
-            found = call.input_gradient[part]
-            self._note(found, wanted, bound, tile, "input gradient")
-            self._add("input gradient", found, wanted, magnitude, window.back_terms)
-        if parameters:
-            own_gradient = torch.zeros_like(gradient)
-            cut(own_gradient, held, own).copy_(cut(gradient, held, own))
-            given = torch.autograd.grad(made, parameters, own_gradient)
-            taps = float(cut(reach.detach(), held, own).sum())
-            sums.add(given, taps, float(own_gradient.square().sum()), own.height * own.width)
+        """Compare the gradients of this rank's pixels."""
+        gradient = image.gradient
+        assert gradient is not None, "only calls in training have one"
+        region = self._regions.inputs[self._comm.rank]
+        tile = self._regions.tiles[self._comm.rank]
+        inner = tile.intersect(region)
+        # The graph is used again for the gradients of the parameters.
+        (region_gradient,) = torch.autograd.grad(
+            forward.output, image.pixels, gradient, retain_graph=bool(forward.parameters)
+        )
+        # The transpose of `count`: for each pixel, the squares of all outputs that read it.
+        (region_squares,) = torch.autograd.grad(
+            forward.reach, forward.squares, gradient.square().sum(1, keepdim=True)
+        )
 
-    def _inside(self, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Return which pixels of the region are in the image, for a mean of these alone."""
+        # Pixels that no output reads have a gradient of zero.
+        expected = region_gradient.new_zeros((1, region_gradient.shape[1], tile.height, tile.width))
+        squares = expected[:, :1].clone()
+        view_box(expected, tile, inner).copy_(view_box(region_gradient, region, inner))
+        view_box(squares, tile, inner).copy_(view_box(region_squares, region, inner))
+        magnitude = squares.sqrt()[:, 0] * window.gain
+        single_magnitude = magnitude
+        if self._winograd:
+            view_box(squares, tile, inner).copy_(view_box(amplify(region_squares), region, inner))
+            single_magnitude = squares.sqrt()[:, 0] * window.gain
+
+        bound = self._rounding.bound(
+            length(expected), single_magnitude, window.back_terms, expected.shape[1]
+        )
+        own_gradient = input_gradient[image.part]
+        self._compare_pixels(own_gradient, expected, bound, tile, "input gradient")
+        self._compare_scale("input gradient", own_gradient, expected, magnitude, window.back_terms)
+
+    def _add_parameter_gradients(
+        self, gradient: torch.Tensor, forward: _ForwardPass, sums: _ParameterSums
+    ) -> None:
+        """Add the gradients of the parameters through the outputs that this rank owns."""
+        region = self._regions.outputs[self._comm.rank]
+        own = self._regions.owned_outputs[self._comm.rank]
+        own_gradient = torch.zeros_like(gradient)
+        view_box(own_gradient, region, own).copy_(view_box(gradient, region, own))
+        gradients = torch.autograd.grad(forward.output, forward.parameters, own_gradient)
+        taps = float(view_box(forward.reach.detach(), region, own).sum())
+        sums.add(gradients, taps, float(own_gradient.square().sum()), own.height * own.width)
+
+    def _inside_image(self, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Return a mask of the region's pixels inside the image, for a mean over only these."""
         if not isinstance(self._module, SpatialAvgPool2d):
             return ()
         box = self._regions.inputs[self._comm.rank]
         inside = torch.zeros((1, 1, box.height, box.width), dtype=torch.float64)
         image = Box((0, self._size[0]), (0, self._size[1]))
-        cut(inside, box, box.intersect(image)).fill_(1.0)
+        view_box(inside, box, box.intersect(image)).fill_(1.0)
         return (inside.to(device),)
 
-    def _add(
+    def _compare_scale(
         self,
-        what: str,
-        found: torch.Tensor,
-        wanted: torch.Tensor,
+        label: str,
+        values: torch.Tensor,
+        expected: torch.Tensor,
         magnitude: torch.Tensor,
         terms: float,
     ) -> None:
-        """Take in an image for the scale of a tensor."""
-        # The sum of magnitudes is that of a pixel's channels together: each has its share.
-        each = magnitude[:, None] / math.sqrt(wanted.shape[1])
-        scale = self._scales.setdefault(what, ScaleError(self._rounding))
-        parts = each / math.sqrt(max(1.0, terms))
+        """Add an image to the error of a tensor's scale."""
+        # The magnitude is that of all channels of a pixel together: each has an equal share.
+        per_channel = magnitude[:, None] / math.sqrt(expected.shape[1])
+        scale = self._scales.setdefault(label, ScaleError(self._rounding))
+        parts = per_channel / math.sqrt(max(1.0, terms))
         pool = isinstance(self._module, TiledPool)
-        scale.add(found.detach(), wanted, each, parts, terms if pool else STRIPS)
+        scale.add(values.detach(), expected, per_channel, parts, terms if pool else STRIPS)
 
-    def _note(
+    def _compare_pixels(
         self,
-        found: torch.Tensor,
-        wanted: torch.Tensor,
+        values: torch.Tensor,
+        expected: torch.Tensor,
         bound: torch.Tensor,
         box: Box,
-        what: str,
+        label: str,
     ) -> None:
-        error, (row, col) = worst_pixel(found.detach(), wanted, bound)
-        at = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
-        self._errors.single.add(error, 1.0, f"{self._name}: {what} at {at}")
+        error, (row, col) = worst_pixel(values.detach(), expected, bound)
+        position = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
+        self._errors.single.add(error, 1.0, f"{self._name}: {label} at {position}")
 
-    def _compare_parameters(self, call: Call, sums: _Sums) -> None:
-        """Compare the gradients of the parameters with the sum of what the tiles' images give."""
+    def _compare_parameters(self, call: OperatorCall, sums: _ParameterSums) -> None:
+        """Compare the gradients of the parameters with their sum over all images and tiles."""
         names = list(self._parameters())
-        flat = torch.cat([one.reshape(-1) for one in sums.gradients] + [sums.numbers])
-        total = from_last_to_first(self._comm, flat)
+        flat = torch.cat([gradient.reshape(-1) for gradient in sums.gradients] + [sums.numbers])
+        total = sum_over_ranks(self._comm, flat)
         taps, squares, count = total[-3:].tolist()
-        for name, wanted in zip(names, sums.gradients, strict=True):
-            part, total = total[: wanted.numel()], total[wanted.numel() :]
-            found = call.parameter_gradients.get(name)
-            if found is None:
+        for name, shape_like in zip(names, sums.gradients, strict=True):
+            expected, total = total[: shape_like.numel()], total[shape_like.numel() :]
+            gradient = call.parameter_gradients.get(name)
+            if gradient is None:
                 self._errors.single.add(math.inf, 1.0, f"{self._name}: {name} has no gradient")
                 continue
-            reach = taps if wanted.dim() > 1 else count
+            reach = taps if shape_like.dim() > 1 else count
             size = math.sqrt(reach * squares)
-            bound = self._rounding.bound(part.norm(), part.new_tensor(size), count, part.numel())
-            # Torch sums over all pixels, in an order of its own, what may be of one sign.
+            bound = self._rounding.bound(
+                expected.norm(), expected.new_tensor(size), count, expected.numel()
+            )
+            # Torch sums over all pixels in another order, with errors that may have one sign.
             bound = bound + STATISTICS_SLACK * self._rounding.sums * size
-            flat = found.detach().double().reshape(-1).cpu()
-            what = f"gradient of {name}"
-            error = (flat - part).norm()
-            self._errors.single.add(float(error / (bound + 1e-300)), 1.0, f"{self._name}: {what}")
-            each = size / math.sqrt(part.numel())
-            scale = self._scales.setdefault(what, ScaleError(self._rounding))
-            scale.add(flat, part, each, each / math.sqrt(max(1.0, count)), STRIPS)
+            flat = gradient.detach().double().reshape(-1).cpu()
+            label = f"gradient of {name}"
+            error = (flat - expected).norm()
+            self._errors.single.add(float(error / (bound + 1e-300)), 1.0, f"{self._name}: {label}")
+            per_value = size / math.sqrt(expected.numel())
+            parts = per_value / math.sqrt(max(1.0, count))
+            scale = self._scales.setdefault(label, ScaleError(self._rounding))
+            scale.add(flat, expected, per_value, parts, STRIPS)
 
 
 @dataclass(slots=True)
-class _Sums:
-    """The gradients of the parameters over the images of a call, and the size of their terms."""
+class _ParameterSums:
+    """Gradients of the parameters summed over the images of a call, and the size of their terms.
+
+    Attributes:
+        gradients: The sums, one per parameter, in float64 on the host.
+        numbers: The sums of squares of pixels by window and of gradients, and the number of
+            outputs.
+    """
 
     gradients: list[torch.Tensor]
     numbers: torch.Tensor
 
     @classmethod
-    def of(cls, parameters: dict[str, torch.Tensor]) -> _Sums:
-        zeros = [torch.zeros(one.shape, dtype=torch.float64) for one in parameters.values()]
+    def zeros(cls, parameters: dict[str, torch.Tensor]) -> _ParameterSums:
+        zeros = [
+            torch.zeros(parameter.shape, dtype=torch.float64) for parameter in parameters.values()
+        ]
         return cls(zeros, torch.zeros(3, dtype=torch.float64))
 
-    def add(self, found: tuple[torch.Tensor, ...], taps: float, squares: float, count: int) -> None:
-        for total, one in zip(self.gradients, found, strict=True):
-            total.add_(one.cpu())
+    def add(
+        self, gradients: tuple[torch.Tensor, ...], taps: float, squares: float, count: int
+    ) -> None:
+        for total, gradient in zip(self.gradients, gradients, strict=True):
+            total.add_(gradient.cpu())
         self.numbers += torch.tensor([taps, squares, count], dtype=torch.float64)
 
 
-def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
+def _create_window(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
     if isinstance(module, SpatialConv2d):
-        return _conv(module, work)
+        return _create_conv_window(module, work)
     assert isinstance(module, SpatialMaxPool2d | SpatialAvgPool2d), "there are no other pools"
     rows, cols = both_axes(module.kernel_size)
     strides = both_axes(module.stride)
@@ -316,27 +415,28 @@ def _window_of(module: SpatialConv2d | TiledPool, work: torch.dtype) -> _Window:
         ones = squares.new_ones((1, 1, rows, cols))
         return functional.conv2d(squares, ones, None, strides, 0, dilations)
 
-    def largest(pixels: torch.Tensor) -> torch.Tensor:
+    def compute_max(pixels: torch.Tensor) -> torch.Tensor:
         return functional.max_pool2d(pixels, (rows, cols), strides, 0, dilations)
 
-    def mean(pixels: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        counted = functional.avg_pool2d(inside, (rows, cols), strides)
-        return functional.avg_pool2d(pixels, (rows, cols), strides) / counted
+    def compute_mean(pixels: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        share_inside = functional.avg_pool2d(inside, (rows, cols), strides)
+        return functional.avg_pool2d(pixels, (rows, cols), strides) / share_inside
 
     terms = rows * cols
     if isinstance(module, SpatialMaxPool2d):
-        return _Window((axes[0], axes[1]), largest, count, 1.0, 1.0, terms, -math.inf)
-    return _Window((axes[0], axes[1]), mean, count, 1.0, terms, terms)
+        return _Window((axes[0], axes[1]), compute_max, count, 1.0, 1.0, terms, -math.inf)
+    return _Window((axes[0], axes[1]), compute_mean, count, 1.0, terms, terms)
 
 
-def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
+def _create_conv_window(module: SpatialConv2d, work: torch.dtype) -> _Window:
     weight = module.weight.detach().to(work).double()
-    stride = both_axes(module.stride)
     dilation = both_axes(module.dilation)
     groups = module.groups
+    # A shifted convolution reads the last pixel of windows of 2x2.
     shifted = isinstance(module, SpatialShiftedConv2d)
     window = module.window
     kernel = (2, 2) if shifted else both_axes(module.kernel_size)
+    strides = (1, 1) if shifted else both_axes(module.stride)
     axes = tuple(
         map(
             WindowAxis,
@@ -348,23 +448,21 @@ def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
     )
     ones = weight.new_ones((1, 1, *module.kernel_size))
 
-    def seen(pixels: torch.Tensor) -> torch.Tensor:
+    def select_read(pixels: torch.Tensor) -> torch.Tensor:
         return pixels[:, :, 1::2, 1::2] if shifted else pixels
 
-    steps = (1, 1) if shifted else stride
-
-    def plain(
+    def compute(
         pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return _in_bands(seen(pixels), weight, bias, steps, dilation, groups)
+        return _convolve_in_bands(select_read(pixels), weight, bias, strides, dilation, groups)
 
     def count(squares: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(seen(squares), ones, None, steps, 0, dilation)
+        return functional.conv2d(select_read(squares), ones, None, strides, 0, dilation)
 
     taps = ones.numel()
     return _Window(
         (axes[0], axes[1]),
-        plain,
+        compute,
         count,
         float(weight.norm()),
         taps * module.in_channels / groups,
@@ -372,7 +470,7 @@ def _conv(module: SpatialConv2d, work: torch.dtype) -> _Window:
     )
 
 
-def _in_bands(
+def _convolve_in_bands(
     pixels: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
@@ -380,18 +478,18 @@ def _in_bands(
     dilation: tuple[int, int],
     groups: int,
 ) -> torch.Tensor:
-    """Return a convolution without padding, by bands of rows.
+    """Return a convolution without padding, computed by bands of rows.
 
-    In float64 torch writes each output's window out, many times the pixels: a band has room for it.
+    In float64 torch writes the window of each output to memory, which takes many times the memory
+    of the pixels. A band limits it to about `_BAND` bytes.
     """
     span = dilation[0] * (weight.shape[2] - 1) + 1
     outputs = (pixels.shape[2] - span) // stride[0] + 1
-    of_row = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
-    band = max(1, _BAND // of_row)
-    words = (0, dilation, groups)
+    row_bytes = pixels.shape[1] * weight[0, 0].numel() * pixels.shape[3] * pixels.element_size()
+    band = max(1, _BAND // row_bytes)
     parts = []
     for first in range(0, outputs, band):
         last = min(first + band, outputs) - 1
         rows = pixels[:, :, first * stride[0] : last * stride[0] + span]
-        parts.append(functional.conv2d(rows, weight, bias, stride, *words))
+        parts.append(functional.conv2d(rows, weight, bias, stride, 0, dilation, groups))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)

@@ -48,7 +48,7 @@ def may_use_winograd(device: torch.device, rounding: Rounding) -> bool:
 
     TF32 and 16 bits round so much more that their bounds hold as they are.
     """
-    return is_gpu(device) and rounding == Rounding.of(FP32)
+    return is_gpu(device) and rounding == Rounding.from_precision(FP32)
 
 
 def fits_winograd(axes: tuple[WindowAxis, WindowAxis]) -> bool:

@@ -1,9 +1,9 @@
 """Point-to-point messages between ranks: over MPI, or over torch.distributed by gloo or NCCL.
 
 A message is matched by its two ranks, its tag, and its order among the messages of that tag between
-them: with one tag a rank starts to send, and to receive, in the order that the other end expects.
-NCCL has no tags, so that each tag has a group of its own, in which a rank either sends or receives:
-then no receive that waits holds up a message that another rank waits for.
+them. So with one tag, a rank starts to send, and to receive, in the order that the other rank
+expects. NCCL has no tags. Each tag therefore has its own group, in which a rank either sends or
+receives, so that no waiting receive blocks a message that another rank waits for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Message = tuple[torch.Tensor, int]
 
 
 class Pending(Protocol):
-    """A message under way."""
+    """A message in flight."""
 
     def wait(self) -> object:
-        """Wait for it: the host, or on a GPU the current stream.
+        """Wait for the message: on the host, or on the current stream of a GPU.
 
         Raises:
-            RuntimeError: The timeout of torch.distributed has passed, or the other rank is gone.
+            RuntimeError: The timeout of torch.distributed has passed, or the other rank has ended.
         """
 
 
@@ -33,10 +33,12 @@ class P2P(Protocol):
 
     @property
     def on_device(self) -> bool:
-        """Whether messages are in memory of the device; else in that of the host."""
+        """Whether messages are in memory of the device, otherwise in memory of the host."""
 
     def send(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
-        """Start to send to some ranks. The memory must not change before all are waited for.
+        """Start to send to some ranks.
+
+        The memory must not change before all sends are complete.
 
         Args:
             messages: At most one to each rank.
@@ -44,7 +46,10 @@ class P2P(Protocol):
         """
 
     def receive(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
-        """Start to receive from some ranks. Leave the memory alone until all are waited for."""
+        """Start to receive from some ranks.
+
+        The memory must not be used before all receives are complete.
+        """
 
     def free(self) -> None:
-        """Free all groups and requests. All ranks must call it, with no message under way."""
+        """Free all groups and requests. All ranks must call it, with no message in flight."""

@@ -1,24 +1,33 @@
-"""Point-to-point messages over MPI, in memory of the host."""
+"""Point-to-point messages over MPI, in memory of the host, and MPI's view of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from mpi4py import MPI
 
 from spbench_parallel.p2p import Message
-from spbench_parallel.p2p.memory import memory_of
+
+
+def mpi_buffer(tensor: torch.Tensor) -> MPI.buffer:
+    """Return the memory that a tensor on the host spans, from its first value to its last."""
+    if tensor.numel() == 0:
+        return MPI.buffer.fromaddress(0, 0)
+    axes = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((length - 1) * stride for length, stride in axes)
+    return MPI.buffer.fromaddress(tensor.data_ptr(), (last + 1) * tensor.element_size())
 
 
 @dataclass(frozen=True, slots=True)
 class MpiRequests:
-    """Requests of MPI messages under way."""
+    """Pending requests of MPI messages."""
 
     requests: list[MPI.Request]
 
     def wait(self) -> None:
-        """Wait for all of them."""
+        """Wait for all requests."""
         MPI.Request.Waitall(self.requests)
 
 
@@ -39,19 +48,19 @@ class MpiP2P:
 
     def send(self, messages: Sequence[Message], tag: int) -> list[MpiRequests]:
         """Start to send."""
-        started = [
-            self.comm.Isend([memory_of(vector), MPI.BYTE], dest=rank, tag=tag)
+        requests = [
+            self.comm.Isend([mpi_buffer(vector), MPI.BYTE], dest=rank, tag=tag)
             for vector, rank in messages
         ]
-        return [MpiRequests(started)]
+        return [MpiRequests(requests)]
 
     def receive(self, messages: Sequence[Message], tag: int) -> list[MpiRequests]:
         """Start to receive."""
-        started = [
-            self.comm.Irecv([memory_of(vector), MPI.BYTE], source=rank, tag=tag)
+        requests = [
+            self.comm.Irecv([mpi_buffer(vector), MPI.BYTE], source=rank, tag=tag)
             for vector, rank in messages
         ]
-        return [MpiRequests(started)]
+        return [MpiRequests(requests)]
 
     def free(self) -> None:
-        """Do nothing: who made the communicator frees it."""
+        """Do nothing: the owner of the communicator frees it."""

@@ -1,6 +1,6 @@
-"""Process groups of torch.distributed over the ranks of a communicator, made once and shared.
+"""Process groups of torch.distributed over the ranks of a communicator, created once and shared.
 
-They do not use torch's default group: a communicator of any ranks gets a group of its own.
+They do not use torch's default group: a communicator of any ranks gets its own group.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import create_on_all_ranks, is_on_one_host
 from spbench_parallel.p2p import Message, Pending
 
+# The time for ranks to find each other, and for one exchange.
 _TIMEOUT = timedelta(minutes=5)
-"""The time for ranks to find each other, and for one exchange."""
 _LOOPBACK = "127.0.0.1"
 
 
 class GroupError(CannotRunError):
-    """The ranks cannot make a process group."""
+    """The ranks cannot create a process group."""
 
 
 class TorchWork(Pending, Protocol):
-    """A call of torch.distributed under way."""
+    """A pending call of torch.distributed."""
 
     def is_completed(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
 
 
 class _Backend(Protocol):
-    """The interface that is used of torch's process groups of NCCL and gloo."""
+    """The part of torch's process groups of NCCL and gloo that is used here."""
 
     @property
     def supports_coalescing(self) -> bool: ...
@@ -55,11 +55,11 @@ class _Backend(Protocol):
 
 @dataclass(slots=True)
 class TorchGroup:
-    """A process group of torch.distributed with the ranks and numbers of a communicator.
+    """A process group of torch.distributed with the ranks of a communicator, in the same order.
 
     Attributes:
         backend: Torch's process group of NCCL or gloo.
-        store: The store by which ranks found each other; rank 0 serves it while the group lives.
+        store: The store by which ranks found each other; rank 0 serves it while the group exists.
         users: The number of users of the group.
         stream: The stream of torch's pool that NCCL took for it; -1 on the host.
     """
@@ -72,7 +72,10 @@ class TorchGroup:
     def exchange(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
     ) -> list[TorchWork]:
-        """Start to send and receive. All ranks start their exchanges in the same order."""
+        """Start to send and receive.
+
+        All ranks must start their exchanges in the same order.
+        """
         if not (receives or sends):
             return []
         if self.backend.supports_coalescing:
@@ -82,25 +85,25 @@ class TorchGroup:
         return self._post(receives, sends, tag)
 
     def allreduce(self, vector: torch.Tensor, op: Any) -> TorchWork:
-        """Start to reduce a vector of each rank, in place, by a ``torch.distributed.ReduceOp``."""
+        """Start to reduce a vector of each rank in place by a ``torch.distributed.ReduceOp``."""
         options = dist.AllreduceOptions()
         options.reduceOp = op
         return self.backend.allreduce([vector], options)
 
     def drop(self) -> None:
-        """Drop the backend, so that its threads end before the interpreter does."""
+        """Delete the backend, so that its threads end before the interpreter does."""
         del self.backend, self.store
 
     def _post(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
     ) -> list[TorchWork]:
-        posted = [self.backend.recv([vector], rank, tag) for vector, rank in receives]
-        return posted + [self.backend.send([vector], rank, tag) for vector, rank in sends]
+        pending = [self.backend.recv([vector], rank, tag) for vector, rank in receives]
+        return pending + [self.backend.send([vector], rank, tag) for vector, rank in sends]
 
 
 _groups: dict[tuple[int, str], TorchGroup] = {}
+# Streams per priority in torch's pool, which are handed out in turn, one per group of NCCL.
 _POOL = 32
-"""Streams of one priority in torch's pool, which are used in turn: one for each group of NCCL."""
 _dealt = count()
 
 
@@ -127,28 +130,30 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
         del _groups[comm.handle, str(device)]
         synchronize_stream(device)
         group.backend.shutdown()
-        # Rank 0 serves the store until no rank needs it.
+        # Rank 0 must serve the store until all ranks have shut down.
         comm.Barrier()
         group.drop()
 
 
 @atexit.register
 def _abort_all() -> None:
-    """Abort groups that were not released, without waiting for ranks that may be gone."""
+    """Abort groups that were not released, without waiting for ranks that may have ended."""
     for group in _groups.values():
         group.backend.abort()
         group.drop()
 
 
 def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
-    """Return why NCCL cannot serve these ranks, as a predicate of it; empty where it can.
+    """Return why NCCL cannot serve these ranks, as a predicate of NCCL.
+
+    Empty if it can.
 
     All ranks must call it, and all get the same answer.
     """
     kinds: list[str] = comm.allgather(device.type)
-    if without := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
-        return f"needs a GPU for each rank, and rank {without[0]} has none"
-    gpus: list[str] = comm.allgather(_gpu(device))
+    if hosts := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
+        return f"needs a GPU for each rank, and rank {hosts[0]} has none"
+    gpus: list[str] = comm.allgather(_identify_gpu(device))
     if "" in gpus:
         return f"is not part of the torch of rank {gpus.index('')}"
     for rank, gpu in enumerate(gpus):
@@ -157,11 +162,12 @@ def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
     return ""
 
 
-def _gpu(device: torch.device) -> str:
-    """Return a name that no other GPU on any host has; empty where torch has no NCCL."""
+def _identify_gpu(device: torch.device) -> str:
+    """Return a unique name of a GPU among all hosts; empty if torch has no NCCL."""
     if not (dist.is_available() and dist.is_nccl_available()):
         return ""
-    # Not its uuid: instances of MIG have their own, and NCCL takes them for one GPU, as they are.
+    # The address and not the uuid: MIG instances of one GPU have different uuids, but NCCL treats
+    # them as the same GPU.
     return f"{socket.gethostname()} {read_pci_address(device)}"
 
 
@@ -176,10 +182,10 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
         store = _store(host, port) if server is None else server
         stream = _own_stream(device)
         backend = _backend(store, comm, device)
-        # Only a group whose ranks have all met lets some of them exchange without the others.
+        # After an allreduce of all ranks, some of them can exchange without the others.
         group = TorchGroup(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
-        # The current stream only: other groups may have receives posted.
+        # Only the current stream: other groups may have receives posted.
         synchronize_stream(device)
         return group
 
@@ -187,7 +193,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
 
 
 def _store(host: str, port: int = 0) -> Any:
-    """Return a store: served on a free port, or that of rank 0 on its port."""
+    """Return a store: served on a free port, or connected to that of rank 0 on its port."""
     return dist.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
     )
@@ -197,8 +203,8 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
     if device.type == "cuda":
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = _TIMEOUT
-        # Its streams come out of torch's pool, 32 of a priority, which are used in turn: out of
-        # the other pool, so that no stream of ours waits behind a posted receive.
+        # NCCL takes its streams from torch's pools of 32 per priority. With high priority it uses
+        # another pool than spbench, so that no stream of spbench waits behind a posted receive.
         options.is_high_priority_stream = True
         nccl = dist.ProcessGroupNCCL(store, comm.rank, comm.size, options)
         return cast(_Backend, nccl)
@@ -207,22 +213,23 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
 
 
 def _own_stream(device: torch.device) -> int:
-    """Return the stream of torch's pool that the next group of NCCL takes, a free one.
+    """Return the index of the stream that the next NCCL group takes from torch's pool.
 
-    Two groups on one stream would hold up the messages of one behind a receive of the other.
+    It is a stream that no other group uses, since a receive of one group would block messages of
+    the other. To get there, streams in use are skipped.
 
     Raises:
-        GroupError: All streams of the pool are taken.
+        GroupError: All streams of the pool are in use.
     """
     if device.type != "cuda":
         return -1
-    taken = {group.stream for group in _groups.values()}
+    used = {group.stream for group in _groups.values()}
     for _ in range(_POOL):
         stream = next(_dealt) % _POOL
-        if stream not in taken:
+        if stream not in used:
             return stream
-        # An unused stream takes the turn. NCCL's have the highest priority that torch knows, which
-        # differs between GPUs: the pool of priority -1 is another one.
+        # Take this turn of the pool with a stream that is not used. NCCL's streams have the highest
+        # priority that torch supports, which differs between GPUs: -1 may be another pool.
         _, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
         torch.cuda.Stream(device, priority=highest)
     raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
@@ -233,11 +240,15 @@ def _cannot_join(rank: int, why: str) -> GroupError:
 
 
 def _address() -> str:
-    """Return an address of this host for other hosts; its name, where only loopback is known."""
+    """Return an address of this host for other hosts.
+
+    Its name if only loopback is known.
+    """
     name = socket.gethostname()
     try:
-        known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        records = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return name
-    addresses = [str(entry[4][0]) for entry in known]
-    return next((one for one in addresses if not one.startswith(("127.", "::1", "fe80"))), name)
+    addresses = [str(record[4][0]) for record in records]
+    local = ("127.", "::1", "fe80")
+    return next((address for address in addresses if not address.startswith(local)), name)

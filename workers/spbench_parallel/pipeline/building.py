@@ -22,7 +22,7 @@ from spbench_parallel.spatial.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltStage:
     """The module of a stage with its communicators.
 
     Attributes:
@@ -34,31 +34,36 @@ class Built:
     comms: tuple[MPI.Intracomm, ...]
 
     def free(self) -> None:
-        """Free buffers and communicators. All ranks that share its images must call it."""
+        """Free buffers and communicators.
+
+        All ranks that share the stage's images must call it.
+        """
         free(self.module)
         for comm in self.comms:
             comm.Free()
 
 
-def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
-    """Return the stage of a place. All ranks of the layout must call it, place by place.
+def build_local_stage(world: MPI.Intracomm, plan: ModelPlan, coordinates: Place) -> BuiltStage:
+    """Build this rank's stage at its coordinates.
+
+    All ranks must call it, in the order of their coordinates.
 
     Args:
         world: The ranks of the layout.
         plan: The model and its layout.
-        place: This rank's place.
+        coordinates: This rank's coordinates.
     """
     stage_comm = create_group(
-        world, plan.layout.ranks_of(place.stage, place.replica, place.direction)
+        world, plan.layout.ranks_of(coordinates.stage, coordinates.replica, coordinates.direction)
     )
     comms = [stage_comm]
     if plan.statistics == "replicas":
-        comms.append(create_group(world, _of_all_replicas(plan.layout, place)))
-    first, last = layer_ranges(plan.balance)[place.stage]
-    builder = _builder_of(plan, place, stage_comm, comms[-1])
-    with note_activity(f"stage {place.stage} was built, layers {first} to {last - 1}"):
+        comms.append(create_group(world, _ranks_of_all_replicas(plan.layout, coordinates)))
+    first, last = layer_ranges(plan.balance)[coordinates.stage]
+    builder = _create_builder(plan, coordinates, stage_comm, comms[-1])
+    with note_activity(f"stage {coordinates.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
-            plan.model_of(place.stage),
+            plan.stage_model(coordinates.stage),
             first,
             last,
             builder,
@@ -67,34 +72,37 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
             dtype=plan.precision.weights,
         )
     if plan.fused_layers and isinstance(builder, SpatialBuilder) and plan.statistics != "tile":
-        # Batch norm of each tile by itself has no statistics over the pixels that ranks own.
+        # Separate batch norm of each tile has no statistics over the pixels that ranks own.
         stage = fuse_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
-    return Built(stage, tuple(comms))
+    return BuiltStage(stage, tuple(comms))
 
 
-def _builder_of(
-    plan: ModelPlan, place: Place, stage_comm: MPI.Intracomm, normed: MPI.Intracomm
+def _create_builder(
+    plan: ModelPlan, coordinates: Place, stage_comm: MPI.Intracomm, norm_comm: MPI.Intracomm
 ) -> ModuleBuilder:
-    """Return the builder of a stage's operators; ``normed`` are the ranks of its batch norm."""
-    own = plan.layout.stages[place.stage]
+    """Return the builder of a stage's operators.
+
+    The ranks of `norm_comm` share its batch norm.
+    """
+    stage = plan.layout.stages[coordinates.stage]
     image = plan.model.image
     by_tile = plan.statistics == "tile"
-    if own.spatial:
+    if stage.spatial:
         tiling = Tiling.of_grid(
-            stage_comm, own.grid, image.height, image.width, transport=plan.transport
+            stage_comm, stage.grid, image.height, image.width, transport=plan.transport
         )
         if by_tile:
             return _TileNormBuilder(tiling)
-        return (
-            SyncSpatialBuilder(tiling, normed)
-            if plan.statistics == "replicas"
-            else SpatialBuilder(tiling)
-        )
-    return DenseBuilder() if by_tile or normed.size == 1 else SyncDenseBuilder(normed)
+        if plan.statistics == "replicas":
+            return SyncSpatialBuilder(tiling, norm_comm)
+        return SpatialBuilder(tiling)
+    if by_tile or norm_comm.size == 1:
+        return DenseBuilder()
+    return SyncDenseBuilder(norm_comm)
 
 
 class _TileNormBuilder(SpatialBuilder):
-    """A builder whose batch norm is of each tile by itself: the fault ``tile-batchnorm``."""
+    """A builder with separate batch norm of each tile: the fault ``tile-batchnorm``."""
 
     def norm(self, data: Map) -> nn.Module:
         return DenseBuilder().norm(data)
@@ -103,7 +111,9 @@ class _TileNormBuilder(SpatialBuilder):
         return copy.deepcopy(module)
 
 
-def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:
+def _ranks_of_all_replicas(layout: ModelLayout, coordinates: Place) -> list[int]:
     replicas = range(layout.replicas)
-    every = (layout.ranks_of(place.stage, replica, place.direction) for replica in replicas)
-    return [rank for ranks in every for rank in ranks]
+    by_replica = (
+        layout.ranks_of(coordinates.stage, replica, coordinates.direction) for replica in replicas
+    )
+    return [rank for ranks in by_replica for rank in ranks]

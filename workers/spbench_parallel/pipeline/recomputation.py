@@ -1,7 +1,7 @@
-"""Recomputation: activations that the backward pass computes again, in place of being kept.
+"""Recomputation: activations that the backward pass computes again, instead of keeping them.
 
 Only the inputs of a part of the model are kept (Chen et al., Training Deep Nets with Sublinear
-Memory Cost, 2016). All ranks of its tiles compute it again together.
+Memory Cost, 2016). All ranks of its tiles recompute it together.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from torch.autograd.function import once_differentiable
 
 from spbench_parallel.tensors import TensorOrTuple, TensorTuple
 
-Entered = Callable[[], AbstractContextManager[None]]
-"""Enters the number format of the computations."""
+ActivateFormat = Callable[[], AbstractContextManager[None]]
+"""Activates the number format of the computations."""
 
 
-def recompute(stage: nn.Module, kind: str | None, entered: Entered) -> None:
-    """Let a stage keep its own inputs alone, or those of each of its layers.
+def enable_recomputation(stage: nn.Module, kind: str | None, activate: ActivateFormat) -> None:
+    """Let a stage keep only its inputs, or only those of each of its layers.
 
     Args:
-        stage: The stage; its parameters and their names stay.
-        kind: ``stage``, ``block`` for each layer by itself, or None: all is kept.
-        entered: Enters the number format of the computations.
+        stage: The stage; its parameters and their names stay the same.
+        kind: ``stage``, ``block`` for each layer separately, or None to keep everything.
+        activate: Activates the number format of the computations.
     """
     if kind is not None:
         for part in [stage] if kind == "stage" else stage.children():
-            part.forward = partial(_forward, part, part.forward, entered)
+            part.forward = partial(_forward_part, part, part.forward, activate)
 
 
-def _forward(
+def _forward_part(
     part: nn.Module,
     compute: Callable[[TensorOrTuple], TensorOrTuple],
-    entered: Entered,
+    activate: ActivateFormat,
     data: TensorOrTuple,
 ) -> TensorOrTuple:
     if not (part.training and torch.is_grad_enabled()):
@@ -46,13 +46,13 @@ def _forward(
     inputs = (data,) if isinstance(data, torch.Tensor) else tuple(data)
     # Parameters are inputs as well: the first stage's own inputs need no gradient.
     parameters = [parameter for parameter in part.parameters() if parameter.requires_grad]
-    outputs: TensorOrTuple = _Recomputed.apply(
-        part, compute, entered, len(inputs), *inputs, *parameters
+    outputs: TensorOrTuple = _Recomputation.apply(
+        part, compute, activate, len(inputs), *inputs, *parameters
     )
     return outputs
 
 
-class _Recomputed(Function):
+class _Recomputation(Function):
     """A part of a model that is computed again for its gradients."""
 
     @staticmethod
@@ -60,18 +60,18 @@ class _Recomputed(Function):
         ctx: Any,
         part: nn.Module,
         compute: Callable[[TensorOrTuple], TensorOrTuple],
-        entered: Entered,
+        activate: ActivateFormat,
         count: int,
         *tensors: torch.Tensor,
     ) -> TensorOrTuple:
         ctx.part = part
         ctx.compute = compute
-        ctx.entered = entered
+        ctx.activate = activate
         ctx.count = count
         ctx.parameters = tensors[count:]
         ctx.save_for_backward(*tensors[:count])
         ctx.set_materialize_grads(False)
-        return compute(_data(tensors[:count]))
+        return compute(_unpack_single(tensors[:count]))
 
     @staticmethod
     @once_differentiable
@@ -81,35 +81,38 @@ class _Recomputed(Function):
             tensor.detach().requires_grad_(need)
             for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
         )
-        with torch.enable_grad(), unchanged_statistics(ctx.part), ctx.entered():
-            made = ctx.compute(_data(inputs))
-        outputs = (made,) if isinstance(made, torch.Tensor) else tuple(made)
+        with torch.enable_grad(), preserve_statistics(ctx.part), ctx.activate():
+            data = ctx.compute(_unpack_single(inputs))
+        outputs = (data,) if isinstance(data, torch.Tensor) else tuple(data)
         pairs = [
             (output, gradient)
             for output, gradient in zip(outputs, gradients, strict=True)
-            if gradient is not None and output.requires_grad  # not if it is detached
+            if gradient is not None and output.requires_grad  # a detached output does not
         ]
-        wanted = [*(one for one in inputs if one.requires_grad), *ctx.parameters]
-        found = iter(
+        sources = [*(tensor for tensor in inputs if tensor.requires_grad), *ctx.parameters]
+        remaining = iter(
             torch.autograd.grad(
                 [output for output, _ in pairs],
-                wanted,
+                sources,
                 [gradient for _, gradient in pairs],
                 allow_unused=True,
             )
         )
-        of_inputs = [next(found) if need else None for need in needed]
-        return None, None, None, None, *of_inputs, *found
+        input_gradients = [next(remaining) if need else None for need in needed]
+        parameter_gradients = remaining
+        return None, None, None, None, *input_gradients, *parameter_gradients
 
 
 @contextmanager
-def unchanged_statistics(part: nn.Module) -> Iterator[None]:
-    """Leave running statistics as they are: a batch counts once, however often it is computed."""
-    kept = [(buffer, buffer.clone()) for buffer in part.buffers()]
+def preserve_statistics(part: nn.Module) -> Iterator[None]:
+    """Restore running statistics at the end: a batch counts once, however often it is computed."""
+    saved = [(buffer, buffer.clone()) for buffer in part.buffers()]
     yield
-    for buffer, value in kept:
-        buffer.data.copy_(value)  # autograd counts changes, and batch norm's gradients need none
+    for buffer, value in saved:
+        # Through `data`, so that autograd does not count a change: batch norm's gradients do not
+        # depend on it.
+        buffer.data.copy_(value)
 
 
-def _data(tensors: TensorTuple) -> TensorOrTuple:
+def _unpack_single(tensors: TensorTuple) -> TensorOrTuple:
     return tensors[0] if len(tensors) == 1 else tensors

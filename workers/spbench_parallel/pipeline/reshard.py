@@ -1,9 +1,9 @@
-"""Re-sharding: the parts of a micro-batch that go from ranks of one stage to ranks of the next.
+"""Re-sharding: the parts of a micro-batch that ranks of one stage send to ranks of the next.
 
-A rank holds some of the images, and a box of pixels of each map. The part that two ranks both hold
-goes between them: so a stage's tiles become those of another grid, whole images or shares of them,
-and gradients go back the same way. Every rank computes this from the layout and the shapes of the
-model's flows, so that no size is ever asked of another rank.
+A rank holds some of the images, and a box of pixels of each map. The intersection of two ranks'
+shards is the message between them. So a stage's tiles become those of another grid, whole images,
+or shares of images, and gradients return the same way. Every rank computes the intersections from
+the layout and the shapes of the model's flows, so that no size is ever asked of another rank.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spbench_core.layout.tiles import Box, Interval
 from spbench_core.models.layers import Flow
 
 Cut = tuple[slice, slice, slice, slice]
-"""A part of a tensor ``images x channels x rows x cols``."""
+"""Slices of a tensor ``images x channels x rows x cols``."""
 Shape = tuple[int, int, int, int]
 
 
@@ -40,7 +40,7 @@ class LocalShard:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of its tensors, one a map."""
+        """The shapes of its tensors, one per map."""
         first, last = self.images
         maps = zip(self.channels, self.boxes, strict=True)
         return tuple((last - first, channels, *box.shape) for channels, box in maps)
@@ -48,7 +48,7 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """The part of a micro-batch that goes between this rank and a ``peer``, in one message.
+    """The part of a micro-batch in one message between this rank and a ``peer``.
 
     Attributes:
         peer: The other rank.
@@ -62,34 +62,34 @@ class Reshard:
 
     @property
     def values(self) -> int:
-        """Numbers in the message."""
+        """The number of values in the message."""
         return sum(map(prod, self.shapes))
 
     def views(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """Return views of flat memory as the parts, one after the other."""
+        """Return views of flat memory as the parts, one after another."""
         parts = memory[: self.values].split([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
-def local_shard(layout: ModelLayout, place: Place, flow: Flow, images: int) -> LocalShard:
-    """Return a rank's shard of a micro-batch of so many images, before or after its stage."""
-    stage = layout.stages[place.stage]
+def local_shard(layout: ModelLayout, coordinates: Place, flow: Flow, images: int) -> LocalShard:
+    """Return a rank's shard of a micro-batch of ``images`` images, before or after its stage."""
+    stage = layout.stages[coordinates.stage]
     return LocalShard(
-        MicroBatch((0, images)).share(place.member, stage.members),
+        MicroBatch((0, images)).share(coordinates.member, stage.members),
         tuple(data.channels for data in flow),
-        tuple(stage.grid.tile(place.tile, data.height, data.width) for data in flow),
+        tuple(stage.grid.tile(coordinates.tile, data.height, data.width) for data in flow),
     )
 
 
 def reshards(mine: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
-    """Return the parts that this rank has in common with others, in their order; none if empty."""
-    found = (_reshard(mine, peer, other) for peer, other in others.items())
-    return tuple(reshard for reshard in found if reshard.values)
+    """Return the parts that this rank shares with others, in their order, without empty ones."""
+    parts = (_reshard(mine, peer, other) for peer, other in others.items())
+    return tuple(reshard for reshard in parts if reshard.values)
 
 
 def _reshard(mine: LocalShard, peer: int, other: LocalShard) -> Reshard:
     images = max(mine.images[0], other.images[0]), min(mine.images[1], other.images[1])
-    boxes = [one.intersect(two) for one, two in zip(mine.boxes, other.boxes, strict=True)]
+    boxes = [own.intersect(their) for own, their in zip(mine.boxes, other.boxes, strict=True)]
     count = max(0, images[1] - images[0])
     maps = list(zip(mine.channels, mine.boxes, boxes, strict=True))
     return Reshard(
@@ -107,7 +107,7 @@ def _reshard(mine: LocalShard, peer: int, other: LocalShard) -> Reshard:
     )
 
 
-def _slice(part: Interval, whole: Interval) -> slice:
-    """Return the slice of a part in a tensor of the whole; that of an empty part is empty."""
-    first = max(0, part[0] - whole[0])
-    return slice(first, max(first, part[1] - whole[0]))
+def _slice(part: Interval, extent: Interval) -> slice:
+    """Return the slice of ``part`` in a tensor of ``whole``, empty for an empty part."""
+    first = max(0, part[0] - extent[0])
+    return slice(first, max(first, part[1] - extent[0]))

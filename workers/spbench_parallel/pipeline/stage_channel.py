@@ -1,18 +1,18 @@
-"""Channels of messages between stages: one message for each micro-batch and pair of ranks.
+"""Channels of messages between stages: one message per micro-batch and pair of ranks.
 
 A message holds the tensors of one route. Messages of one kind between two stages follow each other
 in the order of the micro-batches, which sender and receiver know. Two receives are posted ahead,
-and a send is waited for when the second after it is to go, as `spbench_core.schedule.step` asks, so
-that ranks cannot deadlock.
+and a send is completed before the second one after it starts. `spbench_core.schedule.step` requires
+this, so that ranks cannot deadlock.
 
-A route past other stages has more sends under way: its sender is as many micro-batches ahead as the
-stages between let it be. In the order of all tasks that `spbench_core.schedule.step` promises, one
-on micro-batch `i` comes after the next stage has begun `i - 2`, and so has sent `i - 3`: over `k`
-stages, after the last one has begun `i - 3k + 1`. With so many sends left unwaited for, the order
-holds for the route as well.
+A route that bypasses stages has more sends in flight: its sender is as many micro-batches ahead as
+the stages between allow. In the order of all tasks that `spbench_core.schedule.step` guarantees, a
+task on micro-batch `i` comes after the next stage has begun `i - 2`, and so has sent `i - 3`. Over
+`k` stages, it comes after the last one has begun `i - 3k + 1`. With that many sends in flight, the
+order also holds for the route.
 
-Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the number
-format; those of a GPU through the host, except over NCCL.
+Memory is allocated once, for the largest micro-batch. Data travel as bytes in any number format.
+Data of a GPU go through the host, except over NCCL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DirectedRoute:
 
     Attributes:
         route: The tensors, and the stages at its ends.
-        backward: Whether it is that of gradients, which go back to the route's source.
+        backward: Whether it carries gradients, which go back to the route's source.
     """
 
     route: Route
@@ -42,31 +42,31 @@ class DirectedRoute:
 
     def __str__(self) -> str:
         ends = self.route.source, self.route.target
-        what = "gradients" if self.backward else "outputs"
+        content = "gradients" if self.backward else "outputs"
         first, last = reversed(ends) if self.backward else ends
-        return f"{what} from stage {first} to {last}"
+        return f"{content} from stage {first} to {last}"
 
-    def sends(self, messages: int) -> int:
-        """Return how many of a step's messages may be left unwaited for."""
+    def max_pending_sends(self, messages: int) -> int:
+        """Return how many of a step's messages may be in flight at once."""
         return max(PENDING, min(3 * self.route.passed + PENDING, messages))
 
 
 @dataclass(frozen=True, slots=True)
 class StageChannel:
-    """A channel of messages that follow each other, as one rank sees it.
+    """A channel of consecutive messages, from the view of one rank.
 
     Attributes:
-        way: The tensors that it carries, and where.
+        directed_route: The tensors that it carries, and their stages.
         p2p: The transport of the messages.
         tag: The tag of all messages of this channel, and of no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
-        reshards: By number of images, the parts that go between this rank and its peers.
+        reshards: By number of images, the parts that this rank and its peers exchange.
         shapes: By number of images, the shapes of this rank's tensors.
         dtype: The number format.
         device: The device of the tensors.
     """
 
-    way: DirectedRoute
+    directed_route: DirectedRoute
     p2p: P2P
     tag: int
     sizes: tuple[int, ...]
@@ -76,9 +76,9 @@ class StageChannel:
     device: torch.device
 
     @classmethod
-    def between(
+    def connect(
         cls,
-        way: DirectedRoute,
+        directed_route: DirectedRoute,
         p2p: P2P,
         tag: int,
         sizes: Sequence[int],
@@ -91,17 +91,17 @@ class StageChannel:
         """Return the channel between this rank and some ranks of another stage.
 
         Args:
-            way: The tensors that it carries, and where.
+            directed_route: The tensors that it carries, and their stages.
             p2p: The transport of its messages.
             tag: The tag of its messages.
             sizes: Images of each micro-batch of a step.
             mine: By number of images, this rank's shard.
-            peers: By number of images, and by rank, the shards of others of the same maps.
+            peers: By number of images and by rank, the other ranks' shards of the same maps.
             dtype: The number format.
             device: The device of the tensors.
         """
         return cls(
-            way,
+            directed_route,
             p2p,
             tag,
             tuple(sizes),
@@ -111,20 +111,20 @@ class StageChannel:
             device,
         )
 
-    def slots(self, count: int) -> list[_Slot]:
-        """Return memory for so many messages under way."""
-        most: dict[int, int] = {}
-        for several in self.reshards.values():
-            for reshard in several:
-                most[reshard.peer] = max(most.get(reshard.peer, 0), reshard.values)
+    def allocate_slots(self, count: int) -> list[_Slot]:
+        """Return memory for ``count`` messages in flight."""
+        largest: dict[int, int] = {}
+        for parts in self.reshards.values():
+            for reshard in parts:
+                largest[reshard.peer] = max(largest.get(reshard.peer, 0), reshard.values)
         on_device = self.p2p.on_device
-        place = self.device if on_device else torch.device("cpu")
+        device = self.device if on_device else torch.device("cpu")
         pinned = self.device.type == "cuda" and not on_device
         return [
             _Slot(
                 {
-                    peer: torch.empty(values, dtype=self.dtype, device=place, pin_memory=pinned)
-                    for peer, values in most.items()
+                    peer: torch.empty(values, dtype=self.dtype, device=device, pin_memory=pinned)
+                    for peer, values in largest.items()
                 }
             )
             for _ in range(count)
@@ -148,8 +148,8 @@ class _Slot:
         return self.memory[reshard.peer][: reshard.values].view(torch.uint8), reshard.peer
 
     def wait(self) -> None:
-        for one in self.pending:
-            one.wait()
+        for operation in self.pending:
+            operation.wait()
         self.pending = ()
 
 
@@ -163,14 +163,16 @@ class Sender:
 
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
-        self._slots = channel.slots(channel.way.sends(len(channel.sizes)))
-        self._turn = 0
+        self._slots = channel.allocate_slots(
+            channel.directed_route.max_pending_sends(len(channel.sizes))
+        )
+        self._sent = 0
         self.bytes = self.messages = 0
 
     @property
-    def way(self) -> DirectedRoute:
-        """The tensors that it carries, and where."""
-        return self._channel.way
+    def directed_route(self) -> DirectedRoute:
+        """The tensors that it carries, and their stages."""
+        return self._channel.directed_route
 
     @property
     def buffer_bytes(self) -> int:
@@ -178,14 +180,17 @@ class Sender:
         return sum(slot.bytes for slot in self._slots)
 
     def wait(self) -> None:
-        """Wait until there is memory for the next message: until an earlier one has gone."""
-        self._slots[self._turn % len(self._slots)].wait()
+        """Wait until the memory of the next message is free: until an earlier send is complete."""
+        self._slots[self._sent % len(self._slots)].wait()
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Send a micro-batch's tensors, of this rank's shapes; afterwards they may change."""
+        """Send a micro-batch's tensors of this rank's shapes.
+
+        The tensors may change afterwards.
+        """
         channel = self._channel
-        slot = self._slots[self._turn % len(self._slots)]
-        size = channel.sizes[self._turn % len(channel.sizes)]
+        slot = self._slots[self._sent % len(self._slots)]
+        size = channel.sizes[self._sent % len(channel.sizes)]
         slot.wait()
         for reshard in channel.reshards[size]:
             views = reshard.views(slot.memory[reshard.peer])
@@ -195,10 +200,10 @@ class Sender:
         slot.pending = channel.p2p.send(messages, channel.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
-        self._turn += 1
+        self._sent += 1
 
     def finish(self) -> None:
-        """Wait until all messages have gone."""
+        """Wait until all sends are complete."""
         for slot in self._slots:
             slot.wait()
 
@@ -208,13 +213,13 @@ class Receiver:
 
     def __init__(self, channel: StageChannel) -> None:
         self._channel = channel
-        self._slots = channel.slots(PENDING)
+        self._slots = channel.allocate_slots(PENDING)
         self._posted = self._taken = 0
 
     @property
-    def way(self) -> DirectedRoute:
-        """The tensors that it carries, and where."""
-        return self._channel.way
+    def directed_route(self) -> DirectedRoute:
+        """The tensors that it carries, and their stages."""
+        return self._channel.directed_route
 
     @property
     def buffer_bytes(self) -> int:
@@ -232,7 +237,10 @@ class Receiver:
         self._slots[self._taken % PENDING].wait()
 
     def take(self) -> tuple[torch.Tensor, ...]:
-        """Return the next micro-batch's tensors, in memory of their own."""
+        """Return the next micro-batch's tensors, and post the next receive.
+
+        The tensors are in newly allocated memory.
+        """
         channel = self._channel
         slot = self._slots[self._taken % PENDING]
         size = channel.sizes[self._taken]
@@ -256,6 +264,6 @@ class Receiver:
         if self._posted == len(channel.sizes):
             return
         slot = self._slots[self._posted % PENDING]
-        reshards_of = channel.reshards[channel.sizes[self._posted]]
-        slot.pending = channel.p2p.receive(list(map(slot.message, reshards_of)), channel.tag)
+        parts = channel.reshards[channel.sizes[self._posted]]
+        slot.pending = channel.p2p.receive(list(map(slot.message, parts)), channel.tag)
         self._posted += 1

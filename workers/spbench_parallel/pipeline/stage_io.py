@@ -1,8 +1,11 @@
-"""Stage I/O: the channels of messages between a stage and the stages before and after it."""
+"""Stage I/O: the messages between a stage and the stages before and after it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
+from typing import Generic, TypeVar
 
 from spbench_core.layout.groups import ranks_beside
 from spbench_core.layout.stages import ModelLayout, Place
@@ -10,96 +13,178 @@ from spbench_core.models.routes import Route, StageRoutes
 from spbench_parallel.p2p import P2P
 from spbench_parallel.pipeline.reshard import LocalShard, local_shard
 from spbench_parallel.pipeline.stage_channel import DirectedRoute, Receiver, Sender, StageChannel
-from spbench_parallel.pipeline.stage_runner import End, RouteEnd, StageIO
 from spbench_parallel.plan import ModelPlan
 
+End = TypeVar("End", Receiver, Sender)
 
-def tag_of(layout: ModelLayout, routes: StageRoutes, direction: int, way: DirectedRoute) -> int:
-    """Return the tag of the messages of a way.
 
-    From stage to stage, in one round a rank has at most one stage of each direction, and the
-    boundaries before and after a stage differ in parity: so of each tag a rank only sends, or only
-    receives. In several rounds the same two ranks may have many stage boundaries between them: each
-    has tags of its own, and so has each route past stages.
+@dataclass(frozen=True, slots=True)
+class RouteEnd(Generic[End]):
+    """One end of a route between stages.
+
+    Attributes:
+        end: Receives or sends the route's tensors.
+        tensor_indices: Their indices among all inputs, or all outputs, of the stage.
+    """
+
+    end: End
+    tensor_indices: tuple[int, ...]
+
+
+Receivers = tuple[RouteEnd[Receiver], ...]
+Senders = tuple[RouteEnd[Sender], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageIO:
+    """The messages of a stage to and from other stages, adjacent stages first.
+
+    Attributes:
+        inputs: Received from earlier stages; empty in the first stage.
+        outputs: Sent to later stages; empty in the last stage.
+        output_gradients: Received from later stages.
+        input_gradients: Sent to earlier stages.
+    """
+
+    inputs: Receivers
+    outputs: Senders
+    output_gradients: Receivers
+    input_gradients: Senders
+
+    @property
+    def receivers(self) -> Iterator[Receiver]:
+        """All receiving ends."""
+        return (route.end for route in (*self.inputs, *self.output_gradients))
+
+    @property
+    def senders(self) -> Iterator[Sender]:
+        """All sending ends."""
+        return (route.end for route in (*self.outputs, *self.input_gradients))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the memory of messages."""
+        received = sum(receiver.buffer_bytes for receiver in self.receivers)
+        return received + sum(sender.buffer_bytes for sender in self.senders)
+
+    def begin(self, learns: bool) -> None:
+        """Post a step's first receives."""
+        for route in (*self.inputs, *(self.output_gradients if learns else ())):
+            route.end.begin()
+
+    def finish(self) -> None:
+        """Wait until all sends are complete."""
+        for sender in self.senders:
+            sender.finish()
+
+
+def message_tag(
+    layout: ModelLayout, routes: StageRoutes, direction: int, directed_route: DirectedRoute
+) -> int:
+    """Return the tag of the messages of a directed route.
+
+    A rank only sends, or only receives, with each tag. In one round, a rank has at most one stage
+    of each direction, and the boundaries before and after a stage differ in parity: two numbers
+    are enough for routes to the next stage. In several rounds, the same two ranks may have many
+    stage boundaries between them, so that each boundary has its own number. Each route that
+    bypasses stages has its own number, too.
 
     Args:
         layout: The ranks.
         routes: The routes between stages.
         direction: The direction of the pipeline.
-        way: The route, and one of its two directions.
+        directed_route: The route, and one of its two directions.
     """
-    number = way.route.source if layout.rounds > 1 else way.route.source % 2
-    if way.route.passed:
-        before = len(layout.stages) if layout.rounds > 1 else 2
-        number = before + routes.skips.index(way.route)
-    return 2 * (len(layout.directions) * number + direction) + way.backward
+    route = directed_route.route
+    number = route.source if layout.rounds > 1 else route.source % 2
+    if route.passed:
+        first = len(layout.stages) if layout.rounds > 1 else 2
+        number = first + routes.skips.index(route)
+    return 2 * (len(layout.directions) * number + direction) + directed_route.backward
 
 
-def tags_of(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
+def message_tags(layout: ModelLayout, routes: StageRoutes) -> tuple[int, ...]:
     """Return the tags of all messages between stages, ascending."""
-    ways = [DirectedRoute(route, back) for route, back in product(routes.routes, (False, True))]
-    pairs = product(layout.directions, ways)
-    return tuple(sorted({tag_of(layout, routes, direction, way) for direction, way in pairs}))
+    directed_routes = [
+        DirectedRoute(route, backward) for route, backward in product(routes.routes, (False, True))
+    ]
+    return tuple(
+        sorted(
+            {
+                message_tag(layout, routes, direction, directed_route)
+                for direction, directed_route in product(layout.directions, directed_routes)
+            }
+        )
+    )
 
 
-def stage_io_of(p2p: P2P, plan: ModelPlan, place: Place) -> StageIO:
-    """Return the senders and receivers of a place; none where no stage is beside it.
+def open_stage_io(p2p: P2P, plan: ModelPlan, coordinates: Place) -> StageIO:
+    """Return the senders and receivers of this rank's stage at its coordinates.
 
     Args:
         p2p: The transport of messages among all ranks of the layout.
         plan: The model, its layout and its micro-batches.
-        place: The place of this rank.
+        coordinates: The coordinates of this rank.
     """
     routes = plan.routes()
-    channels = _Channels(p2p, plan, place, routes)
-    before = routes.into(place.stage)
-    after = routes.out_of(place.stage)
+    channels = _StageChannels(p2p, plan, coordinates, routes)
+    earlier = routes.into(coordinates.stage)
+    later = routes.out_of(coordinates.stage)
     return StageIO(
-        inputs=tuple(channels.end(Receiver, route, backward=False) for route in before),
-        outputs=tuple(channels.end(Sender, route, backward=False) for route in after),
-        output_gradients=tuple(channels.end(Receiver, route, backward=True) for route in after),
-        input_gradients=tuple(channels.end(Sender, route, backward=True) for route in before),
+        inputs=tuple(channels.open_end(Receiver, route, backward=False) for route in earlier),
+        outputs=tuple(channels.open_end(Sender, route, backward=False) for route in later),
+        output_gradients=tuple(
+            channels.open_end(Receiver, route, backward=True) for route in later
+        ),
+        input_gradients=tuple(channels.open_end(Sender, route, backward=True) for route in earlier),
     )
 
 
-class _Channels:
-    """The channels of one place of a rank."""
+class _StageChannels:
+    """The channels of one stage of a rank."""
 
-    def __init__(self, p2p: P2P, plan: ModelPlan, place: Place, routes: StageRoutes) -> None:
+    def __init__(self, p2p: P2P, plan: ModelPlan, coordinates: Place, routes: StageRoutes) -> None:
         self._p2p = p2p
         self._plan = plan
-        self._place = place
+        self._coordinates = coordinates
         self._routes = routes
-        own = (batch.size for batch in plan.batches if batch.direction == place.direction)
-        self._sizes = tuple(own)
+        self._sizes = tuple(
+            batch.size for batch in plan.batches if batch.direction == coordinates.direction
+        )
 
-    def end(self, kind: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
-        """Return this place's end of a route, in one of its two directions."""
-        stage = self._place.stage
+    def open_end(self, kind: type[End], route: Route, *, backward: bool) -> RouteEnd[End]:
+        """Return this rank's end of a route, in one of its two directions."""
+        stage = self._coordinates.stage
         routes = self._routes
         tensors = routes.outputs(stage) if route.source == stage else routes.inputs(stage)
-        places = tuple(tensors.index(number) for number in route.tensors)
-        return RouteEnd(kind(self._channel(DirectedRoute(route, backward))), places)
+        indices = tuple(tensors.index(number) for number in route.tensors)
+        return RouteEnd(kind(self._connect(DirectedRoute(route, backward))), indices)
 
-    def _channel(self, way: DirectedRoute) -> StageChannel:
+    def _connect(self, directed_route: DirectedRoute) -> StageChannel:
         plan = self._plan
-        layout = self._plan.layout
-        place = self._place
-        route = way.route
+        layout = plan.layout
+        coordinates = self._coordinates
+        route = directed_route.route
         flow = self._routes.table.flow(route.tensors)
 
-        def held(by: Place) -> dict[int, LocalShard]:
-            return {size: local_shard(layout, by, flow, size) for size in set(self._sizes)}
+        def shards(coordinates: Place) -> dict[int, LocalShard]:
+            return {size: local_shard(layout, coordinates, flow, size) for size in set(self._sizes)}
 
-        other = route.source if route.target == place.stage else route.target
-        mine = held(place)
-        round = layout.round_of(other)
-        theirs = {
-            rank: held(layout.place(rank, place.direction, round))
-            for rank in ranks_beside(layout, place, other)
+        other_stage = route.source if route.target == coordinates.stage else route.target
+        other_round = layout.round_of(other_stage)
+        mine = shards(coordinates)
+        by_rank = {
+            rank: shards(layout.place(rank, coordinates.direction, other_round))
+            for rank in ranks_beside(layout, coordinates, other_stage)
         }
-        peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
-        tag = tag_of(layout, self._routes, place.direction, way)
-        return StageChannel.between(
-            way, self._p2p, tag, self._sizes, mine, peers, dtype=plan.dtype, device=plan.device
+        peers = {size: {rank: by_size[size] for rank, by_size in by_rank.items()} for size in mine}
+        return StageChannel.connect(
+            directed_route,
+            self._p2p,
+            message_tag(layout, self._routes, coordinates.direction, directed_route),
+            self._sizes,
+            mine,
+            peers,
+            dtype=plan.dtype,
+            device=plan.device,
         )

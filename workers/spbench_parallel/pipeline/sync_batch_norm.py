@@ -18,16 +18,17 @@ from spbench_parallel.spatial.gradients import differentiable_sum, share_paramet
 from spbench_parallel.spatial.tiling import Tiling
 
 MOMENTUM = 0.1
-"""The share of a new batch in the running statistics, as in torch."""
+"""The share of a new batch in the running statistics; torch's default."""
 
 
 class SyncBatchNorm2d(nn.BatchNorm2d):
-    """`torch.nn.BatchNorm2d` of a batch whose images are on different ranks.
+    """`torch.nn.BatchNorm2d` of a batch with images on different ranks.
 
     Input and output are this rank's images, ``images x channels x rows x cols``; each rank has one
     or more. In training, mean and variance are those of all images. The gradients of weight and
-    bias are this rank's share, as those of all other layers of the stage are: their sum over the
-    ranks is the whole. All ranks must call forward, and backward, in the same order.
+    bias are this rank's share, like those of all other layers of the stage: their sum over the
+    ranks is the gradient of the batch. All ranks must call forward, and backward, in the same
+    order.
 
     Args:
         num_features: Channels.
@@ -39,40 +40,42 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
         self.comm = comm
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return this rank's images, normalised."""
+        """Return this rank's normalised images."""
         if not self.training:
             return super().forward(images)
-        return self._normalised(images, lambda pixels: pixels, (self.weight, self.bias))
+        return self._normalise(images, lambda pixels: pixels, (self.weight, self.bias))
 
-    def _normalised(
+    def _normalise(
         self,
         pixels: torch.Tensor,
         owned: Callable[[torch.Tensor], torch.Tensor],
         parameters: Sequence[torch.Tensor],
     ) -> torch.Tensor:
-        """Normalise pixels by the statistics of those among them that ``owned`` gives."""
+        """Normalise pixels by the statistics of those that ``owned`` selects from them."""
         wide = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
-        # The mean first, and then the distances from it: their squares lose no digits.
-        own = owned(wide)
-        values = wide.new_full((1,), own.numel() // own.shape[1])
-        sums = differentiable_sum(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
+        # Two passes: squares of distances from the mean lose no digits, unlike squares of values.
+        owned_pixels = owned(wide)
+        values = wide.new_full((1,), owned_pixels.numel() // owned_pixels.shape[1])
+        sums = differentiable_sum(self.comm, torch.cat((owned_pixels.sum((0, 2, 3)), values)))
         count = sums[-1].detach()
         distances = wide - (sums[:-1] / count)[:, None, None]
         variance = differentiable_sum(self.comm, owned(distances).square().sum((0, 2, 3))) / count
-        self._track((sums[:-1] / count).detach(), variance.detach(), count)
+        self._update_statistics((sums[:-1] / count).detach(), variance.detach(), count)
         weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
         normalised = distances * scale[:, None, None] + bias[:, None, None]
         return normalised.to(pixels.dtype)
 
     @torch.no_grad()
-    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
-        # In fp64, and where it is: to read it would be to wait for the device.
+    def _update_statistics(
+        self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor
+    ) -> None:
+        # In fp64 on the device: reading the count on the host would wait for the device.
         values = count.double()
         share = self.momentum
         assert share is not None, "others are refused"
-        found = (self.running_mean, mean), (self.running_var, variance * (values / (values - 1)))
-        for running, new in found:
+        unbiased = variance * (values / (values - 1))
+        for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
             assert running is not None, "no argument turns running statistics off"
             running.lerp_(new.to(running.dtype), share)
         assert self.num_batches_tracked is not None, "it comes with them"
@@ -83,7 +86,7 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
     """Sync batch norm of tiles: one batch for the tiles of all images of several groups of ranks.
 
     Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
-    weight and bias are summed over the tiles, as those of all operators over tiles are.
+    weight and bias are summed over the tiles, like those of all tiled operators.
 
     Args:
         num_features: Channels.
@@ -96,25 +99,27 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
         self.tiling = tiling
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return this rank's tile, normalised."""
+        """Return this rank's normalised tile."""
         return self.normalise(tile, self.tiling.tile)
 
     def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return pixels, normalised, of which this rank may own only some.
+        """Return normalised pixels, of which this rank may own only some.
 
         Args:
             pixels: ``images x channels x held.height x held.width``.
-            held: The pixels' box in the image; it holds this rank's tile.
+            held: The pixels' box in the image, which contains this rank's tile.
         """
         if not self.training:
             return nn.BatchNorm2d.forward(self, pixels)
         shared = share_parameters(self.tiling.comm, (self.weight, self.bias))
-        return self._normalised(pixels, lambda one: view_box(one, held, self.tiling.tile), shared)
+        return self._normalise(
+            pixels, lambda values: view_box(values, held, self.tiling.tile), shared
+        )
 
 
 @dataclass(frozen=True)
 class SyncDenseBuilder(DenseBuilder):
-    """A builder of torch's own modules, with sync batch norm over the members' images.
+    """A builder of torch's modules, with sync batch norm over the members' images.
 
     Attributes:
         comm: The ranks that share the images of each micro-batch.
@@ -126,34 +131,34 @@ class SyncDenseBuilder(DenseBuilder):
         return SyncBatchNorm2d(data.channels, comm=self.comm)
 
     def piece(self, piece: NetworkPiece) -> nn.Module:
-        made = super().piece(piece)
-        for name, module in list(made.named_modules()):
+        built = super().piece(piece)
+        for name, module in list(built.named_modules()):
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                made.set_submodule(name, synchronised(name, module, self.comm))
-        return made
+                built.set_submodule(name, convert_to_sync(name, module, self.comm))
+        return built
 
 
-def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatchNorm2d:
-    """Return the sync batch norm in the place of a batch norm of a user's own network.
+def convert_to_sync(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatchNorm2d:
+    """Return the sync batch norm that replaces a batch norm of a user-defined network.
 
     Raises:
-        CannotRunError: It is not one of images, with weights and running statistics.
+        CannotRunError: It is not over images, or lacks weights or running statistics.
     """
     check_norm(name, module)
     assert isinstance(module, nn.BatchNorm2d), "others are refused"
-    made = SyncBatchNorm2d(module.num_features, comm=comm)
-    made.eps = module.eps
-    made.momentum = module.momentum
-    made.load_state_dict(module.state_dict())
+    norm = SyncBatchNorm2d(module.num_features, comm=comm)
+    norm.eps = module.eps
+    norm.momentum = module.momentum
+    norm.load_state_dict(module.state_dict())
     # Other operators of the stage may have the same parameters.
-    made.weight = module.weight
-    made.bias = module.bias
-    return made
+    norm.weight = module.weight
+    norm.bias = module.bias
+    return norm
 
 
 @dataclass(frozen=True)
 class SyncSpatialBuilder(SpatialBuilder):
-    """A builder of operators over tiles, with sync batch norm over all replicas' images.
+    """A builder of tiled operators, with sync batch norm over all replicas' images.
 
     Attributes:
         comm: The ranks of all tiles of all replicas.
@@ -166,7 +171,7 @@ class SyncSpatialBuilder(SpatialBuilder):
 
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         check_norm("a batch normalisation", module)
-        made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
-        made.eps = module.eps
-        made.momentum = module.momentum
-        return made
+        norm = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
+        norm.eps = module.eps
+        norm.momentum = module.momentum
+        return norm

@@ -1,11 +1,11 @@
 """Warm-up: a first pass through a rank's stages before any message between stages is posted.
 
 A receive of NCCL that is posted ahead is a kernel that spins on the GPU until its message comes,
-and so is a send. Whatever waits for the whole GPU meanwhile waits for another rank, which may be
-waiting for this one. The first pass through a stage has many such waits: exchanges among tiles are
-opened, timed and freed; kernels are loaded when they are launched first, which may wait for
-all streams (CUDA Programming Guide, "Lazy Loading"); cuDNN makes its handles, tries its algorithms
-and gives memory back. So the first pass runs with nothing posted, and leaves nothing behind.
+and so is a send. An operation that waits for the whole GPU then waits for another rank, which may
+be waiting for this one. The first pass through a stage has many such operations: exchanges among
+tiles are opened, timed and freed. Kernels are loaded at their first launch, which may wait for all
+streams (CUDA Programming Guide, "Lazy Loading"). cuDNN creates its handles, tries its algorithms
+and releases memory. So the first pass runs with nothing posted, and leaves no trace.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class SilentP2P:
     """A point-to-point transport that sends nothing and receives zeros.
 
     Attributes:
-        on_device: Whether messages lie in memory of the device, as those of the transport that it
-            stands for.
+        on_device: Whether messages are in memory of the device, like those of the transport that
+            this one replaces.
     """
 
     on_device: bool
 
     def send(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
-        """Do nothing, and return no pending operation."""
+        """Return no pending operation."""
         return ()
 
     def receive(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
@@ -44,12 +44,12 @@ class SilentP2P:
         return ()
 
     def free(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing, since no resource is held."""
 
 
 def warm_up(
     stage: nn.Module,
-    runner: Callable[[], StageRunner],
+    create_runner: Callable[[], StageRunner],
     direction: int,
     batches: Sequence[MicroBatch],
     *,
@@ -58,50 +58,50 @@ def warm_up(
     """Run a step and an evaluation through a stage, with each size of micro-batch.
 
     All ranks that share its images must call it. Weights, statistics, gradients and random numbers
-    are afterwards as before.
+    are the same afterwards.
 
     Args:
         stage: The stage.
-        runner: Makes the stage's runner, over a `SilentP2P`.
+        create_runner: Creates the stage's runner, over a `SilentP2P`.
         direction: The direction of the stage.
         batches: All micro-batches of a step.
-        learns: Whether it is to be trained; else only the evaluation is run.
+        learns: Whether the stage will be trained; otherwise only the evaluation is run.
     """
-    enough = _of_each_size(direction, batches)
-    with _unchanged(stage):
+    micro_batches = _micro_batches_of_each_size(direction, batches)
+    with _restore_stage(stage):
         for learning in (True, False) if learns else (False,):
-            once = runner()
-            once.begin(learns=learning)
-            for micro_batch in enough:
+            runner = create_runner()
+            runner.begin(learns=learning)
+            for micro_batch in micro_batches:
                 if learning:
-                    once.forward(micro_batch)
-                    once.backward(micro_batch)
+                    runner.forward(micro_batch)
+                    runner.backward(micro_batch)
                 else:
-                    once.infer(micro_batch)
-            once.finish()
+                    runner.infer(micro_batch)
+            runner.finish()
 
 
-def _of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
-    """Return a direction's first micro-batches, as many as have all sizes among them."""
+def _micro_batches_of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
+    """Return the first micro-batches of a direction that include all sizes."""
     own = [index for index, batch in enumerate(batches) if batch.direction == direction]
     sizes = [batches[index].size for index in own]
     return own[: 1 + max(sizes.index(size) for size in sizes)]
 
 
 @contextmanager
-def _unchanged(stage: nn.Module) -> Iterator[None]:
-    """Restore the stage afterwards: its buffers, gradients of zero, and the random numbers."""
-    kept = [(buffer, buffer.clone()) for buffer in stage.buffers()]
+def _restore_stage(stage: nn.Module) -> Iterator[None]:
+    """Restore the stage at the end: its buffers, gradients of zero, and the random numbers."""
+    saved = [(buffer, buffer.clone()) for buffer in stage.buffers()]
     trains = stage.training
-    gpus = {one.device for one in stage.parameters() if one.device.type == "cuda"}
+    gpus = {parameter.device for parameter in stage.parameters() if parameter.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=list(gpus)):
             yield
     finally:
         stage.train(trains)
         with torch.no_grad():
-            for buffer, before in kept:
-                buffer.copy_(before)
+            for buffer, value in saved:
+                buffer.copy_(value)
             for parameter in stage.parameters():
                 if parameter.grad is not None:
                     parameter.grad.zero_()

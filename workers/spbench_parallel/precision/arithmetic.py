@@ -9,30 +9,30 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_parallel.precision.formats import MixedProducts, Precision, Products, narrow
-from spbench_parallel.precision.int8 import Int8Products, RangeRecorder, Ranges, agreed
+from spbench_parallel.precision.formats import MixedProducts, Precision, Products, narrow_weights
+from spbench_parallel.precision.int8 import Int8Products, RangeRecorder, Ranges, merge_ranges
 from spbench_parallel.precision.loss_scale import LossScale
-from spbench_parallel.precision.product_errors import ProductErrors, tolerance_of
+from spbench_parallel.precision.product_errors import ProductErrors, product_tolerance
 
 
 class Arithmetic:
     """The number format of a rank's stages, applied to their products and to the loss.
 
-    All ranks must make it, and call its methods, together.
+    All ranks must create it, and call its methods, together.
 
     Args:
         world: The ranks that work together.
         precision: The number format.
-        stages: This rank's modules, with weights in ``precision.weights``. For inference, those
-            of convolutions are converted to ``precision.work``.
+        stages: This rank's modules, with weights in ``precision.weights``. For inference, the
+            weights of convolutions are converted to ``precision.work``.
         device: The device of the stages.
         learns: Whether they are trained.
 
     Attributes:
-        loss_scale: Dynamic loss scaling, where they are trained in fp16; else None.
+        loss_scale: Dynamic loss scaling, in training in fp16; otherwise None.
 
     Raises:
-        ValueError: Training in int8 is asked for, or int8 on a GPU.
+        ValueError: Training in int8 is requested, or int8 on a GPU.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Arithmetic:
         if precision.mixed:
             self._products = MixedProducts(precision.work, device)
             for stage in () if learns else stages:
-                narrow(stage, precision)
+                narrow_weights(stage, precision)
 
     @property
     def scale(self) -> float:
@@ -64,11 +64,11 @@ class Arithmetic:
 
     @property
     def skipped_steps(self) -> int:
-        """Steps without an update, since their gradients were too large for fp16."""
+        """Steps without an update, because their gradients were too large for fp16."""
         return 0 if self.loss_scale is None else self.loss_scale.skipped_steps
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """Compute all convolutions inside in this number format.
 
         Raises:
@@ -80,27 +80,27 @@ class Arithmetic:
             yield
 
     @contextmanager
-    def recording(self) -> Iterator[Ranges]:
+    def record_ranges(self) -> Iterator[Ranges]:
         """Record the ranges of values that convolutions read inside, over all ranks.
 
         The ranges are filled in at the end.
         """
         recorder = RangeRecorder(self._stages)
-        kept = self._products
+        previous = self._products
         ranges: Ranges = {}
         self._products = recorder
         yield ranges
-        self._products = kept
-        ranges.update(agreed(self._world, recorder.ranges))
+        self._products = previous
+        ranges.update(merge_ranges(self._world, recorder.ranges))
 
     @contextmanager
-    def comparing(self) -> Iterator[ProductErrors]:
+    def compare_products(self) -> Iterator[ProductErrors]:
         """Compute inside as the device does, and compare each product with float64."""
-        kept = self._products
-        errors = ProductErrors(tolerance_of(self._precision))
+        previous = self._products
+        errors = ProductErrors(product_tolerance(self._precision))
         self._products = errors
         yield errors
-        self._products = kept
+        self._products = previous
 
     def quantise(self, ranges: Ranges) -> None:
         """Convolve in int8 from now on; see `Engine.calibrate`.
@@ -111,7 +111,7 @@ class Arithmetic:
         self._products = self._int8 = Int8Products(self._stages, ranges)
 
     def int8_share(self) -> float:
-        """Return the share of multiply-adds, of those of all ranks since `quantise`, in int8."""
+        """Return the share of int8 in the multiply-adds of all ranks since `quantise`."""
         own = (0, 0) if self._int8 is None else (self._int8.int8, self._int8.others)
         int8, others = (self._world.allreduce(count) for count in own)
         return float(int8 / (int8 + others)) if int8 else 0.0

@@ -1,25 +1,25 @@
 """Number formats: of products and messages, of the weights, and of the loss (mixed precision).
 
-In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
+In fp64 and fp32 everything has one format. In 16 bits the precision is mixed:
 
-- Convolutions multiply 16-bit numbers and give 16-bit numbers. So all maps are of 16 bits, and
+- Convolutions multiply 16-bit numbers and return 16-bit numbers. So all maps have 16 bits, and
   messages between stages and between tiles, forward and backward, have half as many bytes.
 - Weights stay in fp32, and are rounded for each convolution: an update is often smaller than what
   16 bits can add to a weight. Their gradients are summed in fp32.
-- Batch normalisation has its parameters and statistics in fp32; the fully connected layer is
+- Batch normalisation has its parameters and statistics in fp32. The fully connected layer is
   computed in fp32, and so are logits and loss.
-- fp16 holds nothing below 2^-24: see `spbench_parallel.precision.loss_scale`.
+- fp16 has no number below 2^-24: see `spbench_parallel.precision.loss_scale`.
 
-In tf32 all is fp32, but a GPU rounds what it multiplies to 11 bits, 10 of them written down. That
-is a setting of the device, made where it is chosen: nothing here needs to know.
+In tf32 everything is fp32, but a GPU rounds factors to 11 bits, 10 of them stored. That is a
+setting of the device, made when the device is chosen, and not visible here.
 
-A model that only infers keeps the weights of its convolutions in 16 bits: they would be rounded so
-anyway. In int8 all is fp32, but for the convolutions: see `int8`.
+A model that only infers keeps the weights of its convolutions in 16 bits, since they would be
+rounded to 16 bits anyway. In int8 everything is fp32 except convolutions: see `int8`.
 
-This is what `torch.autocast` does, except for the logits. It is done here, because torch's own
-convolution of 16-bit numbers is 25 times slower than that of fp32 on a CPU that has no instructions
-for them, as most have not; and less exact. There they are multiplied as fp32, which holds each
-product, and the sum is rounded to 16 bits, as GPUs do it.
+`torch.autocast` does the same, except for the logits. It is implemented here for CPUs without
+instructions for 16-bit numbers, which are most CPUs. There torch's 16-bit convolution is 25 times
+slower than that of fp32, and less exact. Here 16-bit numbers are multiplied as fp32, which
+represents each product exactly, and the sum is rounded to 16 bits, like on GPUs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Precision:
         work: The format of the products of convolutions, of maps and of all messages of them.
         weights: The format of weights in training, and of their gradients.
         scales_loss: Whether gradients would be too small for `work`, so that the loss is scaled.
-        int8: Whether convolutions multiply whole numbers of 8 bits, in place of `work`.
+        int8: Whether convolutions multiply 8-bit whole numbers, instead of `work`.
         tf32: Whether a GPU multiplies fp32 as TF32.
     """
 
@@ -60,7 +60,7 @@ class Precision:
 
     @property
     def mixed(self) -> bool:
-        """Whether convolutions work in another format than that of the weights."""
+        """Whether convolutions use another format than that of the weights."""
         return self.work != self.weights
 
     @property
@@ -70,29 +70,31 @@ class Precision:
 
     @property
     def rounding(self) -> float:
-        """The share of itself by which rounding changes a number, as a mean."""
+        """The mean relative change of a number by rounding."""
         return self.epsilon / 4
 
     @property
     def epsilon(self) -> float:
-        """The distance from 1 to the next number that is multiplied."""
+        """The distance from 1 to the next number among factors of products."""
         return TF32_EPSILON if self.tf32 else float(torch.finfo(self.work).eps)
 
 
 TF32_EPSILON: Final = 2.0**-10
-"""TF32 has as many bits of a number as fp16, and as large numbers as fp32."""
+"""TF32 has as many significant bits as fp16, and the range of fp32."""
 FP64: Final = Precision("fp64", torch.float64, torch.float64)
 FP32: Final = Precision("fp32", torch.float32, torch.float32)
 FP16: Final = Precision("fp16", torch.float16, torch.float32, scales_loss=True)
 BF16: Final = Precision("bf16", torch.bfloat16, torch.float32)
 TF32: Final = Precision("tf32", torch.float32, torch.float32, tf32=True)
 INT8: Final = Precision("int8", torch.float32, torch.float32, int8=True)
-PRECISIONS: Final = {one.name: one for one in (FP64, FP32, TF32, FP16, BF16, INT8)}
+PRECISIONS: Final = {
+    precision.name: precision for precision in (FP64, FP32, TF32, FP16, BF16, INT8)
+}
 """The number formats by name."""
 
 
 class ConvForm(NamedTuple):
-    """The form of a convolution: torch's arguments behind the bias."""
+    """The form of a convolution: the arguments of `torch.conv2d` after the bias."""
 
     stride: Pair = 1
     padding: Pair = 0
@@ -103,7 +105,7 @@ class ConvForm(NamedTuple):
 class Products(TorchFunctionMode, ABC):
     """A mode in which all convolutions and fully connected layers of this thread are computed.
 
-    It is a mode so that torch's modules and operators over tiles need not know of it: these call
+    As a mode it works unchanged for torch's modules and for tiled operators, which call
     `torch.conv2d` for each strip of a tile.
     """
 
@@ -114,22 +116,22 @@ class Products(TorchFunctionMode, ABC):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        words = kwargs or {}
+        named = kwargs or {}
         if function is torch.conv2d:
-            return self._conv2d(*args, **words)
+            return self._conv2d(*args, **named)
         if function is functional.linear:
-            return self.linear(*args, **words)
-        return function(*args, **words)
+            return self.linear(*args, **named)
+        return function(*args, **named)
 
     def _conv2d(
         self,
         pixels: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
-        *form: Any,
-        **named: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> torch.Tensor:
-        return self.conv2d(pixels, weight, bias, ConvForm(*form, **named))
+        return self.conv2d(pixels, weight, bias, ConvForm(*args, **kwargs))
 
     @abstractmethod
     def conv2d(
@@ -153,9 +155,10 @@ _OTHER_CONVOLUTIONS = frozenset(
 
 
 class MixedProducts(Products):
-    """Products in mixed precision: convolutions in 16 bits, fully connected layers in the weights'.
+    """Products in mixed precision.
 
-    So are transposed and other convolutions, and attention as fully connected layers are.
+    Convolutions of all kinds are in 16 bits. Fully connected layers and attention are in the format
+    of the weights.
 
     Args:
         work: The 16-bit format.
@@ -165,7 +168,7 @@ class MixedProducts(Products):
     def __init__(self, work: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self._work = work
-        self._multiplied = work if multiplies(device, work) else torch.float32
+        self._multiplied = work if has_fast_products(device, work) else torch.float32
 
     def __torch_function__(
         self,
@@ -174,32 +177,33 @@ class MixedProducts(Products):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        words = kwargs or {}
+        named = kwargs or {}
         if function in _OTHER_CONVOLUTIONS:
-            given = (self._rounded(one) if _is_tensor(one) else one for one in args)
-            named = {
-                key: self._rounded(one) if _is_tensor(one) else one for key, one in words.items()
-            }
-            return function(*given, **named).to(self._work)
+            rounded_args = map(self._round, args)
+            rounded_named = {name: self._round(argument) for name, argument in named.items()}
+            return function(*rounded_args, **rounded_named).to(self._work)
         if function is torch.prelu:
             values, weight = args
             return function(values, weight.to(values.dtype))
         if function is functional.multi_head_attention_forward:
-            (values, *others) = args
-            weights = args[5]
-            wide = [one.to(weights.dtype) for one in (values, *others[:2])]
-            made, attention = function(*wide, *others[2:], **words)
-            return made.to(values.dtype), attention
+            query, key, value, *other_args = args
+            weights_dtype = args[5].dtype
+            wide = [tensor.to(weights_dtype) for tensor in (query, key, value)]
+            output, attention = function(*wide, *other_args, **named)
+            return output.to(query.dtype), attention
         return super().__torch_function__(function, types, args, kwargs)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
-        """Convolve 16-bit numbers; gradients are rounded to 16 bits too."""
-        pixels, weight = self._rounded(pixels), self._rounded(weight)
-        bias = None if bias is None else self._rounded(bias)
-        made = convolve(pixels, weight, bias, *form)
-        return made.to(self._work)
+        """Convolve 16-bit numbers; gradients are rounded to 16 bits, too."""
+        output = convolve(
+            self._round(pixels),
+            self._round(weight),
+            None if bias is None else self._round(bias),
+            *form,
+        )
+        return output.to(self._work)
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -207,26 +211,24 @@ class MixedProducts(Products):
         """Multiply in the weights' format."""
         return functional.linear(values.to(weight.dtype), weight, bias)
 
-    def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._work).to(self._multiplied)
+    def _round(self, argument: Any) -> Any:
+        """Return a tensor rounded to 16 bits in the format of products; others unchanged."""
+        if not isinstance(argument, torch.Tensor):
+            return argument
+        return argument.to(self._work).to(self._multiplied)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def multiplies(device: torch.device, dtype: torch.dtype) -> bool:
+def has_fast_products(device: torch.device, dtype: torch.dtype) -> bool:
     """Return whether a device has instructions for products of a 16-bit format."""
     if device.type != "cpu":
         return True
-    known = torch.ops.mkldnn
     if dtype == torch.bfloat16:
-        return bool(known._is_mkldnn_bf16_supported())
-    return bool(known._is_mkldnn_fp16_supported())
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
 
-def narrow(stage: nn.Module, precision: Precision) -> None:
-    """Keep the weights of convolutions in the format in which they are multiplied."""
+def narrow_weights(stage: nn.Module, precision: Precision) -> None:
+    """Convert the weights of convolutions to the format in which they are multiplied."""
     for module in stage.modules():
         if isinstance(module, nn.Conv2d):
             module.to(precision.work)

@@ -1,14 +1,14 @@
-"""Inference with convolutions of whole numbers of 8 bits: static post-training quantisation.
+"""Inference with 8-bit convolutions: static post-training quantisation.
 
-First, in fp32, a batch says which range of values each convolution reads; all ranks agree on it,
-so that tiles and replicas all round alike. Then weights become whole numbers from -127 to 127, with
-a scale for each filter; inputs of a convolution become whole numbers from 0 to 127, with one scale
-and one zero point. Their products are added as whole numbers, exactly, and come out as fp32.
-Everything else is fp32: normalisation, sums, pools, the fully connected layer, and all messages.
+First, a batch in fp32 determines the range of values that each convolution reads. All ranks merge
+their ranges, so that tiles and replicas round alike. Then weights become whole numbers from -127 to
+127, with a scale for each filter. Inputs of a convolution become whole numbers from 0 to 127, with
+one scale and one zero point. Their products are summed exactly as whole numbers, and converted to
+fp32. Everything else is fp32: normalisation, sums, pools, the fully connected layer, all messages.
 
-128 levels and not 256: CPUs without VNNI add each two products in 16 bits, in which two of
-255 x 127 do not fit; torch does not say so, its results are just wrong by some percent. Of
-127 x 127 they fit, and the results are the same on every CPU. Torch recommends the same for x86
+There are 128 levels and not 256: CPUs without VNNI add pairs of products in 16 bits, which overflow
+with two of 255 x 127. Torch does not report it, and the results are wrong by some percent. Two of
+127 x 127 fit, and the results are the same on every CPU. Torch recommends the same for x86
 (``reduce_range``).
 """
 
@@ -28,11 +28,11 @@ from spbench_parallel.precision.formats import ConvForm, Products
 from spbench_parallel.spatial.conv import make_window
 
 LEVELS = 127
-"""The largest whole number, of weights and of inputs."""
+"""The largest whole number of weights and of inputs."""
 
 Range = tuple[float, float]
 Ranges = dict[str, Range]
-"""The least and the largest value that each convolution reads, by the name of its weight."""
+"""The smallest and the largest value that each convolution reads, by the name of its weight."""
 
 
 class RangeRecorder(Products):
@@ -42,40 +42,42 @@ class RangeRecorder(Products):
         stages: The modules that are run.
 
     Attributes:
-        ranges: The ranges so far; zero is always in them, as padding is.
+        ranges: The ranges so far. Zero is always included, since padding is zero.
     """
 
     def __init__(self, stages: Iterable[nn.Module]) -> None:
         super().__init__()
         self.ranges: Ranges = {}
-        self._names = names_of(stages)
+        self._names = weight_names(stages)
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Convolve, and widen the range of this convolution's input."""
-        made = torch.conv2d(pixels, weight, bias, *form)
-        read = _read(pixels, made, weight, form)
-        least, largest = (float(one) for one in read.aminmax())
-        name = self._names[weight.data_ptr()]
-        known = self.ranges.get(name, (0.0, 0.0))
-        self.ranges[name] = min(least, known[0]), max(largest, known[1])
-        return made
+        output = torch.conv2d(pixels, weight, bias, *form)
+        used = _used_pixels(pixels, output, weight, form)
+        least, largest = (float(extreme) for extreme in used.aminmax())
+        _widen_range(self.ranges, self._names[weight.data_ptr()], (least, largest))
+        return output
 
 
-def agreed(world: MPI.Intracomm, ranges: Ranges) -> Ranges:
-    """Return the ranges of all ranks' values. All must call it together."""
-    everyones: Ranges = {}
-    for some in world.allgather(ranges):
-        for name, (least, largest) in some.items():
-            known = everyones.get(name, (0.0, 0.0))
-            everyones[name] = min(least, known[0]), max(largest, known[1])
-    return everyones
+def merge_ranges(world: MPI.Intracomm, ranges: Ranges) -> Ranges:
+    """Return the ranges over all ranks. All ranks must call it together."""
+    merged: Ranges = {}
+    for rank_ranges in world.allgather(ranges):
+        for name, limits in rank_ranges.items():
+            _widen_range(merged, name, limits)
+    return merged
+
+
+def _widen_range(ranges: Ranges, name: str, limits: Range) -> None:
+    least, largest = ranges.get(name, (0.0, 0.0))
+    ranges[name] = min(limits[0], least), max(limits[1], largest)
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
-    """A convolution's weight in 8 bits, and how its input is rounded.
+class QuantisedWeight:
+    """A convolution's weight in 8 bits, with the scale and zero point of its input.
 
     Attributes:
         weight: Whole numbers, ``filters x channels x rows x cols``.
@@ -89,20 +91,20 @@ class Quantised:
     scale: float
     zero: int
 
-    def rounded(self, values: torch.Tensor) -> torch.Tensor:
-        """Return an input as whole numbers; calibration may not have seen its largest values."""
-        # What is cut off after a half is added is rounded: in three passes and not five.
-        whole = torch.add(torch.tensor(self.zero + 0.5), values, alpha=1.0 / self.scale)
-        return whole.clamp_(0, LEVELS).to(torch.uint8)
+    def round_input(self, values: torch.Tensor) -> torch.Tensor:
+        """Return an input as whole numbers, clamped to the range of the calibration."""
+        # Truncation after adding one half rounds. That takes three passes over memory and not five.
+        shifted = torch.add(torch.tensor(self.zero + 0.5), values, alpha=1.0 / self.scale)
+        return shifted.clamp_(0, LEVELS).to(torch.uint8)
 
     @classmethod
-    def of(cls, weight: torch.Tensor, read: Range) -> Quantised:
+    def quantise(cls, weight: torch.Tensor, limits: Range) -> QuantisedWeight:
         """Return a weight rounded to whole numbers, with scale and zero point of its input."""
         largest = weight.abs().amax((1, 2, 3))
         scales = torch.where(largest > 0, largest / LEVELS, 1.0)
         whole = (weight / scales[:, None, None, None]).round().to(torch.int8)
-        least, most = read
-        scale = (most - least) / LEVELS or 1.0
+        least, greatest = limits
+        scale = (greatest - least) / LEVELS or 1.0
         return cls(whole, scales, scale, round(-least / scale))
 
 
@@ -121,31 +123,29 @@ class Int8Products(Products):
     def __init__(self, stages: Iterable[nn.Module], ranges: Mapping[str, Range]) -> None:
         super().__init__()
         self.int8 = self.others = 0
-        self._quantised: dict[int, Quantised] = {}
+        self._quantised: dict[int, QuantisedWeight] = {}
         self._packed: dict[int, torch.Tensor] = {}
         for stage in stages:
             for name, weight in convolutions(stage):
-                quantised = Quantised.of(weight.detach(), ranges[name])
+                quantised = QuantisedWeight.quantise(weight.detach(), ranges[name])
                 self._quantised[weight.data_ptr()] = quantised
 
     def conv2d(
         self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Round the pixels, convolve whole numbers, and return fp32."""
-        own = self._quantised[weight.data_ptr()]
-        how = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
-        scale = own.scale
-        zero = own.zero
-        rounded, alone = widen_lone_column(own.rounded(pixels), weight, *form[:3])
-        made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
+        quantised = self._quantised[weight.data_ptr()]
+        form_args = (*(list(both_axes(pair)) for pair in form[:3]), form.groups)
+        rounded, is_widened = widen_lone_column(quantised.round_input(pixels), weight, *form[:3])
+        output: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
             rounded,
-            scale,
-            zero,
-            self._packed_for(weight.data_ptr(), how, rounded.shape),
-            own.weight_scales,
-            torch.zeros(len(own.weight), dtype=torch.int64),
+            quantised.scale,
+            quantised.zero,
+            self._pack_weight(weight.data_ptr(), form_args, rounded.shape),
+            quantised.weight_scales,
+            torch.zeros(len(quantised.weight), dtype=torch.int64),
             bias,
-            *how,
+            *form_args,
             1.0,
             0,
             torch.float32,
@@ -153,9 +153,9 @@ class Int8Products(Products):
             [],
             "",
         )
-        made = made[..., :1] if alone else made
-        self.int8 += made.numel() * weight[0].numel()
-        return made
+        output = output[..., :1] if is_widened else output
+        self.int8 += output.numel() * weight[0].numel()
+        return output
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -164,12 +164,17 @@ class Int8Products(Products):
         self.others += values.shape[0] * weight.numel()
         return super().linear(values, weight, bias)
 
-    def _packed_for(self, key: int, how: tuple[Any, ...], shape: torch.Size) -> torch.Tensor:
-        """Return the weight in onednn's order: the best for the first shape, right for all."""
+    def _pack_weight(self, key: int, form_args: tuple[Any, ...], shape: torch.Size) -> torch.Tensor:
+        """Return the weight in oneDNN's layout: fastest for the first shape, correct for all."""
         if key not in self._packed:
-            own = self._quantised[key]
+            quantised = self._quantised[key]
             self._packed[key] = torch.ops.onednn.qconv_prepack(
-                own.weight, own.weight_scales, own.scale, own.zero, *how, list(shape)
+                quantised.weight,
+                quantised.weight_scales,
+                quantised.scale,
+                quantised.zero,
+                *form_args,
+                list(shape),
             )
         return self._packed[key]
 
@@ -183,23 +188,23 @@ def convolutions(stage: nn.Module) -> list[tuple[str, torch.Tensor]]:
     ]
 
 
-def names_of(stages: Iterable[nn.Module]) -> dict[int, str]:
-    """Return the names of convolutions' weights, by the address: a view's is the same."""
+def weight_names(stages: Iterable[nn.Module]) -> dict[int, str]:
+    """Return the names of convolutions' weights by address, which a view shares."""
     return {weight.data_ptr(): name for stage in stages for name, weight in convolutions(stage)}
 
 
-def _read(
-    pixels: torch.Tensor, made: torch.Tensor, weight: torch.Tensor, form: ConvForm
+def _used_pixels(
+    pixels: torch.Tensor, output: torch.Tensor, weight: torch.Tensor, form: ConvForm
 ) -> torch.Tensor:
     """Return the pixels that outputs depend on.
 
-    A tile leaves out other pixels than the whole image does: a stride leaves some out between
-    windows of one pixel, and some after the last window.
+    A tile omits other pixels than the whole image does: a stride omits some between windows of one
+    pixel, and some after the last window.
     """
     kernel = weight.shape[2], weight.shape[3]
     window = make_window(kernel, *form[:3])
     parts = []
-    for axis, outputs in ((window.rows, made.shape[2]), (window.cols, made.shape[3])):
+    for axis, outputs in ((window.rows, output.shape[2]), (window.cols, output.shape[3])):
         last = axis.need((0, outputs))[1]
         parts.append(slice(0, last, axis.stride if axis.kernel == 1 else 1))
     return pixels[:, :, parts[0], parts[1]]

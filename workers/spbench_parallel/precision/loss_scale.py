@@ -1,9 +1,9 @@
 """Dynamic loss scaling: gradients that fp16 would round to zero become large enough to be kept.
 
-The loss is multiplied by a scale, and so are all gradients; before the update the weights' are
-divided by it. Where a rank's gradients got too large for fp16, all ranks skip the step and halve
-the scale; after many good steps they double it. Micikevicius et al., "Mixed Precision Training",
-2018; the numbers are those of `torch.amp.GradScaler`.
+The loss is multiplied by a scale, and so are all gradients. Before the update, those of the weights
+are divided by it. If a rank's gradients were too large for fp16, all ranks skip the step and halve
+the scale. After many good steps they double it (Micikevicius et al., "Mixed Precision Training",
+2018). The numbers are those of `torch.amp.GradScaler`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 from mpi4py import MPI
 
 START = 2.0**16
+"""The initial scale."""
 GOOD_STEPS = 2000
-"""Steps without overflow, in a row, after which the scale doubles."""
+"""Consecutive steps without overflow after which the scale doubles."""
 
 
 class LossScale:
@@ -25,7 +26,7 @@ class LossScale:
         world: The ranks that are trained together.
 
     Attributes:
-        value: The factor of the next loss: a power of 2, which rounds nothing.
+        value: The factor of the next loss: a power of 2, so that scaling does not round.
         good_steps: Steps without overflow since the scale last changed.
         skipped_steps: Steps skipped since the start.
     """
@@ -36,7 +37,7 @@ class LossScale:
         self._world = world
 
     def unscale(self, gradients: Iterable[torch.Tensor]) -> bool:
-        """Divide gradients by the scale; return whether all ranks' are finite.
+        """Divide gradients by the scale; return whether they are finite on all ranks.
 
         The scale is then that of the next step. All ranks must call it together.
         """
@@ -44,7 +45,7 @@ class LossScale:
         for gradient in gradients:
             signs.append(gradient.isfinite().all())
             gradient.mul_(1.0 / self.value)
-        # One wait for the device, which MPI needs to tell all ranks.
+        # All gradients together: one wait for the device, before MPI combines the ranks' answers.
         finite = self._world.allreduce(bool(torch.stack(signs).all()), op=MPI.LAND)
         if not finite:
             self.value /= 2.0

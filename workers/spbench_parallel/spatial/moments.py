@@ -10,7 +10,7 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import Box
 from spbench_parallel.device.host_memory import copy_to_device, get_host_memory
 from spbench_parallel.device.streams import is_gpu
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.comm_stats import COMM_STATS
 from spbench_parallel.spatial.exchange import view_box
 from spbench_parallel.spatial.tiling import Tiling
@@ -87,5 +87,5 @@ def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
         on_gpu = is_gpu(values.device)
         own = get_host_memory(values.device).fetch(values) if on_gpu else values
         received = own.new_empty((comm.size, *own.shape))
-        comm.Allgather([memory_of(own), MPI.BYTE], [memory_of(received), MPI.BYTE])
+        comm.Allgather([mpi_buffer(own), MPI.BYTE], [mpi_buffer(received), MPI.BYTE])
     return received.double()

@@ -118,7 +118,7 @@ def _times(
         overlap: partial(_seconds, comm, ways[overlap], tile, operator, overlap=overlap)
         for overlap in (True, False)
     }
-    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, most_seconds=MAX_SECONDS)
+    times = time_alternatives(alternatives, rounds=ROUNDS, comm=comm, max_seconds=MAX_SECONDS)
     return times[True], times[False]
 
 

@@ -1,15 +1,16 @@
 """Gradients of a step, and their allreduce over the ranks that hold the same weights.
 
-- Over tiles nothing is summed: the spatial operators have done it, each tile has the whole image's.
-- Members each have the share of their own images, weighted by them: their sum is the whole.
-- Replicas have images of their own, equally many: their mean is taken.
-- Mirrored pipelines each have half of a step's images: their sum is taken. A rank that holds the
-  same stage in both adds its two copies first. Or one of them adds it up for both:
+- Tiles: no sum is needed. The tiled operators have summed already, so that each tile has the
+  gradient of the whole image.
+- Members: each has the share of its images, weighted by their number, and the sum is taken.
+- Replicas: each has the same number of different images, and the mean is taken.
+- Mirrored pipelines: each has half of a step's images, and the sum is taken. A rank that holds the
+  same stage in both first adds its two copies. Alternatively one copy adds for both:
   `spbench_parallel.training.master_comm`.
 
-All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad`` is a view of it.
-
-MPI adds, a GPU's on the host, to which they go through pinned memory; or NCCL does, among GPUs.
+All gradients of a stage are in one flat tensor, created once; a parameter's ``grad`` is a view of
+it. MPI sums on the host, and a GPU's gradients get there through pinned memory. Or NCCL sums among
+GPUs.
 """
 
 from __future__ import annotations
@@ -29,35 +30,37 @@ from spbench_parallel.p2p import torch_group
 from spbench_parallel.spatial.gradients import allreduce_sum
 
 BUCKET = 1 << 22
-"""Numbers in one message: 16 MiB of fp32; larger messages are hardly faster."""
+"""Numbers in one message: 16 MiB of fp32. Larger messages are hardly faster."""
 
 Key = tuple[int, int]
 """A stage, and the tile whose copies are summed; 0 for all members."""
 
 
-def key_of(layout: ModelLayout, place: Place) -> Key:
-    """Return the key of the copies of weights whose gradients are summed with a rank's."""
-    return place.stage, place.tile if layout.stages[place.stage].spatial else 0
+def weight_key(layout: ModelLayout, coordinates: Place) -> Key:
+    """Return the key of the copies of weights whose gradients are summed with those of a rank."""
+    return coordinates.stage, coordinates.tile if layout.stages[coordinates.stage].spatial else 0
 
 
-def sharers(layout: ModelLayout, key: Key, directions: Collection[int]) -> tuple[int, ...]:
+def ranks_sharing_weights(
+    layout: ModelLayout, key: Key, directions: Collection[int]
+) -> tuple[int, ...]:
     """Return the ranks whose gradients of some directions are summed, ascending, each once."""
     stage, tile = key
-    found: set[int] = set()
+    sharing: set[int] = set()
     for replica in range(layout.replicas):
         for direction in directions:
             ranks = layout.ranks_of(stage, replica, direction)
-            found.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
-    return tuple(sorted(found))
+            sharing.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
+    return tuple(sorted(sharing))
 
 
 def sums_gradients(layout: ModelLayout, directions: Collection[int]) -> bool:
     """Return whether any rank's gradients of these directions are summed with another's."""
     stages = range(len(layout.stages))
-    return any(len(sharers(layout, (stage, 0), directions)) > 1 for stage in stages)
+    return any(len(ranks_sharing_weights(layout, (stage, 0), directions)) > 1 for stage in stages)
 
 
-class Flat(Protocol):
+class FlatTensor(Protocol):
     """Values of a stage that all its copies have, in one flat tensor."""
 
     @property
@@ -83,37 +86,38 @@ class FlatGradients:
             parameter.grad = part.view(parameter.shape)
 
     def clear(self) -> None:
-        """Set the gradients to zero for a step: backward adds to them."""
+        """Set the gradients to zero before a step, since backward adds to them."""
         self.flat.zero_()
 
 
 @dataclass(frozen=True, slots=True)
 class WeightSharing:
-    """Copies of the same weights: those on this rank, and the ranks of all.
+    """Copies of the same weights on this rank, and the ranks of all copies.
 
     Attributes:
         comm: The ranks.
-        copies: Flat tensors: one; or two, where this rank is its own mirror.
+        copies: Flat tensors: one, or two if this rank is its own mirror.
         replicas: The number of replicas over which the mean is taken.
-        group: The same ranks, where torch.distributed adds: by NCCL, among GPUs. None: MPI adds.
+        group: The same ranks in torch.distributed, which then sums by NCCL among GPUs; None if MPI
+            sums.
     """
 
     comm: MPI.Intracomm
-    copies: tuple[Flat, ...]
+    copies: tuple[FlatTensor, ...]
     replicas: int
     group: torch_group.TorchGroup | None = None
 
     @property
     def messages(self) -> int:
-        """Allreduces of one `sum`: one for each bucket, and none on a single rank."""
+        """Allreduces of one `sum`: one per bucket, and none on a single rank."""
         return -(-self.copies[0].flat.numel() // BUCKET) if self.comm.size > 1 else 0
 
     @property
     def bytes(self) -> int:
         """Bytes that this rank sends in one `sum`, counted as for a ring allreduce.
 
-        Of ``p`` ranks and ``n`` bytes that is ``2 n (p - 1) / p``; of 16-bit numbers, which each
-        rank adds for itself, ``n (p - 1)``.
+        With ``p`` ranks and ``n`` bytes it is ``2 n (p - 1) / p``. For 16-bit numbers, which each
+        rank adds separately, it is ``n (p - 1)``.
         """
         flat = self.copies[0].flat
         others = self.comm.size - 1
@@ -121,7 +125,7 @@ class WeightSharing:
         return sent if flat.element_size() == 2 else 2 * sent // self.comm.size
 
     def sum(self) -> None:
-        """Give every copy the sum of all. All ranks of the group must call it."""
+        """Set every copy to the sum of all copies. All ranks of the group must call it."""
         first, *others = (copy.flat for copy in self.copies)
         for other in others:
             first.add_(other)
@@ -139,7 +143,7 @@ class WeightSharing:
         self.comm.Free()
 
     def _sum_over_ranks(self, buckets: Sequence[torch.Tensor]) -> None:
-        # 16-bit numbers are added in fp32, on all ranks in the same order: NCCL adds otherwise.
+        # 16-bit numbers are added in fp32 and in the same order on all ranks, unlike by NCCL.
         if self.group is None or buckets[0].element_size() == 2:
             for bucket in buckets:
                 allreduce_sum(self.comm, bucket)
@@ -148,34 +152,39 @@ class WeightSharing:
             pending.wait()
 
 
-def sharings(
+def create_sharings(
     world: MPI.Intracomm,
     layout: ModelLayout,
-    copies: Sequence[tuple[Place, Flat]],
+    copies: Sequence[tuple[Place, FlatTensor]],
     *,
     grouped: bool = False,
 ) -> tuple[WeightSharing, ...]:
-    """Return the groups whose gradients are summed, in which this rank is, in their order.
+    """Return this rank's groups with summed gradients, in the order of their keys.
 
-    All ranks must call it, with copies of the same directions: no others are summed.
+    All ranks must call it, with copies of the same directions: only these are summed.
 
     Args:
         world: The ranks of the layout.
         layout: The layout.
-        copies: This rank's places, and the gradients there.
-        grouped: Whether torch.distributed adds: NCCL on GPUs, gloo on the host.
+        copies: This rank's coordinates, with the gradients there.
+        grouped: Whether torch.distributed sums: NCCL on GPUs, gloo on the host.
 
     Raises:
         GroupError: A rank of the group could not join it; raised on all its ranks.
     """
-    keyed = [(key_of(layout, place), flat) for place, flat in copies]
-    directions = {place.direction for place, _ in copies}
-    found = _groups(world, keyed, lambda key: sharers(layout, key, directions), layout.replicas)
-    return tuple(map(_joined, found)) if grouped else found
+    keyed = [(weight_key(layout, coordinates), flat) for coordinates, flat in copies]
+    directions = {coordinates.direction for coordinates, _ in copies}
+    sharings = _create_groups(
+        world,
+        keyed,
+        lambda key: ranks_sharing_weights(layout, key, directions),
+        layout.replicas,
+    )
+    return tuple(map(_join_group, sharings)) if grouped else sharings
 
 
-def mirrors(
-    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, Flat]]
+def create_mirror_sharings(
+    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, FlatTensor]]
 ) -> tuple[WeightSharing, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
@@ -185,33 +194,32 @@ def mirrors(
     def ranks(key: Key) -> tuple[int, ...]:
         stage, index = key
         replica = copies[0][0].replica
-        both = (layout.ranks_of(stage, replica, direction) for direction in layout.directions)
-        return tuple(sorted({several[index] for several in both}))
+        by_direction = (
+            layout.ranks_of(stage, replica, direction) for direction in layout.directions
+        )
+        return tuple(sorted({stage_ranks[index] for stage_ranks in by_direction}))
 
-    keyed = [((place.stage, place.tile + place.member), flat) for place, flat in copies]
-    return _groups(world, keyed, ranks, 1)
+    keyed = [((own.stage, own.tile + own.member), flat) for own, flat in copies]
+    return _create_groups(world, keyed, ranks, 1)
 
 
-def _joined(sharing: WeightSharing) -> WeightSharing:
-    """Return copies with a group of torch.distributed; those of a rank alone need none."""
+def _join_group(sharing: WeightSharing) -> WeightSharing:
+    """Return copies with a group of torch.distributed, unless this rank is the only one."""
     if sharing.comm.size == 1:
         return sharing
     group = torch_group.acquire(sharing.comm, sharing.copies[0].flat.device)
     return replace(sharing, group=group)
 
 
-def _groups(
+def _create_groups(
     world: MPI.Intracomm,
-    copies: Sequence[tuple[Key, Flat]],
+    copies: Sequence[tuple[Key, FlatTensor]],
     ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
 ) -> tuple[WeightSharing, ...]:
-    """Return one group a key, in the order in which a rank must take part in them.
-
-    Ranks of two groups take part in the same order in both, the lesser key first: so that none
-    waits for another that waits for it.
-    """
-    by_key: dict[Key, list[Flat]] = {}
+    # Lesser keys first: ranks of two groups create their communicators, and later sum, in the same
+    # order. Otherwise each could wait for the other.
+    by_key: dict[Key, list[FlatTensor]] = {}
     for key, flat in copies:
         by_key.setdefault(key, []).append(flat)
     return tuple(

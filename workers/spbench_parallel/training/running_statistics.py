@@ -1,9 +1,9 @@
-"""Running statistics of batch norm in two mirrored pipelines, as of one pipeline in order.
+"""Running statistics of batch norm in two mirrored pipelines, equal to those of one pipeline.
 
-Each micro-batch moves them: r becomes (1 - m) r + m s. That is linear, so that each direction can
-add up the contributions of its own micro-batches, and let them decay for each that the other
-direction has in between; with the rest of the values before the step, the two sums are those of one
-pipeline that takes the micro-batches in their order, whatever the schedule.
+Each micro-batch updates them: r becomes (1 - m) r + m s. That is linear. So each direction sums the
+contributions of its micro-batches, and lets the sum decay for each micro-batch of the other
+direction in between. The two sums, added to the decayed values from before the step, are those of
+one pipeline that takes the micro-batches in their order, in any schedule.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.forward.writes import list_counters
-from spbench_parallel.training.gradients import mirrors
+from spbench_parallel.training.gradients import create_mirror_sharings
 
 
 class FlatStatistics:
     """The running means and variances of a stage, all in one tensor.
 
     Attributes:
-        norms: The batch normalisations, those of one momentum after each other.
-        flat: The tensor; the norms' own buffers are views of it. Empty in a stage without norms.
-        keeps: By momentum, how many numbers it has, and the share of them that remains after one
-            more micro-batch: 1 - momentum.
+        norms: The batch normalisations, sorted by momentum.
+        flat: The tensor; the norms' buffers are views of it. Empty in a stage without norms.
+        keeps: By momentum, the number of values, and the share of them that remains after one more
+            micro-batch: 1 - momentum.
 
     Raises:
         CannotRunError: A norm has no momentum.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
+        norms = [norm for norm in module.modules() if isinstance(norm, _BatchNorm)]
         self.norms = sorted(
-            (one for one in norms if one.running_mean is not None), key=_momentum, reverse=True
+            (norm for norm in norms if norm.running_mean is not None), key=_momentum, reverse=True
         )
-        tensors = [
-            tensor for norm in self.norms for tensor in (norm.running_mean, norm.running_var)
+        buffers = [
+            buffer
+            for norm in self.norms
+            for buffer in (norm.running_mean, norm.running_var)
+            if buffer is not None
         ]
-        found = [tensor for tensor in tensors if tensor is not None]
-        self.flat = torch.cat(found) if found else torch.empty(0)
-        parts = iter(self.flat.split([tensor.numel() for tensor in found]) if found else ())
+        self.flat = torch.cat(buffers) if buffers else torch.empty(0)
+        parts = iter(self.flat.split([buffer.numel() for buffer in buffers]) if buffers else ())
         for norm in self.norms:
-            # Through `data`: autograd keeps them for backward, and would refuse that we change
-            # them meanwhile, though in training it does not read them.
+            # Through `data`: autograd saves the buffers for backward and rejects later changes,
+            # although it does not read them in training.
             norm.running_mean = next(parts).data
             norm.running_var = next(parts).data
         self.keeps = [
@@ -57,15 +59,15 @@ class FlatStatistics:
         ]
 
     def decay(self, steps: int) -> None:
-        """Let all of them decay as for so many micro-batches.
+        """Decay all values as for ``steps`` micro-batches.
 
-        The factors are numbers, not tensors: no kernel is launched that a GPU has yet to load.
+        The factors are numbers, not tensors: so no kernel is launched that a GPU has not loaded.
         """
         for part, keep in self._parts(self.flat):
             part.mul_(keep**steps)
 
     def add_decayed(self, before: torch.Tensor, steps: int) -> None:
-        """Add what is left of earlier values, in a tensor like `flat`, after so many."""
+        """Add earlier values, in a tensor like `flat`, decayed by ``steps`` micro-batches."""
         pairs = zip(self._parts(self.flat), self._parts(before), strict=True)
         for (part, keep), (values, _) in pairs:
             part.add_(values, alpha=keep**steps)
@@ -79,12 +81,12 @@ class FlatStatistics:
 class MirroredStatistics:
     """The running statistics of a rank's two stages, over a step.
 
-    All ranks must make it, and end a step, together.
+    All ranks must create it, and end a step, together.
 
     Args:
         world: The ranks of the layout.
         layout: Two mirrored pipelines.
-        stages: This rank's places and modules, by direction.
+        stages: This rank's coordinates and modules, by direction.
         count: Micro-batches of a step, in both directions.
     """
 
@@ -99,33 +101,35 @@ class MirroredStatistics:
         self._copies = [FlatStatistics(module) for _, module in stages]
         self._before = [copy.flat.clone() for copy in self._copies]
         self._counters = [list(list_counters(module)) for _, module in stages]
-        self._seen = [0] * len(stages)
+        self._decayed = [0] * len(stages)
         self._own = [0] * len(stages)
-        places = [place for place, _ in stages]
-        self.sharings = mirrors(world, layout, list(zip(places, self._copies, strict=True)))
+        coordinates = [own for own, _ in stages]
+        self.sharings = create_mirror_sharings(
+            world, layout, list(zip(coordinates, self._copies, strict=True))
+        )
 
     def begin(self) -> None:
-        """Begin a step: put the values before it aside."""
+        """Begin a step: save the values, and set the sums to zero."""
         for direction, (copy, before) in enumerate(zip(self._copies, self._before, strict=True)):
             before.copy_(copy.flat)
             copy.flat.zero_()
-            self._seen[direction] = self._own[direction] = 0
+            self._decayed[direction] = self._own[direction] = 0
 
-    def pass_others(self, direction: int, micro_batch: int) -> None:
-        """Let the sums decay for micro-batches of the other direction, before one of this one."""
+    def decay_until(self, direction: int, micro_batch: int) -> None:
+        """Decay the sums for the other direction's micro-batches before one of this direction."""
         copy = self._copies[direction]
-        copy.decay(micro_batch - self._seen[direction])
-        self._seen[direction] = micro_batch + 1
+        copy.decay(micro_batch - self._decayed[direction])
+        self._decayed[direction] = micro_batch + 1
         self._own[direction] += 1
 
     def end(self) -> None:
-        """End a step: add both directions' sums and the values before the step."""
-        for copy, seen in zip(self._copies, self._seen, strict=True):
-            copy.decay(self._count - seen)
+        """End a step: add both directions' sums and the decayed values from before the step."""
+        for copy, decayed in zip(self._copies, self._decayed, strict=True):
+            copy.decay(self._count - decayed)
         for sharing in self.sharings:
             sharing.sum()
-        for several, own in zip(self._counters, self._own, strict=True):
-            for counter, number in several:
+        for stage_counters, own in zip(self._counters, self._own, strict=True):
+            for counter, number in stage_counters:
                 counter.add_(number * (self._count - own))
         for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
             copy.add_decayed(before, self._count)

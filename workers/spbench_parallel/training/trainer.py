@@ -14,7 +14,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_parallel.plan import MIRROR, OWNER, TrainingConfig
 from spbench_parallel.precision.loss_scale import LossScale
-from spbench_parallel.training.gradients import FlatGradients, sharings
+from spbench_parallel.training.gradients import FlatGradients, create_sharings
 from spbench_parallel.training.master_comm import MasterComm
 from spbench_parallel.training.running_statistics import MirroredStatistics
 from spbench_parallel.training.updates import State, Updates
@@ -22,11 +22,13 @@ from spbench_parallel.training.updates import State, Updates
 
 @dataclass(frozen=True, slots=True)
 class TrainingTraffic:
-    """Traffic of a rank that keeps all copies of its weights alike; halos are not counted.
+    """Traffic of a rank that keeps all copies of its weights equal.
+
+    Halos are not counted.
 
     Attributes:
-        sum_bytes: Bytes of gradients in allreduces, as `WeightSharing.bytes` counts them.
-        sums: Number of allreduces, one for each 16 MiB of fp32.
+        sum_bytes: Bytes of gradients in allreduces, counted like `WeightSharing.bytes`.
+        sums: Number of allreduces, one per 16 MiB of fp32.
         master_comm_bytes: Bytes of gradients to owners and weights from them: `MasterComm.bytes`.
         master_comm_messages: Messages of these: `MasterComm.messages`.
     """
@@ -38,24 +40,26 @@ class TrainingTraffic:
 
 
 class Trainer:
-    """The trainer of a rank's stages. All ranks must make it, and call its methods, together.
+    """The trainer of a rank's stages.
+
+    All ranks must create it, and call its methods, together.
 
     Args:
         world: The ranks of the layout.
         layout: The layout.
         training: The optimizer and its learning rate.
-        stages: This rank's places and modules, by direction, or by round.
+        stages: This rank's coordinates and modules, by direction or by round.
         batches: Micro-batches of a replica's step.
-        loss_scale: In fp16, the scale that gradients are divided by before the update.
+        loss_scale: In fp16, the scale by which gradients are divided before the update.
         master_comm: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
-        grouped: Whether torch.distributed sums gradients over members and replicas: NCCL does on
-            GPUs. Else MPI does.
+        grouped: Whether torch.distributed sums gradients over members and replicas, by NCCL on
+            GPUs. Otherwise MPI does.
 
     Attributes:
         optimizer: The name of the optimizer.
 
     Raises:
-        ValueError: There is no such optimizer, or ``master_comm`` is asked for without a mirror.
+        ValueError: The optimizer is unknown, or ``master_comm`` is set without a mirror.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class Trainer:
     ) -> None:
         self._loss_scale = loss_scale
         self._skips = False
-        owned = [not master_comm or place.direction == OWNER for place, _ in stages]
+        owned = [not master_comm or own.direction == OWNER for own, _ in stages]
         parameters = list(
             chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
         )
@@ -81,9 +85,11 @@ class Trainer:
         self._updates = Updates(training, parameters)
         self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
-        places = [place for place, _ in stages]
-        copies = compress(zip(places, self._gradients, strict=True), owned)
-        self._sharings = sharings(world, layout, list(copies), grouped=grouped)
+        coordinates = [own for own, _ in stages]
+        copies = compress(zip(coordinates, self._gradients, strict=True), owned)
+        # Each of these creates communicators: sharings, GEMS-MASTER's exchange and mirrored
+        # statistics, in the same order on all ranks.
+        self._sharings = create_sharings(world, layout, list(copies), grouped=grouped)
         self._sums = 0
         self._master_comm = (
             MasterComm(world, layout, stages, self._gradients) if master_comm else None
@@ -94,27 +100,31 @@ class Trainer:
         )
 
     def begin(self) -> None:
-        """Begin a step: set gradients to zero, and put running statistics aside."""
+        """Begin a step: set gradients to zero, and save running statistics."""
         for gradients in self._gradients:
             gradients.clear()
         if self._statistics is not None:
             self._statistics.begin()
 
-    def pass_others(self, direction: int, micro_batch: int) -> None:
-        """Note the micro-batch whose forward is next in a direction, for the running statistics."""
+    def prepare_forward(self, direction: int, micro_batch: int) -> None:
+        """Update the running statistics before the forward pass of a micro-batch in a direction."""
         if self._statistics is not None:
-            self._statistics.pass_others(direction, micro_batch)
+            self._statistics.decay_until(direction, micro_batch)
 
-    def end_backward(self, direction: int, micro_batch: int) -> None:
-        """Note a micro-batch's backward as done; after a mirror's last, send its gradients."""
+    def finish_backward(self, direction: int, micro_batch: int) -> None:
+        """Record that a micro-batch's backward pass is done.
+
+        After the mirror's last one, start to send its gradients.
+        """
         if self._master_comm is not None and (direction, micro_batch) == (
             MIRROR,
             self._last[MIRROR],
         ):
             self._master_comm.send_gradients()
 
-    def sum(self) -> None:
+    def sum_gradients(self) -> None:
         """Sum gradients, and mirrored statistics, over the ranks."""
+        # A mirror's gradients come first: the owner's are then summed over members and replicas.
         if self._master_comm is not None:
             self._master_comm.add_gradients()
         for sharing in self._sharings:
@@ -126,12 +136,12 @@ class Trainer:
             flat = [gradients.flat for gradients in self._gradients]
             self._skips = not self._loss_scale.unscale(flat)
 
-    def update(self) -> None:
-        """Update the weights; leave them where a rank's gradients were too large for fp16."""
+    def update_weights(self) -> None:
+        """Update the weights, unless a rank's gradients were too large for fp16."""
         if not self._skips:
             self._updates.step()
 
-    def share(self) -> None:
+    def share_weights(self) -> None:
         """Send updated weights to the copies that own none."""
         if self._master_comm is not None:
             self._master_comm.send_weights()
@@ -149,11 +159,11 @@ class Trainer:
 
     @property
     def optimizer_states(self) -> Mapping[nn.Parameter, State]:
-        """The state of the optimizer, by parameter; nothing before the first step."""
+        """The state of the optimizer, by parameter; empty before the first step."""
         return self._updates.states
 
     def end_epoch(self) -> None:
-        """Let the training rate decay."""
+        """Decay the learning rate."""
         self._updates.learning_rate *= self._decay
 
     @property
@@ -165,21 +175,23 @@ class Trainer:
     def learning_rate(self, rate: float) -> None:
         self._updates.learning_rate = rate
 
-    def state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-        """Return the optimizer's state of a parameter: nothing before the first step."""
+    def optimizer_state(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """Return the optimizer's state of a parameter; empty before the first step."""
         return dict(self._updates.states.get(parameter, {}))
 
-    def set_state(self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]) -> None:
+    def set_optimizer_state(
+        self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]
+    ) -> None:
         """Set the optimizer's state of a parameter; the tensors are copied.
 
-        A copy that owns no weights keeps none.
+        A copy that owns no weights ignores it.
         """
         if parameter not in self._updated:
             return
         self._updates.states[parameter] = {
-            # Moments have the parameter's format; Adam counts its steps in a number of its own.
-            word: torch.empty_like(parameter).copy_(one) if one.ndim else one.clone()
-            for word, one in state.items()
+            # Moments have the parameter's format; Adam's count of steps is a separate scalar.
+            name: torch.empty_like(parameter).copy_(tensor) if tensor.ndim else tensor.clone()
+            for name, tensor in state.items()
         }
 
     def free(self) -> None:

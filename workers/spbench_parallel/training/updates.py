@@ -1,6 +1,6 @@
-"""Optimizers: torch's own update rules, for lists of tensors.
+"""Optimizers: torch's update rules, for lists of tensors.
 
-`torch.optim.Optimizer` would import torch's compiler for it, which takes a rank two seconds.
+`torch.optim.Optimizer` would import torch's compiler, which takes two seconds per rank.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from torch.optim.sgd import sgd
 from spbench_parallel.plan import TrainingConfig
 
 BETAS = (0.9, 0.999)
+"""Coefficients of the running averages of Adam and AdamW; torch's defaults."""
 EPSILON = 1e-8
-"""Coefficients of Adam and AdamW, as in torch."""
+"""The term of Adam and AdamW that avoids division by zero; torch's default."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
 State = dict[str, torch.Tensor]
 
 
 class Updates:
-    """An optimizer: it updates parameters from their gradients.
+    """An optimizer that updates parameters from their gradients.
 
     Args:
         training: The optimizer and its settings.
@@ -32,11 +33,11 @@ class Updates:
 
     Attributes:
         learning_rate: The learning rate of the next step.
-        states: The state of each parameter, by the names of `torch.optim`; nothing before the
-            first step.
+        states: The state of each parameter, by the names of `torch.optim`; empty before the first
+            step.
 
     Raises:
-        ValueError: There is no such optimizer.
+        ValueError: The optimizer is unknown.
     """
 
     def __init__(self, training: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
@@ -50,17 +51,16 @@ class Updates:
     @torch.no_grad()
     def step(self) -> None:
         """Update all parameters once."""
-        gradients = [parameter.grad for parameter in self._parameters]
-        found = [gradient for gradient in gradients if gradient is not None]
-        if not found:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if not gradients:
             return
         if self._training.optimizer == "sgd":
-            self._sgd(found)
+            self._sgd(gradients)
         else:
-            self._adam(found)
+            self._adam(gradients)
 
     def _sgd(self, gradients: list[torch.Tensor]) -> None:
-        buffers = [self._state(one).get("momentum_buffer") for one in self._parameters]
+        buffers = [self._state(parameter).get("momentum_buffer") for parameter in self._parameters]
         sgd(
             list(self._parameters),
             gradients,
@@ -74,7 +74,7 @@ class Updates:
             maximize=False,
         )
         for parameter, buffer in zip(self._parameters, buffers, strict=True):
-            if buffer is not None:  # without momentum there is none
+            if buffer is not None:  # None without momentum
                 self._state(parameter)["momentum_buffer"] = buffer
 
     def _adam(self, gradients: list[torch.Tensor]) -> None:

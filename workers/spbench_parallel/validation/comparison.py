@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.validation.reference import ResultKey, ResultTensors
 from spbench_parallel.verify.worst_error import WorstError
 
@@ -22,7 +23,7 @@ class TensorPart:
 
     Attributes:
         values: The values of the part.
-        cut: Its slices in the whole tensor; () for the whole.
+        cut: Its slices in the whole tensor; () for the whole tensor.
     """
 
     values: torch.Tensor
@@ -31,92 +32,106 @@ class TensorPart:
 
 def compare(
     comm: MPI.Intracomm,
-    wanted: ResultTensors,
-    found: dict[ResultKey, TensorPart],
+    expected: ResultTensors,
+    parts: dict[ResultKey, TensorPart],
     *,
     mean_square: bool = False,
 ) -> tuple[float, str]:
-    """Compare the ranks' tensors with those that rank 0 expects. All ranks must call it.
+    """Compare the ranks' tensors with those that rank 0 expects.
+
+    All ranks must call it.
 
     Args:
         comm: The ranks.
-        wanted: On rank 0, all tensors.
-        found: This rank's parts of them.
-        mean_square: Compare all differences together, by their squares, in place of the largest.
+        expected: On rank 0, all tensors.
+        parts: This rank's parts of them.
+        mean_square: Compare the sum of squares of all differences, instead of the largest
+            difference.
 
     Returns:
-        The largest difference on this rank over the largest value that is expected of any tensor;
-        or, with ``mean_square``, the root of the ratio of their sums of squares, over all parts of
-        this rank. And the name of the tensor with most of it. The error is infinite for a wrong
-        shape, and for a tensor that no rank has.
+        The error of this rank's parts, and the name of the tensor with the largest contribution.
+        The error is the largest difference over the largest expected value of any tensor. With
+        ``mean_square`` it is the root of the ratio of the sums of squares. It is infinite for a
+        wrong shape, and for a tensor that no rank has.
     """
-    largest = comm.bcast(_largest(wanted.values()))
+    largest = comm.bcast(_largest(expected.values()))
     shapes: dict[ResultKey, tuple[int, ...]] = comm.bcast(
-        {key: tuple(tensor.shape) for key, tensor in wanted.items()}
+        {key: tuple(tensor.shape) for key, tensor in expected.items()}
     )
     worst = WorstError.with_tolerance(0.0)
-    squares = 0.0
-    of_squares = 0.0
+    error_squares = 0.0
+    expected_squares = 0.0
     for key, shape in shapes.items():
-        whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
-        part = found.get(key)
-        expected = _received(comm, whole, shape)
+        own = expected[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
+        part = parts.get(key)
+        reference = _broadcast(comm, own, shape)
         if not comm.allreduce(part is not None):
             return math.inf, f"{_name(key)}: no rank has it"
         if part is None:
             continue
-        error, square, of_square = _errors(part, expected[part.cut] if part.cut else expected)
-        squares, of_squares = squares + square, of_squares + of_square
-        size = square if mean_square else error / largest
-        worst.add(size, 0.0, _name(key))
-    unknown = found.keys() - shapes.keys()
+        errors = _errors(part, reference[part.cut] if part.cut else reference)
+        error_squares += errors.squares
+        expected_squares += errors.expected_squares
+        worst.add(errors.squares if mean_square else errors.largest / largest, 0.0, _name(key))
+    unknown = parts.keys() - shapes.keys()
     if unknown:
         return math.inf, f"{_name(unknown.pop())} is not expected"
     if mean_square:
-        together = math.sqrt(squares / of_squares) if of_squares else math.sqrt(squares)
-        return together, worst.detail
+        relative = error_squares / expected_squares if expected_squares else error_squares
+        return math.sqrt(relative), worst.detail
     return worst.error, worst.detail
 
 
-def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the tensor of rank 0, broadcast to all ranks, in fp64."""
-    expected = whole.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
+def _broadcast(comm: MPI.Intracomm, own: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the tensor of rank 0 on all ranks, in fp64."""
+    tensor = own.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
     if comm.size > 1:
-        comm.Bcast([memory_of(expected), MPI.BYTE])
-    return expected
+        comm.Bcast([mpi_buffer(tensor), MPI.BYTE])
+    return tensor
 
 
-def _errors(part: TensorPart, expected: torch.Tensor) -> tuple[float, float, float]:
-    """Return the largest difference, the sum of its squares, and that of the expected values."""
+class _PartErrors(NamedTuple):
+    """The errors of a part: the largest difference, and sums of squares."""
+
+    largest: float
+    squares: float
+    expected_squares: float
+
+
+_INFINITE = _PartErrors(math.inf, math.inf, 1.0)
+
+
+def _errors(part: TensorPart, expected: torch.Tensor) -> _PartErrors:
     if expected.shape != part.values.shape:
-        return math.inf, math.inf, 1.0
+        return _INFINITE
     values = part.values.detach().double().cpu()
-    square = float((values - expected).square().sum())
-    if math.isnan(square):
-        return math.inf, math.inf, 1.0
-    return _distance(values, expected), square, float(expected.square().sum())
+    squares = float((values - expected).square().sum())
+    if math.isnan(squares):
+        return _INFINITE
+    return _PartErrors(_distance(values, expected), squares, float(expected.square().sum()))
 
 
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    if not one.numel():
+def _distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+    if not values.numel():
         return 0.0
-    error = float((one - other).abs().max())
+    error = float((values - expected).abs().max())
     return math.inf if math.isnan(error) else error
 
 
 def _largest(tensors: Iterable[torch.Tensor]) -> float:
-    return max((float(one.abs().max()) for one in tensors if one.numel()), default=1.0) or 1.0
+    sizes = (float(tensor.abs().max()) for tensor in tensors if tensor.numel())
+    return max(sizes, default=1.0) or 1.0
 
 
-def moved(wanted: ResultTensors, other: ResultTensors) -> float:
+def largest_change(before: ResultTensors, after: ResultTensors) -> float:
     """Return the largest difference of two results, over the largest value of the first."""
-    largest = _largest(wanted.values())
-    errors = (_distance(wanted[key].double(), other[key].double()) for key in wanted)
+    largest = _largest(before.values())
+    errors = (_distance(before[key].double(), after[key].double()) for key in before)
     return max(errors, default=0.0) / largest
 
 
 def _name(key: ResultKey) -> str:
-    """Return a name for people: a parameter's, or ``replica 0, micro-batch 1``."""
+    """Return a name for messages: a parameter's, or ``replica 0, micro-batch 1``."""
     match key:
         case (int(replica), int(batch)):
             return f"replica {replica}, micro-batch {batch}"

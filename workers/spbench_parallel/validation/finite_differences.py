@@ -1,8 +1,8 @@
 """Gradients checked by finite differences of the loss, a reference without any backward pass.
 
-In a large network, some ReLU or maximum changes over within every step that rounding allows: for
-ResNet-110 with 8 images of 256 x 256 pixels, differences were off by 1.5e-4 on an H200. Torch's
-forward-mode differentiation, which takes no step, then gives the slope.
+In a large network, some ReLU or maximum switches within any step that rounding allows: for
+ResNet-110 with 8 images of 256 x 256 pixels, differences were off by 1.5e-4 on an H200. Then
+torch's forward-mode differentiation, which takes no step, gives the slope.
 """
 
 from __future__ import annotations
@@ -28,26 +28,30 @@ from spbench_parallel.validation.reference import drawn_images, whole_loss
 from spbench_parallel.verify.worst_error import WorstError
 
 DIRECTIONS = 4
+"""Random directions along which slopes are compared."""
 STEPS = (1e-9, 1e-10)
-"""Lengths of the steps, relative to the weights. The loss bends where a ReLU or a maximum changes
-over: so steps are as short as rounding at 1e-16 allows, and of two lengths, since hardly any bend
-lies in both."""
+"""Lengths of the steps, relative to the weights.
+
+The loss is not smooth where a ReLU or a maximum switches. So steps are as short as rounding at
+1e-16 allows. There are two lengths, because a switch hardly ever lies within both.
+"""
 TOLERANCE = 1e-4
-"""The allowed error, relative to the slope that a random direction has on the average."""
+"""The allowed error, relative to the mean slope of a random direction."""
 DIFFERENCE_TOLERANCE = 1e-2
-"""The error from which differences are wrong, whatever forward-mode differentiation says."""
+"""The error above which a difference is wrong, regardless of forward-mode differentiation."""
 
 
-def worst_slope(
+def compare_slopes(
     plan: ModelPlan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
 ) -> WorstError:
-    """Compare the gradients of a step's loss with slopes of it along random directions.
+    """Compare the gradients of a step's loss with its slopes along random directions.
 
     Along each of `DIRECTIONS` directions d, random in every weight, the loss is computed at w + h d
-    and at w - h d; their difference over 2 h should be the gradient times d. Of the slopes with the
-    steps h in `STEPS` the nearer one counts. If its error is between `TOLERANCE` and
-    `DIFFERENCE_TOLERANCE`, the slope by forward-mode differentiation counts instead. It must be as
-    near to the difference. If an operator of the network lacks it, the difference counts.
+    and at w - h d. Their difference over 2 h should be the gradient times d. Among the slopes with
+    the steps h in `STEPS`, the nearest counts. If its error is between `TOLERANCE` and
+    `DIFFERENCE_TOLERANCE`, the slope by forward-mode differentiation counts instead. That slope
+    must be as near to the difference. If an operator of the network does not support it, the
+    difference counts.
 
     Args:
         plan: The model and the micro-batches, on one process.
@@ -55,84 +59,92 @@ def worst_slope(
         gradients: The gradients of every parameter, in float64.
 
     Returns:
-        The largest difference, over the size that such slopes have, and its direction in words.
+        The largest error relative to the mean slope, and its direction in words.
     """
     model = build_reference(plan.model, seed=plan.seed, device=plan.device)
     parameters = dict(model.named_parameters())
     random = torch.Generator().manual_seed(plan.seed)
     worst = WorstError.with_tolerance(TOLERANCE)
     for direction in range(DIRECTIONS):
-        along = {name: _direction(one, random) for name, one in parameters.items()}
-        parts = [gradients[name] * one for name, one in along.items()]
-        wanted = sum(float(part.sum()) for part in parts)
-        size = math.sqrt(sum(float(part.square().sum()) for part in parts))
-        losses = partial(_loss_at, plan, images, model, along)
-        slopes = [(losses(step) - losses(-step)) / (2 * step) for step in STEPS]
-        slope = min(slopes, key=lambda one: abs(one - wanted))
-        error = abs(slope - wanted) / size if size else math.inf
+        vectors = {
+            name: _random_direction(parameter, random) for name, parameter in parameters.items()
+        }
+        products = [gradients[name] * vector for name, vector in vectors.items()]
+        expected = sum(float(product.sum()) for product in products)
+        size = math.sqrt(sum(float(product.square().sum()) for product in products))
+        loss = partial(_displaced_loss, plan, images, model, vectors)
+        slopes = [(loss(step) - loss(-step)) / (2 * step) for step in STEPS]
+        distances = [abs(slope - expected) for slope in slopes]
+        slope = slopes[distances.index(min(distances))]
+        error = abs(slope - expected) / size if size else math.inf
         if TOLERANCE < error < DIFFERENCE_TOLERANCE:
-            exact = _forward_slope(plan, images, model, along)
+            exact = _forward_slope(plan, images, model, vectors)
             if exact is not None and abs(exact - slope) < DIFFERENCE_TOLERANCE * size:
                 slope = exact
-                error = abs(exact - wanted) / size
-        detail = f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
+                error = abs(exact - expected) / size
+        detail = f"direction {direction}: slope {slope:.9g}, not {expected:.9g}"
         worst.add(error, TOLERANCE, detail)
     return worst
 
 
-def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """Return a random direction, about as long as the parameter's values are large."""
+def _random_direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Return a random direction, scaled to the mean magnitude of the parameter's values."""
     drawn = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
     scale = float(parameter.detach().abs().mean()) or 1.0
     return (scale * drawn).to(parameter.device)
 
 
 @torch.no_grad()
-def _loss_at(
+def _displaced_loss(
     plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
-    along: dict[str, torch.Tensor],
+    vectors: dict[str, torch.Tensor],
     step: float,
 ) -> float:
-    """Return the loss a step away; the weights are put back as they were, to the bit."""
-    kept = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    """Return the loss one step away; the weights are restored to the bit."""
+    saved = {name: parameter.clone() for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        parameter.add_(along[name], alpha=step)
+        parameter.add_(vectors[name], alpha=step)
     loss = float(_loss(plan, images, model))
     for name, parameter in model.named_parameters():
-        parameter.copy_(kept[name])
+        parameter.copy_(saved[name])
     return loss
 
 
 @torch.no_grad()
 def _forward_slope(
-    plan: ModelPlan, images: SyntheticImages, model: nn.Module, along: dict[str, torch.Tensor]
+    plan: ModelPlan, images: SyntheticImages, model: nn.Module, vectors: dict[str, torch.Tensor]
 ) -> float | None:
-    """Return the slope by forward-mode differentiation; None if the network does not have one."""
+    """Return the slope by forward-mode differentiation.
+
+    None if the network does not support it.
+    """
     with forward_ad.dual_level(), warnings.catch_warnings():
-        # Torch 2.11 compiles some of its formulas by torch.jit.script, which it calls deprecated.
+        # Torch 2.11 compiles some of its formulas by torch.jit.script, which is deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         duals = {
-            parameter: forward_ad.make_dual(parameter.detach(), along[name])
+            parameter: forward_ad.make_dual(parameter.detach(), vectors[name])
             for name, parameter in model.named_parameters()
         }
-        with _replaced(model, duals):
+        with _replace_parameters(model, duals):
             try:
                 slope = forward_ad.unpack_dual(_loss(plan, images, model)).tangent
-            except RuntimeError:  # An operator lacks it, or writes such numbers into a buffer.
+            except RuntimeError:  # an operator does not support it, or writes duals into a buffer
                 return None
         return None if slope is None else float(slope)
 
 
 @contextmanager
-def _replaced(model: nn.Module, tensors: Mapping[nn.Parameter, torch.Tensor]) -> Iterator[None]:
+def _replace_parameters(
+    model: nn.Module, tensors: Mapping[nn.Parameter, torch.Tensor]
+) -> Iterator[None]:
     """Let the modules use other tensors instead of their parameters."""
     modules = list(model.modules())
     if isinstance(model, WholeModule):
         modules += model.module.modules()
-    kept = [dict(module._parameters) for module in modules]
-    for module, parameters in zip(modules, kept, strict=True):
+    saved = [dict(module._parameters) for module in modules]
+    for module, parameters in zip(modules, saved, strict=True):
         changed: dict[str, Any] = {
             name: tensors[parameter]
             for name, parameter in parameters.items()
@@ -142,7 +154,7 @@ def _replaced(model: nn.Module, tensors: Mapping[nn.Parameter, torch.Tensor]) ->
     try:
         yield
     finally:
-        for module, parameters in zip(modules, kept, strict=True):
+        for module, parameters in zip(modules, saved, strict=True):
             module._parameters.update(parameters)
 
 
@@ -150,11 +162,11 @@ def _loss(plan: ModelPlan, images: SyntheticImages, model: nn.Module) -> torch.T
     """Return the loss of the first step."""
     images.set_step(0)
     image = plan.model.image
-    whole = Box((0, image.height), (0, image.width))
+    image_box = Box((0, image.height), (0, image.width))
     losses = []
     for batch in plan.batches:
         with DropByPositionMode(drawn_images(plan, images.step, (0,), batch)):
-            logits = model(images.pixels(0, batch.images, whole))
-        targets = images.targets(0, batch.images, whole)
+            logits = model(images.pixels(0, batch.images, image_box))
+        targets = images.targets(0, batch.images, image_box)
         losses.append(whole_loss(plan.loss, logits, targets))
     return torch.stack(losses).sum() / sum(batch.size for batch in plan.batches)

@@ -1,10 +1,10 @@
 """The reference: the model on one process, in plain torch, with whole images and no messages.
 
-It takes the same micro-batches in the same order as the model over many ranks, with gradients
-weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
-different images: each has separate running statistics here, and all share the weights, which
-change by the mean of the gradients. Where batch normalisation goes over all replicas, a micro-batch
-holds the images of all of them.
+It takes the same micro-batches in the same order as the model over many ranks. Gradients are
+weighted by images, and each micro-batch updates running statistics in that order. Replicas see
+different images: each has separate running statistics here, and all share the weights, which change
+by the mean of the gradients. If batch normalisation is over all replicas, a micro-batch holds the
+images of all of them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.progress import NO_PROGRESS, Progress
 
 ResultKey = tuple[str | int, ...]
-"""A parameter's name, a replica and a micro-batch, ..."""
+"""Such as a parameter's name, or a replica and a micro-batch; see `Results`."""
 ResultTensors = dict[ResultKey, torch.Tensor]
 
 STEPS = 3
-"""Training steps, after which weights and running statistics are compared."""
+"""Training steps before weights and running statistics are compared."""
 NOISE = 1e-15
-"""The change of weights and images that measures the effect of rounding: five last bits."""
+"""The relative change of weights and images that shows the effect of rounding: five last bits."""
 SMALL_STEP = 1e-3
-"""The largest change of a weight in a small step, over the largest weight."""
+"""The largest change of a weight in a small step, relative to the largest weight."""
 
 
 @dataclass(slots=True)
 class Results:
-    """Results of a model, by kind and key: the same for one process and for many ranks.
+    """Results of a model by kind and key, the same for one process and for many ranks.
 
     Attributes:
         loss: The loss by step, ``(step,)``.
@@ -49,7 +49,7 @@ class Results:
         grad: Gradients of the first step's loss, the mean over replicas, by parameter.
         running_stats: Running statistics after `STEPS` steps, by replica and buffer.
         weights: Weights after `STEPS` steps, by parameter.
-        state: The entries of the user's own ``state_dict`` after `STEPS` steps, on rank 0, by name.
+        state: The entries of the user's ``state_dict`` after `STEPS` steps, on rank 0, by name.
         output: Logits in evaluation mode after all steps, by replica and micro-batch.
     """
 
@@ -66,23 +66,22 @@ KINDS = tuple(field.name for field in fields(Results))
 """The kinds of results."""
 
 
-class OneProcess:
+class ReferenceModel:
     """The whole model on this process, in float64.
 
     Args:
-        plan: The model and its micro-batches; of its layout only the number of replicas counts.
+        plan: The model and its micro-batches; only the number of replicas of its layout is used.
         source: The images, in float64.
-        training: None for inference alone.
-        noise: Weights and images are off by about this share of themselves: the effect shows
-            what rounding does.
+        training: None for inference.
+        noise: The relative random change of weights and images, to measure the effect of rounding.
         progress: The progress over the micro-batches.
         steps: The number of training steps.
         kinds: The results to keep.
-        small_steps: Take a learning rate whose first step changes weights by at most `SMALL_STEP`,
-            instead of that of ``training``.
+        small_steps: Use a learning rate with which the first step changes weights by at most
+            `SMALL_STEP`, instead of that of ``training``.
 
     Attributes:
-        learning_rate: The learning rate of the first step; known after `results`.
+        learning_rate: The learning rate of the first step; known after `compute_results`.
     """
 
     def __init__(
@@ -108,14 +107,18 @@ class OneProcess:
         self.learning_rate = 0.0 if training is None else training.learning_rate
         self._random = torch.Generator().manual_seed(plan.seed)
         self._replicas = range(plan.layout.replicas)
-        together = plan.statistics == "replicas"
-        self._copies = self._build(1 if together else plan.layout.replicas)
-        # With one copy for all, each micro-batch is of all replicas; else of one.
-        self._shares = [tuple(self._replicas)] if together else [(one,) for one in self._replicas]
+        # With sync batch norm over replicas, one copy of the model takes the images of all replicas
+        # in each micro-batch. Otherwise each replica has its copy.
+        if plan.statistics == "replicas":
+            self._copies = self._build(1)
+            self._shares = [tuple(self._replicas)]
+        else:
+            self._copies = self._build(plan.layout.replicas)
+            self._shares = [(replica,) for replica in self._replicas]
         self._count = sum(batch.size for batch in plan.batches)
-        self._whole = Box((0, plan.model.image.height), (0, plan.model.image.width))
+        self._image_box = Box((0, plan.model.image.height), (0, plan.model.image.width))
 
-    def results(self) -> Results:
+    def compute_results(self) -> Results:
         """Train and infer; return the results."""
         results = Results()
         if self._training is not None:
@@ -131,8 +134,8 @@ class OneProcess:
         for step in range(self._steps):
             self._source.set_step(step)
             losses = [
-                self._loss(replica, shares, results, first=step == 0)
-                for replica, shares in zip(self._copies, self._shares, strict=True)
+                self._loss(model, replicas, results, first=step == 0)
+                for model, replicas in zip(self._copies, self._shares, strict=True)
             ]
             results.loss[(step,)] = torch.tensor(
                 sum(losses) / len(self._replicas), dtype=torch.float64
@@ -141,7 +144,7 @@ class OneProcess:
                 _gradient(parameter).div_(len(self._replicas))
             if step == 0 and "grad" in self._kinds:
                 named = self._copies[0].named_parameters()
-                results.grad = {(name,): _gradient(one).clone() for name, one in named}
+                results.grad = {(name,): _gradient(parameter).clone() for name, parameter in named}
             if step == 0 and self._small_steps:
                 self.learning_rate = small_rate(parameters, map(_gradient, parameters))
                 optimizer.param_groups[0]["lr"] = self.learning_rate
@@ -164,26 +167,29 @@ class OneProcess:
             }
 
     def _loss(
-        self, replica: nn.Module, shares: Sequence[int], results: Results, *, first: bool
+        self, model: nn.Module, replicas: Sequence[int], results: Results, *, first: bool
     ) -> float:
         """Add the gradients of the summed losses of some replicas; return that sum."""
         keeps = first and "input_grad" in self._kinds
         total = 0.0
         for index, batch in enumerate(self._plan.batches):
-            images = [self._images(one, batch).requires_grad_(keeps) for one in shares]
+            images = [self._images(replica, batch).requires_grad_(keeps) for replica in replicas]
             targets = torch.cat(
-                [self._source.targets(one, batch.images, self._whole) for one in shares]
+                [
+                    self._source.targets(replica, batch.images, self._image_box)
+                    for replica in replicas
+                ]
             )
-            with DropByPositionMode(drawn_images(self._plan, self._source.step, shares, batch)):
-                logits = replica(torch.cat(images))
+            with DropByPositionMode(drawn_images(self._plan, self._source.step, replicas, batch)):
+                logits = model(torch.cat(images))
             loss = whole_loss(self._plan.loss, logits, targets) / self._count
             loss.backward()
             total += float(loss.detach())
             self._progress.advance()
             if keeps:
-                for number, image in zip(shares, images, strict=True):
-                    assert image.grad is not None, "the loss depends on it"
-                    results.input_grad[number, index] = image.grad
+                for replica, replica_images in zip(replicas, images, strict=True):
+                    assert replica_images.grad is not None, "the loss depends on it"
+                    results.input_grad[replica, index] = replica_images.grad
         return total
 
     def _infer(self, results: Results) -> None:
@@ -195,30 +201,30 @@ class OneProcess:
                     self._progress.advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
-        return self._noisy(self._source.pixels(replica, batch.images, self._whole).clone())
+        return self._add_noise(self._source.pixels(replica, batch.images, self._image_box).clone())
 
     def _build(self, count: int) -> list[nn.Module]:
-        """Return the model as often as there are running statistics, all with the same weights."""
+        """Return one model per set of running statistics, all with the same weights."""
         plan = self._plan
-        built = build_reference(plan.model, seed=plan.seed, device=plan.device)
+        model = build_reference(plan.model, seed=plan.seed, device=plan.device)
         self._random.manual_seed(plan.seed)
         with torch.no_grad():
-            for parameter in built.parameters():
-                parameter.copy_(self._noisy(parameter))
-        shared = {id(parameter): parameter for parameter in built.parameters()}
-        return [built, *(copy.deepcopy(built, dict(shared)) for _ in range(count - 1))]
+            for parameter in model.parameters():
+                parameter.copy_(self._add_noise(parameter))
+        shared = {id(parameter): parameter for parameter in model.parameters()}
+        return [model, *(copy.deepcopy(model, dict(shared)) for _ in range(count - 1))]
 
-    def _noisy(self, values: torch.Tensor) -> torch.Tensor:
+    def _add_noise(self, values: torch.Tensor) -> torch.Tensor:
         if not self._noise:
             return values
-        drawn = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
-        return values.detach() * (1 + self._noise * drawn.to(values.device))
+        noise = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
+        return values.detach() * (1 + self._noise * noise.to(values.device))
 
 
 def drawn_images(
     plan: ModelPlan, step: int, replicas: Sequence[int], batch: MicroBatch
 ) -> DropBatch:
-    """Return what operators of chance draw for a micro-batch of some replicas."""
+    """Return the keys of random numbers of a micro-batch's images, for stochastic operators."""
     images = ((replica, index) for replica in replicas for index in range(*batch.images))
     return DropBatch(plan.seed, step, tuple(images))
 
@@ -227,7 +233,7 @@ def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.
     """Return the loss of whole images, summed over them, image by image in plain torch.
 
     Args:
-        name: ``cross_entropy`` or ``dice``, as `spbench_parallel.losses` has them.
+        name: ``cross_entropy`` or ``dice``, defined in `spbench_parallel.losses`.
         logits: ``images x classes``, or ``images x classes x rows x cols``.
         targets: Their classes.
     """
@@ -236,9 +242,9 @@ def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.
         return functional.cross_entropy(logits, targets, reduction="sum") / targets[0].numel()
     losses = []
     for image, mask in zip(logits, targets, strict=True):
-        for category, shares in enumerate(image.softmax(0)):
-            wanted = (mask == category).to(shares.dtype)
-            dice = (2 * (shares * wanted).sum() + 1) / (shares.sum() + wanted.sum() + 1)
+        for category, predicted in enumerate(image.softmax(0)):
+            expected = (mask == category).to(predicted.dtype)
+            dice = (2 * (predicted * expected).sum() + 1) / (predicted.sum() + expected.sum() + 1)
             losses.append((1 - dice) / len(image))
     return torch.stack(losses).sum()
 
@@ -260,7 +266,7 @@ def _gradient(parameter: nn.Parameter) -> torch.Tensor:
 class _Descent:
     """Gradient descent without momentum.
 
-    torch.optim would import torch's compiler: it takes seconds and 70 MB.
+    torch.optim would import torch's compiler, which takes seconds and 70 MB.
     """
 
     def __init__(self, training: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WorstError:
-    """The comparison so far that exceeds its tolerance the most; of equal ones the first.
+    """The comparison so far that exceeds its tolerance the most.
+
+    Of equal ones the first.
 
     An error that is not a number counts as infinite. So does any error if its tolerance is not a
     number, and an infinite one exceeds even an infinite tolerance.

@@ -12,15 +12,17 @@ from itertools import pairwise
 
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
 from spbench_parallel.device.driver import Driver
-from spbench_workers.binding.local_rank import told_local_rank
+from spbench_workers.binding.local_rank import read_local_rank
 
 
-def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> int | None:
-    """Make the GPU of this local rank current; return its index, None where none was taken.
+def select_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> int | None:
+    """Make the GPU of this local rank current.
+
+    Return its index, None where none was taken.
 
     A failure here is no error: torch meets it again, and reports it better.
     """
-    told = told_local_rank(environ)
+    told = read_local_rank(environ)
     if environ.get(ENV_DEVICE) != "cuda" or told is None or (driver := load()) is None:
         return None
     count = driver.count_gpus()
@@ -40,7 +42,7 @@ def avoid_ucx_windows(environ: MutableMapping[str, str]) -> None:
     environ.setdefault("OMPI_MCA_osc", "^ucx")
 
 
-def load_kernels_first(words: Sequence[str], environ: MutableMapping[str, str]) -> None:
+def request_eager_loading(words: Sequence[str], environ: MutableMapping[str, str]) -> None:
     """Let CUDA load all kernels when it starts, where a command line asks for backend nccl.
 
     Under the console the console sets it. A value that is already set is kept.

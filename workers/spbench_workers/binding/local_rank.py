@@ -25,7 +25,7 @@ _SLURM_STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class RankLocation:
     """One rank's word on its machine, which all ranks hear.
 
     Attributes:
@@ -37,12 +37,12 @@ class Whereabouts:
 
     host: str
     boot: str
-    told: tuple[int, str] | None
+    launcher_rank: tuple[int, str] | None
     cpus: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocalRanks:
     """Places of all ranks.
 
     Attributes:
@@ -54,10 +54,10 @@ class Located:
 
     local_ranks: tuple[int, ...]
     machines: tuple[int, ...]
-    doubt: str = ""
+    conflict: str = ""
 
 
-def located(every: Sequence[Whereabouts]) -> Located:
+def assign_local_ranks(every: Sequence[RankLocation]) -> LocalRanks:
     """Return the places of all ranks, from what each of them has said.
 
     Machines are told apart by host name and boot id, since several may have one name. The
@@ -67,11 +67,11 @@ def located(every: Sequence[Whereabouts]) -> Located:
     """
     named = _machines((one.host, one.boot) for one in every)
     for machines in (named, _machines(one.boot or one.host for one in every)):
-        told = [one.told[0] for one in every if one.told is not None]
+        told = [one.launcher_rank[0] for one in every if one.launcher_rank is not None]
         if len(told) == len(every) and _counts_once(told, machines):
-            return Located(tuple(told), machines)
+            return LocalRanks(tuple(told), machines)
     counted = _number_local_ranks(named)
-    return Located(counted, named, _doubt(every, counted))
+    return LocalRanks(counted, named, _doubt(every, counted))
 
 
 def _machines(keys: Iterable[Hashable]) -> tuple[int, ...]:
@@ -95,19 +95,22 @@ def _number_local_ranks(machines: Iterable[int]) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _doubt(every: Sequence[Whereabouts], counted: Iterable[int]) -> str:
+def _doubt(every: Sequence[RankLocation], counted: Iterable[int]) -> str:
     for rank, (one, local_rank) in enumerate(zip(every, counted, strict=True)):
-        if one.told is not None and one.told[0] != local_rank:
+        if one.launcher_rank is not None and one.launcher_rank[0] != local_rank:
             return (
-                f"rank {rank} is local rank {one.told[0]} by {one.told[1]} and {local_rank} by the "
-                f"host names of the ranks, {one.host} here: give each host one name of its own, in "
-                "the hostfile as in its containers"
+                f"rank {rank} is local rank {one.launcher_rank[0]} by {one.launcher_rank[1]} and "
+                f"{local_rank} by the host names of the ranks, {one.host} here: give each host one "
+                "name of its own, in the hostfile as in its containers"
             )
     return ""
 
 
-def told_local_rank(environ: Mapping[str, str]) -> tuple[int, str] | None:
-    """Return the local rank and the variable that tells it; None where no launcher sets one."""
+def read_local_rank(environ: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return the local rank and the variable that tells it.
+
+    None where no launcher sets one.
+    """
     for name in VARIABLES:
         value = environ.get(name, "")
         stale = name == "SLURM_LOCALID" and not any(step in environ for step in _SLURM_STEP)

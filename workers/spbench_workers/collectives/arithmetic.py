@@ -42,7 +42,7 @@ def is_short(dtype: torch.dtype) -> bool:
     return dtype in _SHORT
 
 
-def memory_of(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def byte_view(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return the bytes of a dense vector of the host, as a view of its memory."""
     bytes_: np.ndarray[Any, np.dtype[np.uint8]] = vector.view(torch.uint8).numpy()
     return bytes_
@@ -64,8 +64,8 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
     """Return a function that copies a vector of the host to one of the same type and length."""
-    return partial(np.copyto, memory_of(target), memory_of(source))
+    return partial(np.copyto, byte_view(target), byte_view(source))
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing: the copy of a reduction in place."""

@@ -24,7 +24,10 @@ class RankTraffic:
 
 
 class Reduction(Protocol):
-    """A collective over fixed memory, opened once and run often. All ranks run it together."""
+    """A collective over fixed memory, opened once and run often.
+
+    All ranks run it together.
+    """
 
     @property
     def traffic(self) -> RankTraffic | None:
@@ -40,7 +43,10 @@ class Reduction(Protocol):
         """
 
     def poll(self) -> bool:
-        """Let the started collective progress, without waiting; return whether it has ended."""
+        """Let the started collective progress, without waiting.
+
+        Return whether it has ended.
+        """
 
     def wait(self) -> None:
         """Wait until the started collective has ended."""

@@ -1,4 +1,7 @@
-"""Names of the algorithms of collectives, and what each is for. Standard library only."""
+"""Names of the algorithms of collectives, and what each is for.
+
+Standard library only.
+"""
 
 ROOTED = (
     "binomial",
@@ -21,5 +24,5 @@ ITEM_BYTES = {"fp32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "int32": 4, "int64": 8
 """Bytes of a number, by its format."""
 MUJI_SIZES = (2, 4, 8)
 """Numbers of ranks for which muji has a tree."""
-DRAWN_FOR = {f"muji_{size}": size for size in MUJI_SIZES}
+FIXED_SIZES = {f"muji_{size}": size for size in MUJI_SIZES}
 """Algorithms for one number of ranks only."""

@@ -17,10 +17,10 @@ from mpi4py import MPI
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.collectives.arithmetic import (
     Action,
+    byte_view,
     copy_into,
+    do_nothing,
     is_short,
-    memory_of,
-    nothing,
     reduce_into,
 )
 from spbench_workers.collectives.base import Mode, Reduction
@@ -43,7 +43,10 @@ _REDUCING = ("allreduce", "reduce_scatter")
 
 
 def registered_operation(dtype: torch.dtype, op: str) -> str:
-    """Return in words the operation that is registered where MPI has none; empty where it has."""
+    """Return in words the operation that is registered where MPI has none.
+
+    Empty where it has.
+    """
     if not is_short(dtype):
         return ""
     return f"MPI_Op_create: {op} by torch over pairs of bytes"
@@ -102,7 +105,7 @@ def open_native(
     """
     send: Any = MPI.IN_PLACE if source is result else _message(source)
     receive = _message(result)
-    copy: Action = nothing
+    copy: Action = do_nothing
     arguments: tuple[Any, ...] = (send, receive)
     if collective in _REDUCING:
         arguments += (_operation(op, result.dtype),)
@@ -117,7 +120,7 @@ def open_native(
 def _message(vector: torch.Tensor) -> list[Any]:
     """Return memory and type; mpi4py derives the counts from the call."""
     # mpi4py inspects a buffer of its own kind in less time than an array.
-    buffer = MPI.buffer.frombuffer(memory_of(vector))
+    buffer = MPI.buffer.frombuffer(byte_view(vector))
     if is_short(vector.dtype):
         return [buffer, _pair_type()]
     return [buffer, _TYPES[vector.dtype]]
@@ -134,7 +137,10 @@ def _operation(op: str, dtype: torch.dtype) -> MPI.Op:
 
 @cache
 def _registered(op: str, dtype: torch.dtype) -> MPI.Op:
-    """Return an operation for numbers of two bytes; MPI keeps it for the rest of the job."""
+    """Return an operation for numbers of two bytes.
+
+    MPI keeps it for the rest of the job.
+    """
 
     def reduce(incoming: Any, held: Any, _: MPI.Datatype) -> None:
         if len(held):
@@ -156,7 +162,7 @@ class _Blocking:
             copy()
             collective()
 
-        self.run = collective if copy is nothing else copy_first
+        self.run = collective if copy is do_nothing else copy_first
         self.start = self.run
 
     def poll(self) -> bool:

@@ -14,7 +14,7 @@ from spbench_workers.collectives.algorithms.rabenseifner import rabenseifner
 from spbench_workers.collectives.algorithms.ring import bidirectional_ring, ring
 from spbench_workers.collectives.algorithms.tree import binomial
 from spbench_workers.collectives.algorithms.two_level import two_level
-from spbench_workers.collectives.names import DRAWN_FOR
+from spbench_workers.collectives.names import FIXED_SIZES
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep
 
 ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
@@ -45,7 +45,9 @@ def schedule(
     group: int | None = None,
     chunks: int | None = None,
 ) -> Schedule:
-    """Return the schedule of one rank. All ranks must call it with equal arguments but ``rank``.
+    """Return the schedule of one rank.
+
+    All ranks must call it with equal arguments but ``rank``.
 
     Transfers of no elements are left out, on both sides alike.
 
@@ -72,10 +74,13 @@ def schedule(
 
 
 def refusal(algorithm: str, ranks: int) -> str:
-    """Return why an algorithm cannot run on so many ranks, in a sentence; empty where it can."""
+    """Return why an algorithm cannot run on so many ranks, in a sentence.
+
+    Empty where it can.
+    """
     if algorithm not in ALGORITHMS:
         return f"{algorithm!r} is no algorithm; there are {', '.join(ALGORITHMS)}"
-    size = DRAWN_FOR.get(algorithm, ranks)
+    size = FIXED_SIZES.get(algorithm, ranks)
     if size != ranks:
         return f"{algorithm} is drawn for {size} ranks, not {ranks}; binomial is its tree for any"
     return ""

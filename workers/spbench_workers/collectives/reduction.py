@@ -32,7 +32,9 @@ def open_reduction(
     group: int | None = None,
     chunks: int | None = None,
 ) -> Reduction:
-    """Return an allreduce that can be run often. All ranks must call it with the same arguments.
+    """Return an allreduce that can be run often.
+
+    All ranks must call it with the same arguments.
 
     Messages travel on ``comm`` itself: reductions that are under way at the same time, or in
     another order on another rank, need communicators of their own.
@@ -84,7 +86,9 @@ def open_collective(
     op: str = "sum",
     mode: Mode = "blocking",
 ) -> Reduction:
-    """Return a collective of the MPI itself; see `open_native`. All ranks must call it alike.
+    """Return a collective of the MPI itself; see `open_native`.
+
+    All ranks must call it alike.
 
     Raises:
         CannotRunError: The mode is persistent, and the MPI has no persistent collectives.

@@ -74,7 +74,7 @@ class ScheduleCosts:
     added: int
 
 
-def work_of(schedules: Sequence[Schedule]) -> ScheduleCosts:
+def count_costs(schedules: Sequence[Schedule]) -> ScheduleCosts:
     """Return the costs of the schedules of all ranks, counted step by step."""
     sent = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
     return ScheduleCosts(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from spbench_parallel.device.streams import synchronize_stream
-from spbench_parallel.errors import allocating
+from spbench_parallel.errors import catch_out_of_memory
 from spbench_workers.collectives.base import RankTraffic, Reduction
 
 Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
@@ -58,5 +58,5 @@ class StagedReduction:
 
 
 def _pinned(vector: torch.Tensor) -> torch.Tensor:
-    with allocating(vector.nbytes):
+    with catch_out_of_memory(vector.nbytes):
         return torch.empty_like(vector, device="cpu", pin_memory=vector.device.type == "cuda")

@@ -15,9 +15,9 @@ from mpi4py import MPI
 
 from spbench_workers.collectives.arithmetic import (
     Action,
+    byte_view,
     copy_into,
-    memory_of,
-    nothing,
+    do_nothing,
     reduce_into,
 )
 from spbench_workers.collectives.base import Mode, RankTraffic, Reduction
@@ -62,13 +62,16 @@ def open_stepped(
         mode: ``blocking`` uses blocking sends and receives, the others persistent requests.
     """
     phases = _phases(schedule, result, op)
-    copy = nothing if source is result else copy_into(result, source)
+    copy = do_nothing if source is result else copy_into(result, source)
     made = _Blocking if mode == "blocking" else _Persistent
     return made(comm, phases, copy)
 
 
 def _phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
-    """Return the steps in which this rank sends or receives anything; they share scratch memory."""
+    """Return the steps in which this rank sends or receives anything.
+
+    They share scratch memory.
+    """
     scratch = result.new_empty(max(map(_kept_aside, schedule), default=0))
     phases = [_phase(step, result, scratch, op) for step in schedule]
     return [phase for phase in phases if phase.sends or phase.receives]
@@ -102,7 +105,7 @@ def _part(vector: torch.Tensor, transfer: Transfer) -> torch.Tensor:
 
 
 def _message(part: torch.Tensor, transfer: Transfer, step: ScheduleStep) -> _Message:
-    return _Message([MPI.buffer.frombuffer(memory_of(part)), MPI.BYTE], transfer.peer, step.round)
+    return _Message([MPI.buffer.frombuffer(byte_view(part)), MPI.BYTE], transfer.peer, step.round)
 
 
 def _traffic(phases: list[_Phase]) -> RankTraffic:
@@ -112,7 +115,10 @@ def _traffic(phases: list[_Phase]) -> RankTraffic:
 
 
 class _Blocking:
-    """Execution by blocking calls; a step of several transfers uses nonblocking ones and a wait."""
+    """Execution by blocking calls.
+
+    A step of several transfers uses nonblocking ones and a wait.
+    """
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
         self.traffic = _traffic(phases)

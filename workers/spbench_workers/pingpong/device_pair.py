@@ -20,7 +20,7 @@ from spbench_parallel.device.streams import synchronize_stream
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import is_on_one_host
 from spbench_parallel.p2p import torch_group
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import TransportSpec, exchange_once
 from spbench_parallel.spatial.transports.cuda_ipc import CudaIpcTransport
 from spbench_workers.pingpong.pair import TAG, Pair, Peer, half_trip_seconds
@@ -88,7 +88,7 @@ class _Pinned(DevicePair):
         self._outbox, self._inbox = (
             torch.zeros(self.count, dtype=torch.uint8, pin_memory=pins) for _ in range(2)
         )
-        boxes = memory_of(self._outbox), memory_of(self._inbox)
+        boxes = mpi_buffer(self._outbox), mpi_buffer(self._inbox)
         self._pair = Pair(self.peer, *boxes, self.count)
 
     def send(self) -> None:
@@ -110,7 +110,7 @@ class _Pointers(DevicePair):
     """A ping-pong in which MPI reads and writes the device's memory."""
 
     def _open(self) -> None:
-        memories = memory_of(self._outgoing), memory_of(self._incoming)
+        memories = mpi_buffer(self._outgoing), mpi_buffer(self._incoming)
         self._pair = Pair(self.peer, *memories, self.count)
 
     def send(self) -> None:
@@ -208,7 +208,7 @@ def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: 
     return _KINDS[path](peer, outgoing, incoming)
 
 
-def check_reach(comm: MPI.Intracomm, device: torch.device) -> None:
+def check_cuda_ipc(comm: MPI.Intracomm, device: torch.device) -> None:
     """Look whether all ranks read each other's memory by CUDA IPC. All ranks must call it.
 
     Raises:
@@ -231,7 +231,7 @@ def check_reach(comm: MPI.Intracomm, device: torch.device) -> None:
 
 
 @contextmanager
-def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
+def open_path(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
     """Hold what a path needs on all ranks of ``comm``, also on those without a pair.
 
     All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.

@@ -119,7 +119,10 @@ def half_trip_seconds(make_trips: Callable[[int], object], count: int) -> float:
 
 
 def one_way_seconds(peer: Peer, count: int, trips: int) -> float:
-    """Return half the time of a round trip of ``count`` bytes; both ranks must call it."""
+    """Return half the time of a round trip of ``count`` bytes.
+
+    Both ranks must call it.
+    """
     outgoing = MPI.Alloc_mem(count)
     incoming = MPI.Alloc_mem(count)
     outgoing[:] = bytes(count)

@@ -10,7 +10,9 @@ MAX_SERIAL = 28
 Pairing = Literal["all", "neighbours"]
 
 
-def rounds(size: int, pairs: Pairing, at_once: int | None = None) -> list[list[tuple[int, int]]]:
+def pair_rounds(
+    size: int, pairs: Pairing, at_once: int | None = None
+) -> list[list[tuple[int, int]]]:
     """Return rounds of pairs ``(lower, higher)``; in a round no rank is in two pairs.
 
     Few pairs are measured one after another, since concurrent pairs disturb each other; more than

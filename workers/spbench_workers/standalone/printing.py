@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.events.statuses import LogLevel
-from spbench_workers.standalone.silence import Silence
+from spbench_workers.standalone.progress_reporter import ProgressReporter
 
 
 class PrintingChannel:
@@ -19,7 +19,9 @@ class PrintingChannel:
         silence: What says how far the case is where nothing else is said; None says nothing.
     """
 
-    def __init__(self, rank: int, *, named: bool = False, silence: Silence | None = None) -> None:
+    def __init__(
+        self, rank: int, *, named: bool = False, silence: ProgressReporter | None = None
+    ) -> None:
         self.rank: int | None = rank
         self._named = named
         self._silence = silence
@@ -44,7 +46,7 @@ class PrintingChannel:
 
     def _print_progress(self, phase: str, done: int, total: int, **_: Any) -> None:
         if self._silence is not None:
-            self._silence.at(phase, done, total)
+            self._silence.note_progress(phase, done, total)
 
     def _print_samples(self, metric: str, values: list[float], **_: Any) -> None:
         if metric == "time_ms":
@@ -76,7 +78,7 @@ class PrintingChannel:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
         if self._silence is not None:
-            self._silence.heard()
+            self._silence.note_output()
 
 
 class OwnLinesChannel(PrintingChannel):
@@ -108,7 +110,9 @@ class OwnLinesChannel(PrintingChannel):
             self._line(message)
 
 
-def channel_of(entry: Benchmark, rank: int, silence: Silence | None) -> PrintingChannel:
+def open_printing_channel(
+    entry: Benchmark, rank: int, silence: ProgressReporter | None
+) -> PrintingChannel:
     """Return the channel of a case of this benchmark."""
     if entry.own_lines:
         return OwnLinesChannel(rank, named=entry.says_passed, silence=silence)

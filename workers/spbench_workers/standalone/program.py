@@ -17,45 +17,52 @@ from typing import NoReturn
 from spbench_core.catalog import BENCHMARKS
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.groups import DisagreementError, require_agreement
-from spbench_workers.binding.before_mpi import load_kernels_first
-from spbench_workers.comm import World, end_mpi, open_world
+from spbench_workers.binding.before_mpi import request_eager_loading
+from spbench_workers.comm import World, finalize_mpi, open_world
 from spbench_workers.context import Context
 from spbench_workers.session import Runner, load_runners, run
-from spbench_workers.standalone.printing import channel_of
-from spbench_workers.standalone.script_lines import SCRIPTS, read_script, script_parser
-from spbench_workers.standalone.silence import Silence
-from spbench_workers.standalone.words import (
+from spbench_workers.standalone.command_line import (
     CommandLine,
     check_ranks,
-    entry_of,
-    parser_of,
+    create_parser,
+    find_benchmark,
     read_benchmark,
     true_defaults,
+)
+from spbench_workers.standalone.printing import open_printing_channel
+from spbench_workers.standalone.progress_reporter import ProgressReporter
+from spbench_workers.standalone.script_command_line import (
+    SCRIPTS,
+    create_script_parser,
+    read_script,
 )
 
 USAGE_STATUS = 2
 
 
 def main(words: list[str]) -> None:
-    """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
+    """Run the benchmark that the words name.
+
+    Exit 1 where a check failed, 2 on wrong words.
+    """
     if words[0] in BENCHMARKS and BENCHMARKS[words[0]].starts_program:
         _say("error", f"{words[0]} has no line by hand: launch the program itself")
         sys.exit(USAGE_STATUS)
-    load_kernels_first(words, os.environ)
+    request_eager_loading(words, os.environ)
     world = open_world()
-    if world.rank == 0 and world.doubt:
-        _say("warning", world.doubt)
+    if world.rank == 0 and world.local_rank_conflict:
+        _say("warning", world.local_rank_conflict)
     try:
         # First, since from here on all ranks must do the same.
         require_agreement(world.comm, {"words": words})
         if {"-h", "--help"} & set(words):
             _help(world, words)
-        line = read_words(words, world.size)
+        line = read_command_line(words, world.size)
     except (ValueError, DisagreementError) as error:
         if world.rank == 0:
             _say("error", str(error))
         _leave(world, USAGE_STATUS)
-    silence = Silence() if world.rank == 0 else None
+    silence = ProgressReporter() if world.rank == 0 else None
     try:
         runner = load_runners([line.entry.name])[line.entry.name]
         failed = run_line(world, line, runner, silence)
@@ -72,7 +79,7 @@ def main(words: list[str]) -> None:
     _leave(world, int(failed))
 
 
-def read_words(words: list[str], size: int) -> CommandLine:
+def read_command_line(words: list[str], size: int) -> CommandLine:
     """Return the command line of these words.
 
     Args:
@@ -90,17 +97,17 @@ def read_words(words: list[str], size: int) -> CommandLine:
 def _help(world: World, words: list[str]) -> NoReturn:
     if world.rank == 0:
         if words[0].startswith("-"):
-            sys.stdout.write(overview())
+            sys.stdout.write(list_names())
         elif words[0] in SCRIPTS:
-            script_parser(SCRIPTS[words[0]]).print_help()
+            create_script_parser(SCRIPTS[words[0]]).print_help()
         else:
-            entry = entry_of(words[0])
-            parser_of(entry, true_defaults(entry)).print_help()
+            entry = find_benchmark(words[0])
+            create_parser(entry, true_defaults(entry)).print_help()
         sys.stdout.flush()
     _leave(world, 0)
 
 
-def overview() -> str:
+def list_names() -> str:
     """Return the names that a command line may begin with, benchmarks' and scripts'."""
     lines = ["usage: spbench_workers BENCHMARK [--flags]", ""]
     lines += [f"  {entry.name:20} {entry.summary}" for entry in BENCHMARKS.values()]
@@ -117,18 +124,18 @@ def _say(kind: str, text: str) -> None:
 def _leave(world: World, status: int) -> NoReturn:
     """End all ranks together, MPI first: it would report a status above 0 as a crash."""
     world.comm.Barrier()
-    end_mpi()
+    finalize_mpi()
     sys.exit(status)
 
 
 def run_line(
-    world: World, line: CommandLine, runner: Runner, silence: Silence | None = None
+    world: World, line: CommandLine, runner: Runner, silence: ProgressReporter | None = None
 ) -> bool:
     """Run the cases one after another; return whether a check failed on any rank."""
     _begin(world, line)
     failed = False
     for index, params in enumerate(line.cases):
-        channel = channel_of(line.entry, world.rank, silence)
+        channel = open_printing_channel(line.entry, world.rank, silence)
         context = Context(
             world,
             channel,
@@ -154,5 +161,5 @@ def _begin(world: World, line: CommandLine) -> None:
     if world.rank == 0:
         for warning in line.warnings:
             _say("warning", warning)
-        sys.stdout.write("".join(f"{said}\n" for said in line.head))
+        sys.stdout.write("".join(f"{said}\n" for said in line.first_lines))
         sys.stdout.flush()

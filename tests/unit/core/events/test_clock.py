@@ -8,7 +8,7 @@ import pytest
 
 from spbench_core.events import clock
 from spbench_core.events.run_events import run_event
-from spbench_workers.channel import numbered
+from spbench_workers.channel import encode_event
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -19,5 +19,5 @@ def test_events_keep_their_clock_if_the_systems_is_set(
     monkeypatch.setattr(time, "time", lambda: before + 3600 * hours)
     assert clock.now() == pytest.approx(before, abs=60.0)
     assert run_event("retry", cases=[])["time"] == pytest.approx(before, abs=60.0)
-    line = numbered("bye", 0, 0, {})
+    line = encode_event("bye", 0, 0, {})
     assert b'"time":%d' % (before // 1000) in line

@@ -5,9 +5,9 @@ import ctypes
 import pytest
 
 from spbench_parallel.device.driver import Driver
-from spbench_workers.binding import nearness
-from spbench_workers.binding.before_mpi import take_gpu
-from spbench_workers.binding.local_rank import told_local_rank
+from spbench_workers.binding import numa
+from spbench_workers.binding.before_mpi import select_gpu
+from spbench_workers.binding.local_rank import read_local_rank
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from spbench_workers.binding.local_rank import told_local_rank
     ],
 )
 def test_the_launcher_tells_the_local_rank(environ, told):
-    assert told_local_rank(environ) == told
+    assert read_local_rank(environ) == told
 
 
 class FakeCuda:
@@ -80,7 +80,7 @@ LOCAL = {"MV2_COMM_WORLD_LOCAL_RANK": "3", "SPBENCH_DEVICE": "cuda"}
 
 def test_the_gpu_of_the_local_rank_is_current_before_mpi():
     library = FakeCuda()
-    assert take_gpu(LOCAL, lambda: Driver(library)) == 1
+    assert select_gpu(LOCAL, lambda: Driver(library)) == 1
     assert library.current == 101
 
 
@@ -94,12 +94,12 @@ def test_the_gpu_of_the_local_rank_is_current_before_mpi():
     ],
 )
 def test_no_gpu_is_taken_where_none_is_asked_for_or_to_be_had(environ, library):
-    assert take_gpu(environ, lambda: Driver(library)) is None
+    assert select_gpu(environ, lambda: Driver(library)) is None
     assert library.current is None
 
 
 def test_without_a_driver_nothing_happens():
-    assert take_gpu(LOCAL, lambda: None) is None
+    assert select_gpu(LOCAL, lambda: None) is None
 
 
 def test_the_real_loader_finds_no_driver_or_one_that_counts():
@@ -120,8 +120,8 @@ def sockets(tmp_path, monkeypatch):
         (pci / address / "numa_node").write_text(f"{node}\n")
     for cpu in range(4):
         (cpus / f"cpu{cpu}" / f"node{cpu // 2}").mkdir(parents=True)
-    monkeypatch.setattr(nearness, "PCI", pci)
-    monkeypatch.setattr(nearness, "CPUS", cpus)
+    monkeypatch.setattr(numa, "PCI", pci)
+    monkeypatch.setattr(numa, "CPUS", cpus)
 
 
 @pytest.mark.usefixtures("sockets")
@@ -138,6 +138,6 @@ def sockets(tmp_path, monkeypatch):
     ],
 )
 def test_a_gpu_is_near_the_cores_of_its_socket(address, cpus, near, words):
-    found, phrase = nearness.place_of(address, cpus)
+    found, phrase = numa.describe_nearness(address, cpus)
     assert found is near
     assert words in phrase

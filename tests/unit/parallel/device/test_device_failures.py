@@ -11,7 +11,7 @@ from torch import nn
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.models.layers import Model
 from spbench_parallel.device.failures import describe_gpu_error, note_activity, translate_gpu_error
-from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.pipeline import building
 
 SEARCH = (
@@ -167,7 +167,7 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
     plan = ModelPlan(network, model_layout(1), (len(network.layers),), ())
     monkeypatch.setattr(building, "build_stage", build)
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        building.build(MPI.COMM_SELF, plan, plan.layout.places(0)[0])
+        building.build_local_stage(MPI.COMM_SELF, plan, plan.layout.places(0)[0])
     assert "were free, while stage 0 was built, layers 0 to 4;" in describe_gpu_error(
         caught.value, {}
     )
@@ -360,7 +360,10 @@ def lost_error():
 
 
 def test_memory_that_was_counted_is_told_of_by_the_gpu_itself():
-    with pytest.raises(torch.OutOfMemoryError), allocating(1 << 40):
+    with pytest.raises(torch.OutOfMemoryError), catch_out_of_memory(1 << 40):
         raise torch.OutOfMemoryError(ALONE)
-    with pytest.raises(CannotRunError, match=r"no memory for 1024\.0 GiB"), allocating(1 << 40):
+    with (
+        pytest.raises(CannotRunError, match=r"no memory for 1024\.0 GiB"),
+        catch_out_of_memory(1 << 40),
+    ):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")

@@ -30,7 +30,13 @@ class Context(TypedParams):
         self.entry = BENCHMARKS[name]
         self.params = self.entry.complete(params)
         self.world = SimpleNamespace(
-            rank=0, size=1, local_rank=0, doubt="", host="here", cpus=(0,), comm=Comm()
+            rank=0,
+            size=1,
+            local_rank=0,
+            local_rank_conflict="",
+            host="here",
+            cpus=(0,),
+            comm=Comm(),
         )
         self.seed = 0
         self.told = []

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from spbench.launch.jobs import _kernel_loading_environment
-from spbench_workers.binding.before_mpi import kernel_loading, load_kernels_first
+from spbench_workers.binding.before_mpi import kernel_loading, request_eager_loading
 from spbench_workers.standalone import program
 
 NAME = "CUDA_MODULE_LOADING"
@@ -25,7 +25,7 @@ NAME = "CUDA_MODULE_LOADING"
 )
 def test_by_hand_the_command_line_says_so(words, before, after):
     environ = dict(before)
-    load_kernels_first(words, environ)
+    request_eager_loading(words, environ)
     assert environ == after
 
 

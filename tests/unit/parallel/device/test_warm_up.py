@@ -77,18 +77,18 @@ def served(monkeypatch):
             close=lambda: None,
         )
         comm = SimpleNamespace(bcast=lambda value: value, Barrier=lambda: None)
-        world = SimpleNamespace(comm=comm, rank=0, doubt="", local_rank=0)
+        world = SimpleNamespace(comm=comm, rank=0, local_rank_conflict="", local_rank=0)
         if environ:
             monkeypatch.setenv("SPBENCH_DEVICE", environ)
         else:
             monkeypatch.delenv("SPBENCH_DEVICE", raising=False)
-        monkeypatch.setattr(session, "connected", lambda: channel)
+        monkeypatch.setattr(session, "connect_or_exit", lambda: channel)
         monkeypatch.setattr(session, "open_world", lambda guard: world)
         monkeypatch.setattr(session, "mpi_versions", dict)
-        monkeypatch.setattr(session, "begin", lambda *_: happened.append("ready"))
+        monkeypatch.setattr(session, "start_reporting", lambda *_: happened.append("ready"))
         monkeypatch.setattr(session, "load_runners", lambda names: dict.fromkeys(names))
         monkeypatch.setattr(session, "run_case", lambda *_, **__: happened.append("case"))
-        monkeypatch.setattr(session, "end_mpi", lambda: None)
+        monkeypatch.setattr(session, "finalize_mpi", lambda: None)
         monkeypatch.setattr(warm_up, "start_gpu", lambda local_rank: happened.append("started"))
         session.serve()
         return happened

@@ -12,7 +12,7 @@ from spbench_core.layout.window import Window
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding, ScaleError, worst_pixel
 from spbench_parallel.full_size.regions import WindowAxis
 from spbench_parallel.full_size.whole_image import NormCheck
-from spbench_parallel.full_size.windows import Call, WindowCheck
+from spbench_parallel.full_size.windows import OperatorCall, WindowCheck
 from spbench_parallel.models.shifted_conv import SpatialShiftedConv2d
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
 from spbench_parallel.spatial.conv import SpatialConv2d
@@ -51,7 +51,7 @@ def call_of(module, precision, seed=0):
     found = plain(module, wide, **parameters)
     gradient = rounded(torch.randn(found.shape, dtype=torch.float64), precision)
     found.backward(gradient.double())
-    return Call(
+    return OperatorCall(
         pixels,
         rounded(found.detach(), precision),
         gradient,
@@ -73,7 +73,7 @@ def plain(module, pixels, weight=None, bias=None):
 
 def error_of(module, call, precision):
     errors = OperatorErrors()
-    rounding = Rounding.of(precision)
+    rounding = Rounding.from_precision(precision)
     WindowCheck("it", module, MPI.COMM_SELF, precision.work, rounding, errors).check(call)
     return errors.single
 
@@ -102,7 +102,7 @@ def not_a_number(values):
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
 @pytest.mark.parametrize("spoil", [corner, scaled, not_a_number])
-@pytest.mark.parametrize(("part", "word"), [("found", "output"), ("input_gradient", "input grad")])
+@pytest.mark.parametrize(("part", "word"), [("output", "output"), ("input_gradient", "input grad")])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_one_wrong_pixel_and_a_wrong_scale_are_found(name, part, word, spoil, precision):
     module = OPERATORS[name]()
@@ -140,16 +140,18 @@ def test_a_norm_is_held_against_sums_of_its_own(precision):
 
     def worst_of(**other):
         errors = OperatorErrors()
-        words = {"found": found.detach(), "input_gradient": pixels.grad}
-        check = NormCheck("it", module, MPI.COMM_SELF, [0], Rounding.of(precision), errors)
+        words = {"output": found.detach(), "input_gradient": pixels.grad}
+        check = NormCheck(
+            "it", module, MPI.COMM_SELF, [0], Rounding.from_precision(precision), errors
+        )
         words |= {"parameter_gradients": grads} | other
-        call = Call(pixels.detach(), output_gradient=gradient, **words)
+        call = OperatorCall(pixels.detach(), output_gradient=gradient, **words)
         check.check_statistics(call, before)
         check.check(call)
         return errors.single
 
     assert worst_of().error < 0.5, worst_of().detail
-    assert worst_of(found=found.detach() * 1.05).error > 1.0
+    assert worst_of(output=found.detach() * 1.05).error > 1.0
     assert worst_of(input_gradient=gradient).error > 1.0
     wrong = {"weight": grads["weight"] * 1.05, "bias": grads["bias"]}
     assert "gradient of weight" in worst_of(parameter_gradients=wrong).detail
@@ -183,7 +185,7 @@ def test_a_wrong_shape_is_no_match():
 
 
 def scale_error(found, wanted):
-    scale = ScaleError(Rounding.of(BF16))
+    scale = ScaleError(Rounding.from_precision(BF16))
     scale.add(found, wanted.double(), wanted.double().abs())
     return scale.error
 

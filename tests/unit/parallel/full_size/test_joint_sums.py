@@ -5,7 +5,7 @@ import torch
 
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.models.routes import Route
-from spbench_parallel.full_size.joints import JointSums, Passage, _sums
+from spbench_parallel.full_size.stage_boundaries import BoundaryChecksums, BoundaryTransfer, _sums
 from spbench_parallel.pipeline.stage_channel import DirectedRoute
 from spbench_parallel.verify.worst_error import WorstError
 
@@ -63,9 +63,9 @@ def test_a_last_bit_changes_it():
     ],
 )
 def test_what_is_not_sent_or_does_not_arrive_is_told(sent, received, why):
-    sums = JointSums(None)
+    sums = BoundaryChecksums(None)
     worst = WorstError.with_tolerance(0.0)
-    words = {1: Passage(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
+    words = {1: BoundaryTransfer(0, 0, DirectedRoute(Route(1, 3, (7,)), backward=True), 1, 0, 4)}
     sums._sent = {words[key]: value for key, value in sent.items()}
     sums._received = {words[key]: value for key, value in received.items()}
     sums.compare(World(), worst)

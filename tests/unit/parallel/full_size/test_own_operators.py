@@ -59,7 +59,7 @@ def test_the_first_calls_have_their_own_gradients(most, backwards):
     torch.manual_seed(0)
     conv = nn.Conv2d(2, 2, 1, bias=False)
     recorder = Recorder()
-    hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, most=most)
+    hooks = OperatorHooks(conv, recorder, NO_PROGRESS, learns=True, max_calls=most)
     images = [torch.randn(1, 2, 3, 3) for _ in range(3)]
     losses = [conv(one).square().sum() for one in images]
     for loss in reversed(losses) if backwards else losses:

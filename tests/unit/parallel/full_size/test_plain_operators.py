@@ -12,7 +12,7 @@ from torch.nn import functional
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding, new_worst_ratio
 from spbench_parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_parallel.full_size.plain import PlainCheck
-from spbench_parallel.full_size.windows import Call
+from spbench_parallel.full_size.windows import OperatorCall
 from spbench_parallel.losses import Loss
 from spbench_parallel.plan import TrainingConfig
 from spbench_parallel.precision.formats import BF16, FP16, FP32, FP64
@@ -48,13 +48,15 @@ def call_of(name, precision, seed=0):
     gradient = torch.randn(found.shape, dtype=torch.float64).to(kept)
     found.backward(gradient.double())
     of_parameters = {key: one.grad.to(kept) for key, one in exact.named_parameters()}
-    call = Call(pixels, found.detach().to(kept), gradient, wide.grad.to(kept), of_parameters)
+    call = OperatorCall(
+        pixels, found.detach().to(kept), gradient, wide.grad.to(kept), of_parameters
+    )
     return module, call
 
 
 def errors_of(module, call, precision):
     errors = OperatorErrors()
-    rounding = Rounding.of(precision)
+    rounding = Rounding.from_precision(precision)
     PlainCheck("it", module, precision.work, rounding, errors).check(call)
     return errors
 
@@ -81,7 +83,7 @@ def not_a_number(values):
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
 @pytest.mark.parametrize("spoil", [off, not_a_number])
-@pytest.mark.parametrize(("part", "word"), [("found", "output"), ("input_gradient", "input grad")])
+@pytest.mark.parametrize(("part", "word"), [("output", "output"), ("input_gradient", "input grad")])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_one_wrong_pixel_is_found(name, part, word, spoil, precision):
     module, call = call_of(name, precision)
@@ -102,10 +104,12 @@ def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, pa
     sizes = functional.conv2d(pixels.abs(), weight.abs(), bias.abs(), padding=1)
     value = exact[1, :, 4, 5].norm()
     magnitude = sizes[1, :, 4, 5].norm()
-    wide = Rounding.of(precision).sums * 16 * magnitude
-    bound = 2 * (precision.epsilon * value + wide + Rounding.of(precision).least * math.sqrt(8))
+    wide = Rounding.from_precision(precision).sums * 16 * magnitude
+    bound = 2 * (
+        precision.epsilon * value + wide + Rounding.from_precision(precision).least * math.sqrt(8)
+    )
     exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
-    call.found = exact
+    call.output = exact
     single = errors_of(module, call, precision).single
     assert (single.error <= 1.0) == passes, single
 
@@ -126,7 +130,7 @@ def test_gradients_of_parameters_are_compared_and_have_to_be_there(name, precisi
 
 def test_an_output_of_another_shape_is_found():
     module, call = call_of("conv", FP32)
-    call.found = call.found[:, :, 1:]
+    call.output = call.output[:, :, 1:]
     assert errors_of(module, call, FP32).single.error == math.inf
 
 
@@ -150,7 +154,7 @@ class LastStage:
 
     def forward(self, micro_batch):
         logits = self.module(self._pixels)
-        loss = self._loss_of.of(logits, self._classes) / 8
+        loss = self._loss_of.compute(logits, self._classes) / 8
         self.loss = float(loss.detach()) * self._factor
         (loss * 4.0 * self._factor).backward()
 
@@ -180,7 +184,7 @@ def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not(name):
 def engine_with(stage):
     return SimpleNamespace(
         stages=[stage],
-        places=[SimpleNamespace(stage=0, direction=0)],
+        coordinates=[SimpleNamespace(stage=0, direction=0)],
         plan=SimpleNamespace(master_comm=False, owner=0),
         arithmetic=SimpleNamespace(skipped_steps=0),
     )

@@ -13,8 +13,8 @@ from spbench_core.layout.tiles import Grid
 from spbench_parallel.full_size import windows
 from spbench_parallel.full_size.bound import OperatorErrors, Rounding
 from spbench_parallel.full_size.plain import PlainCheck
-from spbench_parallel.full_size.regions import Regions, WindowAxis, cut, fetch
-from spbench_parallel.full_size.windows import Call, WindowCheck
+from spbench_parallel.full_size.regions import Regions, WindowAxis, fetch, view_box
+from spbench_parallel.full_size.windows import OperatorCall, WindowCheck
 from spbench_parallel.full_size.winograd import (
     AMPLIFICATION,
     REACH,
@@ -61,7 +61,7 @@ def test_amplification_bounds_each_product_of_winograd():
 @pytest.mark.parametrize("device", [CPU, torch.device("cuda"), GPU], ids=str)
 def test_only_fp32_on_gpu_may_use_winograd(device, precision):
     expected = device != CPU and precision == FP32
-    assert may_use_winograd(device, Rounding.of(precision)) == expected
+    assert may_use_winograd(device, Rounding.from_precision(precision)) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_margin_has_all_outputs_of_blocks_that_reach_a_tile(padding):
     size = SIDE + 2 * padding - 2, SIDE + 2 * padding - 2
     axes = (WindowAxis(3, 1, padding), WindowAxis(3, 1, padding))
     tiles, made = ([grid.tile(rank, *sides) for rank in range(6)] for sides in ((SIDE, SIDE), size))
-    regions = Regions.of(axes, tiles, made, size, margin=REACH)
+    regions = Regions.from_tiles(axes, tiles, made, size, margin=REACH)
     for tile, outputs in zip(tiles, regions.outputs, strict=True):
         for axis, pixels, found in zip(
             axes, (tile.rows, tile.cols), (outputs.rows, outputs.cols), strict=True
@@ -116,14 +116,14 @@ def winograd_call(module, pixels):
         output.backward(gradient)
     assert (convolutions.forward, convolutions.backward) == (1, 1)
     gradients = {"weight": module.weight.grad}
-    return Call(pixels.detach(), output.detach(), gradient, pixels.grad, gradients)
+    return OperatorCall(pixels.detach(), output.detach(), gradient, pixels.grad, gradients)
 
 
 def placed(module, call, device):
     """Put a convolution and its call on a device."""
-    moved = Call(
+    moved = OperatorCall(
         call.pixels.to(device),
-        call.found.to(device),
+        call.output.to(device),
         call.output_gradient.to(device),
         call.input_gradient.to(device),
         {name: value.to(device) for name, value in call.parameter_gradients.items()},
@@ -133,7 +133,7 @@ def placed(module, call, device):
 
 def check_call(module, call, precision=FP32):
     errors = OperatorErrors()
-    rounding = Rounding.of(precision)
+    rounding = Rounding.from_precision(precision)
     WindowCheck("it", module, MPI.COMM_SELF, precision.work, rounding, errors).check(call)
     return errors
 
@@ -183,7 +183,7 @@ def test_winograd_passes_bound_of_gpu_and_exceeds_bound_of_cpu(pixels, kernels, 
         assert gpu.scales.error < 0.2
 
 
-@pytest.mark.parametrize("part", ["found", "input_gradient"])
+@pytest.mark.parametrize("part", ["output", "input_gradient"])
 def test_bound_of_gpu_finds_wrong_pixel(part, late):
     torch.manual_seed(0)
     module = conv_with(KERNELS["random"]())
@@ -201,7 +201,7 @@ def check_plain(module, call):
     with torch.no_grad():
         plain.weight.copy_(module.weight)
     errors = OperatorErrors()
-    rounding = Rounding.of(FP32)
+    rounding = Rounding.from_precision(FP32)
     PlainCheck("it", plain, FP32.work, rounding, errors).check(call)
     return errors
 
@@ -225,7 +225,7 @@ def test_winograd_exceeds_the_bound_of_a_whole_image_on_a_cpu():
     assert check_plain(module, call).single.error > 1.0
 
 
-@pytest.mark.parametrize("part", ["found", "input_gradient"])
+@pytest.mark.parametrize("part", ["output", "input_gradient"])
 def test_bound_of_a_whole_image_on_a_gpu_finds_wrong_pixel(part, late):
     torch.manual_seed(0)
     module = conv_with(KERNELS["random"]())
@@ -260,7 +260,9 @@ def call_of(module, precision):
     channels = OUTPUTS if isinstance(module, SpatialConv2d) else CHANNELS
     output, gradient = (torch.randn(1, channels, *shape[1:]).to(precision.work) for _ in range(2))
     parameters = {name: torch.randn(one.shape) for name, one in module.named_parameters()}
-    return Call(pixels, output, gradient, torch.randn(pixels.shape).to(precision.work), parameters)
+    return OperatorCall(
+        pixels, output, gradient, torch.randn(pixels.shape).to(precision.work), parameters
+    )
 
 
 def bounds_of(module, call, precision):
@@ -279,12 +281,12 @@ def bounds_of(module, call, precision):
 
 def bounds_for_sums(module, call, precision):
     """Return the same by the formula that holds for sums, on the CPU."""
-    rounding = Rounding.of(precision)
-    window = windows._window_of(module, precision.work)
+    rounding = Rounding.from_precision(precision)
+    window = windows._create_window(module, precision.work)
     tile = module.tiled.tiling.partition
     made = module.tiled.output.partition
     size = made.height, made.width
-    regions = Regions.of(window.axes, [tile.tile(0)], [made.tile(0)], size)
+    regions = Regions.from_tiles(window.axes, [tile.tile(0)], [made.tile(0)], size)
     pixels = fetch(MPI.COMM_SELF, call.pixels, regions.tiles, regions.inputs, window.fill).double()
     pixels.requires_grad_()
     parameters = [
@@ -293,7 +295,7 @@ def bounds_for_sums(module, call, precision):
     inside = []
     if isinstance(module, SpatialAvgPool2d):
         inside.append(functional.pad(torch.ones(1, 1, SIDE, SIDE).double(), (1, 1, 1, 1)))
-    output = window.plain(pixels, *inside, *parameters)
+    output = window.compute(pixels, *inside, *parameters)
     squares = pixels.detach().nan_to_num(0.0, 0.0, 0.0).square().sum(1, keepdim=True)
     reach = window.count(squares.requires_grad_())
     gradient = call.output_gradient.double()
@@ -303,8 +305,8 @@ def bounds_for_sums(module, call, precision):
     wanted = torch.zeros(call.pixels.shape, dtype=torch.float64)
     magnitude = wanted[:, :1].clone()
     inner = tile.tile(0).intersect(box)
-    cut(wanted, tile.tile(0), inner).copy_(cut(back, box, inner))
-    cut(magnitude, tile.tile(0), inner).copy_(cut(spread, box, inner))
+    view_box(wanted, tile.tile(0), inner).copy_(view_box(back, box, inner))
+    view_box(magnitude, tile.tile(0), inner).copy_(view_box(spread, box, inner))
 
     def bound(norm, magnitude, terms, values):
         rounded = norm + magnitude / math.sqrt(max(1.0, terms))

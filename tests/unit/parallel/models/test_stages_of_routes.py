@@ -36,7 +36,7 @@ def through_stages(plan, images):
     held = {0: images}
     for stage, (first, last) in enumerate(layer_ranges(plan.balance)):
         part = build_stage(
-            plan.model_of(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64
+            plan.stage_model(stage), first, last, DenseBuilder(), seed=0, dtype=torch.float64
         )
         inputs = tuple(held[number] for number in routes.inputs(stage))
         made = part(inputs[0] if len(inputs) == 1 else inputs)
@@ -66,4 +66,4 @@ def test_the_outermost_skip_of_a_u_net_goes_past_the_stages_between():
     (data,) = plan.routes().table.flow(skip.tensors)
     assert (data.channels, data.height) == (4, 32)
     first, _ = layer_ranges(plan.balance)[1]
-    assert len(plan.model_of(1).flows[first]) == len(plan.model.flows[first]) - 1
+    assert len(plan.stage_model(1).flows[first]) == len(plan.model.flows[first]) - 1

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from spbench_parallel.device import gpus, streams
 from spbench_parallel.p2p import torch_group
-from spbench_parallel.p2p.torch_distributed import NcclP2P
+from spbench_parallel.p2p.opening import NcclP2P
 from spbench_parallel.spatial.transports import TransportSpec
 from spbench_parallel.spatial.transports.staged import StagedTransport
 from standins.late_device import elem_of, install
@@ -152,7 +152,7 @@ def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
     addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
     driver = SimpleNamespace(address=lambda index: addresses[index] if told else None)
     monkeypatch.setattr(gpus, "load_driver", lambda: driver)
-    names = [torch_group._gpu(torch.device("cuda", index)) for index in range(3)]
+    names = [torch_group._identify_gpu(torch.device("cuda", index)) for index in range(3)]
     assert names[0] == names[1]
     assert names[2].endswith(" 0000:81:00.0")
     assert names[2] != names[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench_workers.binding.local_rank import Whereabouts, located
+from spbench_workers.binding.local_rank import RankLocation, assign_local_ranks
 
 NAME = "OMPI_COMM_WORLD_LOCAL_RANK"
 
@@ -11,7 +11,7 @@ def ranks(*words):
     """``host boot local-rank``, a dash where no launcher tells."""
     split = (word.split() for word in words)
     return [
-        Whereabouts(host, boot.strip("-"), None if told == "-" else (int(told), NAME), (0, 1))
+        RankLocation(host, boot.strip("-"), None if told == "-" else (int(told), NAME), (0, 1))
         for host, boot, told in split
     ]
 
@@ -36,8 +36,8 @@ def ranks(*words):
     ],
 )
 def test_launcher_and_machines_agree(every, local_ranks, machines):
-    found = located(ranks(*every))
-    assert (found.local_ranks, found.machines, found.doubt) == (local_ranks, machines, "")
+    found = assign_local_ranks(ranks(*every))
+    assert (found.local_ranks, found.machines, found.conflict) == (local_ranks, machines, "")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_launcher_and_machines_agree(every, local_ranks, machines):
     ],
 )
 def test_where_they_differ_the_first_such_rank_is_named(every, local_ranks, doubt):
-    found = located(ranks(*every))
+    found = assign_local_ranks(ranks(*every))
     assert found.local_ranks == local_ranks
-    assert found.doubt.startswith(doubt)
+    assert found.conflict.startswith(doubt)

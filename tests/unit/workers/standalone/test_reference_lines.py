@@ -7,8 +7,8 @@ import pytest
 
 from places import DOCS
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.standalone.program import overview, read_words
-from spbench_workers.standalone.script_lines import SCRIPTS, script_parser
+from spbench_workers.standalone.program import list_names, read_command_line
+from spbench_workers.standalone.script_command_line import SCRIPTS, create_script_parser
 
 _ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
 LINES = [
@@ -19,13 +19,13 @@ LINES = [
 
 def read(alias, words="", ranks=None):
     words = [alias, *shlex.split(words)]
-    return read_words(words, ranks_of(words) if ranks is None else ranks)
+    return read_command_line(words, ranks_of(words) if ranks is None else ranks)
 
 
 def ranks_of(words):
     """As many ranks as the error asks for."""
     try:
-        read_words(words, 10**6)
+        read_command_line(words, 10**6)
     except ValueError as error:
         if found := re.search(r"runs on (\d+) ranks", str(error)):
             return int(found[1])
@@ -137,12 +137,12 @@ def test_a_flag_that_does_nothing_is_warned_of_unless_it_is_the_script_s_own(lin
 )
 def test_wrong_words_stay_wrong(line, message):
     with pytest.raises(ValueError, match=message) as caught:
-        read_words(line.split(), 2)
+        read_command_line(line.split(), 2)
     assert "\n" not in str(caught.value)
 
 
 def test_measure_prints_its_arguments_first():
-    [line] = read("measure", "--kvstore local --gpus 0,1,2 --test-results 0").head
+    [line] = read("measure", "--kvstore local --gpus 0,1,2 --test-results 0").first_lines
     assert line == (
         "Namespace(disp_batches=1, gc_type='none', gpus='0,1,2', image_shape='3,224,224', "
         "kv_store='local', network='resnet', num_batches=5, num_classes=1000, num_layers=152, "
@@ -157,7 +157,7 @@ def test_v_makes_it_say_more():
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
 def test_the_help_has_each_flag_with_the_script_s_default(script):
-    text = " ".join(script_parser(script).format_help().split())
+    text = " ".join(create_script_parser(script).format_help().split())
     for flag in script.flags:
         assert flag.flag in text
     if script.benchmark.startswith("model"):
@@ -167,7 +167,7 @@ def test_the_help_has_each_flag_with_the_script_s_default(script):
 
 
 def help_of(alias, flag):
-    text = " ".join(script_parser(SCRIPTS[alias]).format_help().split("options:")[1].split())
+    text = " ".join(create_script_parser(SCRIPTS[alias]).format_help().split("options:")[1].split())
     return re.search(rf" {flag}(?: \[?V\]?)? (.*?) --", text)[1]
 
 
@@ -182,11 +182,11 @@ def test_the_help_has_the_alias_own_meanings():
 def test_the_help_of_a_script_s_flag_names_one_default_alone(script):
     for flag in script.flags:
         if flag.param and flag.default is not None:
-            told = help_of(script.name, flag.flag) if flag.also is None else ""
+            told = help_of(script.name, flag.flag) if flag.alias is None else ""
             assert "; else" not in told
             assert "(default)" not in told
 
 
 def test_the_overview_names_benchmarks_and_scripts():
-    text = overview()
+    text = list_names()
     assert all(f"  {name} " in text for name in (*BENCHMARKS, *SCRIPTS))

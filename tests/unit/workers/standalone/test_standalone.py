@@ -3,14 +3,18 @@
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.standalone.printing import OwnLinesChannel, PrintingChannel, channel_of
-from spbench_workers.standalone.program import read_words
-from spbench_workers.standalone.words import parser_of, true_defaults
+from spbench_workers.standalone.command_line import create_parser, true_defaults
+from spbench_workers.standalone.printing import (
+    OwnLinesChannel,
+    PrintingChannel,
+    open_printing_channel,
+)
+from spbench_workers.standalone.program import read_command_line
 
 
 def test_words_become_parameters():
     words = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
-    line = read_words([*words.split(), "vertical"], 4)
+    line = read_command_line([*words.split(), "vertical"], 4)
     [params] = line.cases
     assert line.entry.name == "halo.exchange"
     assert (params["image_size"], params["halo_len"], params["grid"]) == (1024, 3, "1x4")
@@ -18,9 +22,11 @@ def test_words_become_parameters():
 
 
 def test_faults_are_words_too():
-    assert read_words(["memory.copy", "--inject", "corrupt-copy"], 1).inject == "corrupt-copy"
-    assert read_words(["memory.copy", "--inject", "kill"], 1).inject == "kill"
-    assert read_words(["memory.copy", "--inject", "slow=1.1"], 1).inject == "slow=1.1"
+    assert (
+        read_command_line(["memory.copy", "--inject", "corrupt-copy"], 1).inject == "corrupt-copy"
+    )
+    assert read_command_line(["memory.copy", "--inject", "kill"], 1).inject == "kill"
+    assert read_command_line(["memory.copy", "--inject", "slow=1.1"], 1).inject == "slow=1.1"
 
 
 @pytest.mark.parametrize(
@@ -41,14 +47,14 @@ def test_faults_are_words_too():
 )
 def test_wrong_words_raise_one_sentence(words, size, message, capsys):
     with pytest.raises(ValueError, match=message) as caught:
-        read_words(words.split(), size)
+        read_command_line(words.split(), size)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
 def test_every_parameter_is_a_flag_with_help(entry):
-    text = parser_of(entry).format_help()
+    text = create_parser(entry).format_help()
     for param in entry.params:
         assert param.flag in text
 
@@ -104,12 +110,12 @@ def test_a_benchmark_with_lines_of_its_own_prints_only_those_and_what_failed(cap
 
 def test_the_help_has_choices_and_true_defaults():
     entry = BENCHMARKS["halo.exchange"]
-    text = " ".join(parser_of(entry, true_defaults(entry)).format_help().split())
+    text = " ".join(create_parser(entry, true_defaults(entry)).format_help().split())
     assert "else 4 (default: 4)" in text
     assert "; of vertical, horizontal, square (default: square)" in text
     assert "tiles as RxC, in place of slice_method (default: 2x2)" in text
     assert "together in memory (default: off)" in text
-    precision = " ".join(parser_of(BENCHMARKS["model.resnet"]).format_help().split())
+    precision = " ".join(create_parser(BENCHMARKS["model.resnet"]).format_help().split())
     assert "; of fp32, fp64, tf32, fp16, bf16, int8, fp_32," in precision
     # One that must be given has no others that follow from it.
     assert all(isinstance(true_defaults(entry), dict) for entry in BENCHMARKS.values())
@@ -117,7 +123,7 @@ def test_the_help_has_choices_and_true_defaults():
 
 def test_a_rank_says_once_that_all_checks_passed_where_the_benchmark_wants_it(capsys):
     for failing in (False, True):
-        channel = channel_of(BENCHMARKS["model.resnet"], 3, None)
+        channel = open_printing_channel(BENCHMARKS["model.resnet"], 3, None)
         for name in ("output", "loss"):
             passed = not (failing and name == "loss")
             channel.send("check", name=name, passed=passed, max_abs_error=1.0, detail="here")
@@ -126,9 +132,9 @@ def test_a_rank_says_once_that_all_checks_passed_where_the_benchmark_wants_it(ca
         "Validation passed Rank:3",
         "Validation failed Rank:3 loss: largest error 1: here",
     ]
-    unchecked = channel_of(BENCHMARKS["model.resnet"], 3, None)
+    unchecked = open_printing_channel(BENCHMARKS["model.resnet"], 3, None)
     unchecked.close()
-    stores = channel_of(BENCHMARKS["kvstore.push_pull"], 3, None)
+    stores = open_printing_channel(BENCHMARKS["kvstore.push_pull"], 3, None)
     stores.send("check", name="result", passed=True)
     stores.close()
     assert capsys.readouterr().out == ""

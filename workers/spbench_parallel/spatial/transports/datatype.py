@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import PersistentRequests, TransportSpec
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
@@ -58,7 +58,7 @@ class DatatypeTransport(PersistentRequests):
         layout = (tuple(view.shape), view.stride(), view.element_size())
         if layout not in self._types:
             self._types[layout] = self._datatype(*layout)
-        return memory_of(view), 1, self._types[layout]
+        return mpi_buffer(view), 1, self._types[layout]
 
     def _datatype(
         self, shape: tuple[int, ...], strides: tuple[int, ...], size: int

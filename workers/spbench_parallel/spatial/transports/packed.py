@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import PersistentRequests, TransportSpec
 
 
@@ -27,7 +27,7 @@ class PackedTransport(PersistentRequests):
             wiring, [wiring.allocate_receive(index) for index in range(len(wiring.shapes))]
         )
         self._receives = [
-            wiring.comm.Recv_init([memory_of(piece), MPI.BYTE], source=source, tag=wiring.tag)
+            wiring.comm.Recv_init([mpi_buffer(piece), MPI.BYTE], source=source, tag=wiring.tag)
             for piece, source in zip(self.received, wiring.sources, strict=True)
         ]
         self.bind(wiring.outgoing)
@@ -53,7 +53,7 @@ class PackedTransport(PersistentRequests):
         wiring = self._wiring
         self._places[index] = place
         request = wiring.comm.Send_init(
-            [memory_of(piece), MPI.BYTE], dest=wiring.targets[index], tag=wiring.tag
+            [mpi_buffer(piece), MPI.BYTE], dest=wiring.targets[index], tag=wiring.tag
         )
         self._sends[index : index + 1] = [request]
 

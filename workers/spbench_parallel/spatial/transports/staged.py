@@ -10,7 +10,7 @@ from mpi4py import MPI
 from spbench_parallel.device import mpi_memory
 from spbench_parallel.device.streams import get_streams
 from spbench_parallel.errors import CannotRunError
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.transports import MemoryPath, ReceiveBuffers, TransportSpec
 
 
@@ -48,11 +48,11 @@ class StagedTransport(ReceiveBuffers):
             self._outbox = [wiring.allocate(view.shape, pinned=True) for view in wiring.outgoing]
             self._inbox = [wiring.allocate(shape, pinned=True) for shape in wiring.shapes]
         self._receives = [
-            wiring.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=wiring.tag)
+            wiring.comm.Recv_init([mpi_buffer(box), MPI.BYTE], source=source, tag=wiring.tag)
             for box, source in zip(self._inbox, wiring.sources, strict=True)
         ]
         self._sends = [
-            wiring.comm.Send_init([memory_of(box), MPI.BYTE], dest=target, tag=wiring.tag)
+            wiring.comm.Send_init([mpi_buffer(box), MPI.BYTE], dest=target, tag=wiring.tag)
             for box, target in zip(self._outbox, wiring.targets, strict=True)
         ]
         self._all = [*self._receives, *self._sends]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_parallel.errors import allocating
+from spbench_parallel.errors import catch_out_of_memory
 
 _MARGIN = 64
 """Elements of a margin: a multiple of a cache line of any format."""
@@ -36,7 +36,7 @@ class Buffers:
     ) -> None:
         sizes = [input_count, result_count] if offset is None else [max(input_count, result_count)]
         self._poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
-        with allocating(sum(sizes) * dtype.itemsize):
+        with catch_out_of_memory(sum(sizes) * dtype.itemsize):
             self._wholes = [
                 torch.full((size + 2 * _MARGIN,), self._poison, dtype=dtype, device=device)
                 for size in sizes

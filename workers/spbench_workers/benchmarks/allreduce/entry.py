@@ -15,7 +15,7 @@ from spbench_core.catalog.typed_params import parameter, params_of, shared
 from spbench_core.catalog.work import estimate_from
 from spbench_workers.benchmarks.allreduce.sweep_sizes import sweep_sizes
 from spbench_workers.benchmarks.allreduce.work import collective_work
-from spbench_workers.collectives.names import DRAWN_FOR, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
+from spbench_workers.collectives.names import FIXED_SIZES, ITEM_BYTES, LIBRARIES, ROOTED, SCHEDULED
 
 POSITION = 50
 """The place of the family in lists of benchmarks."""
@@ -91,8 +91,8 @@ def _check_order(params: Params, names: Sequence[str]) -> None:
     if sorted(order) != list(range(len(order))):
         raise ParamError("order", f"order must name each rank from 0 up once, not {order}")
     for name in names:
-        if DRAWN_FOR.get(name, len(order)) != len(order):
-            wrong = f"order names {len(order)} ranks, and {name} is drawn for {DRAWN_FOR[name]}"
+        if FIXED_SIZES.get(name, len(order)) != len(order):
+            wrong = f"order names {len(order)} ranks, and {name} is drawn for {FIXED_SIZES[name]}"
             raise ParamError("order", wrong)
 
 
@@ -137,7 +137,7 @@ def _without(name: str) -> Params:
 
 def _ranks(params: Params) -> Ranks:
     name: Any = params["algorithm"]
-    exact = DRAWN_FOR.get(name) if isinstance(name, str) else None
+    exact = FIXED_SIZES.get(name) if isinstance(name, str) else None
     order = params["order"]
     if order is None:
         return Ranks(exact=exact)

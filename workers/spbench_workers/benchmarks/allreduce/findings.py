@@ -29,7 +29,7 @@ from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import RankTraffic
 from spbench_workers.collectives.names import ITEM_BYTES, SCHEDULED
 from spbench_workers.collectives.native import registered_operation
-from spbench_workers.comm import crowded
+from spbench_workers.comm import is_oversubscribed
 from spbench_workers.context import Context
 
 
@@ -83,7 +83,7 @@ def report_findings(
     link = measure_link(world.comm, dtype, params.op or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
     predicted = predict(params, world.size, nbytes, link, measured.buffer_bytes)
-    shared = crowded(world)
+    shared = is_oversubscribed(world)
     if world.rank != 0:
         return
     context.metric("count", measured.count)

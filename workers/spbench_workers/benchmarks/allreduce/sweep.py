@@ -33,8 +33,8 @@ from spbench_workers.collectives.arithmetic import FORMATS
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.collectives.reduction import open_collective, open_reduction
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of, same_kind
-from spbench_workers.timing import calls_of, measure, repeated
+from spbench_workers.device_choice import check_same_kind, choose_device
+from spbench_workers.timing import calls_per_sample, measure, repeat_calls
 
 _HOST = torch.device("cpu")
 _TRIED = 5
@@ -67,7 +67,7 @@ def run(context: Context) -> None:
     checks.run("before")
     _make_idle(buffers, params.op)
     calls = _calls_of_a_sample(context, reduction)
-    times = measure(context, repeated(reduction.run, calls), divide=calls)
+    times = measure(context, repeat_calls(reduction.run, calls), divide=calls)
     measured = _measured(context, part, buffers, times)
     if params.mode == "nonblocking":
         # A reduction staged through the host is MPI's work: the rank's core is to hide it.
@@ -102,8 +102,8 @@ def _buffers(context: Context, part: int) -> Buffers:
         "alltoall": (whole, whole, 0),
     }[params.collective]
     dtype = FORMATS[params.dtype]
-    place = device_of(context)
-    same_kind(context, place)
+    place = choose_device(context)
+    check_same_kind(context, place)
     return Buffers(given, gotten, at if params.in_place else None, dtype, place)
 
 
@@ -150,7 +150,7 @@ def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
         seconds = context.largest((perf_counter() - start) / runs)
         if seconds > _LONG:
             return 1
-        calls = calls_of(seconds)
+        calls = calls_per_sample(seconds)
     return calls
 
 

@@ -13,9 +13,9 @@ from time import monotonic
 from spbench_workers.benchmarks.compute.entry import BurnParams
 from spbench_workers.benchmarks.compute.gemm import check_product, count_gflop, open_matrices
 from spbench_workers.context import Context
-from spbench_workers.disturbance import counters, slowed
+from spbench_workers.disturbance import measure_slowdown, read_counters
 from spbench_workers.exact_numbers import fill_uniform
-from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 
@@ -26,7 +26,7 @@ def run(context: Context) -> None:
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     cpus = os.sched_getaffinity(0)
-    hot = counters().hot
+    hot = read_counters().hot
     below = 0.0
     error = 0.0
     detail = ""
@@ -37,7 +37,7 @@ def run(context: Context) -> None:
     while not rounds or spent < seconds:
         fill_uniform(context, "burn", (matrices.left, matrices.right))
         rounds.append(measure(context, body))
-        below = max(below, slowed(cpus))
+        below = max(below, measure_slowdown(cpus))
         found = check_product(context, body, matrices, f"round {len(rounds)}")
         if found[0] and not error:
             error = found[0]
@@ -48,8 +48,8 @@ def run(context: Context) -> None:
     context.metric("rounds", float(len(rounds)))
     context.metric("kept_share", median(rounds[0]) / median(rounds[-1]))
     context.metric("below_base", below)
-    context.metric("throttled", counters().hot - hot)
+    context.metric("throttled", read_counters().hot - hot)
     times = array("d", (time for one in rounds for time in one))
-    give_rate_and_limit(
+    report_rate_and_limit(
         context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
     )

@@ -12,16 +12,16 @@ from spbench_parallel.device.formats import autotune_convolutions, torch_dtype
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.compute.entry import ConvParams
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
+    choose_spread,
     fill_uniform,
+    insert_wide,
     largest_convolved,
-    put_wide,
     shows_tf32,
-    spread_for,
     whole_numbers,
 )
-from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
@@ -88,7 +88,7 @@ def _run(context: Context) -> None:
     error, detail = before if before[1] else after
     context.check("convolution", error, TOLERANCE, detail)
     amount = convolution.flop / 1e9
-    give_rate_and_limit(context, convolution.convolve, times, rate="gflops", amount=amount)
+    report_rate_and_limit(context, convolution.convolve, times, rate="gflops", amount=amount)
 
 
 def _make(context: Context) -> Convolution:
@@ -97,7 +97,7 @@ def _make(context: Context) -> Convolution:
     channels = params.in_channels
     kernel = params.kernel
     dtype = torch_dtype(params.dtype)
-    place = device_of(context, tf32=params.dtype == "tf32")
+    place = choose_device(context, tf32=params.dtype == "tf32")
     images = (params.batch_size, channels, height, width)
     kernels = (params.out_channels, channels, kernel, kernel)
     return Convolution(
@@ -153,11 +153,11 @@ def draw_factors(
     images = convolution.images
     limit = largest_convolved(images.dtype, (size, size), gpu=is_gpu(images.device), tf32=tf32)
     wide = shows_tf32(limit)
-    spread = spread_for(convolution.terms, limit, wide=wide)
+    spread = choose_spread(convolution.terms, limit, wide=wide)
     pixels = whole_numbers(tuple(images.shape), spread, seeds[0])
     kernels = whole_numbers(tuple(convolution.kernels.shape), spread, seeds[1])
     if wide:
-        put_wide(pixels[:, :, ::size, ::size], 1, seeds[-1])
+        insert_wide(pixels[:, :, ::size, ::size], 1, seeds[-1])
     return pixels, kernels
 
 

@@ -12,16 +12,16 @@ from spbench_parallel.device.formats import torch_dtype
 from spbench_parallel.device.streams import synchronize_stream
 from spbench_workers.benchmarks.compute.entry import GemmParams
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
+    choose_spread,
     fill_uniform,
+    insert_wide,
     largest_sum,
-    put_wide,
     shows_tf32,
-    spread_for,
     whole_numbers,
 )
-from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 _ROWS = 256
@@ -63,7 +63,7 @@ def run(context: Context) -> None:
     error, detail = before if before[0] else after
     # Of whole numbers no step of the product is rounded: a right result is exact.
     context.check("product", error, 0.0, detail)
-    give_rate_and_limit(
+    report_rate_and_limit(
         context, matrices.multiply, times, rate="gflops", amount=count_gflop(context)
     )
 
@@ -73,7 +73,7 @@ def open_matrices(context: Context) -> Matrices:
     params = context.read_params(GemmParams)
     n = params.n
     dtype = torch_dtype(params.dtype)
-    place = device_of(context, tf32=params.dtype == "tf32")
+    place = choose_device(context, tf32=params.dtype == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     return Matrices(*empty)
 
@@ -118,10 +118,10 @@ def draw_factors(
     """
     limit = largest_sum(dtype)
     wide = shows_tf32(limit) and not tf32
-    spread = spread_for(n, limit, wide=wide)
+    spread = choose_spread(n, limit, wide=wide)
     left, right = (whole_numbers((n, n), spread, seed) for seed in seeds[:2])
     if wide:
-        put_wide(left, 1, seeds[-1])
+        insert_wide(left, 1, seeds[-1])
     return left, right
 
 

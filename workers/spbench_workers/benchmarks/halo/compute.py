@@ -30,13 +30,13 @@ from spbench_workers.benchmarks.halo.operator_checks import (
 )
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.exact_numbers import (
     Spread,
+    choose_spread,
+    insert_wide,
     largest_convolved,
-    put_wide,
     shows_tf32,
-    spread_for,
     whole_numbers,
 )
 from spbench_workers.timing import measure
@@ -72,7 +72,7 @@ def run(context: Context) -> None:
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     params = context.read_params(ComputeParams)
     tiling = make_tiling(context)
-    place = device_of(context)
+    place = choose_device(context)
     dtype = TORCH_DTYPES[params.dtype]
     sizes = conv_sizes(params)
     channels = params.in_channels, params.out_channels
@@ -88,7 +88,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     rows, cols = module.kernel_size
     limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(place))
     wide = shows_tf32(limit)
-    spread = spread_for(_terms(module), limit, wide=wide)
+    spread = choose_spread(_terms(module), limit, wide=wide)
     _set_parameters(context, module, plain, spread, wide=wide)
     batch = params.batch_size
     image = _image(context, "image", batch, channels[0], tiling, spread)
@@ -148,7 +148,7 @@ def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
     pairs = torch.arange(min(weight.shape[:2]))
     taps = weight.flatten(2)
     wide = taps[pairs, pairs]
-    put_wide(wide, 1, seed)
+    insert_wide(wide, 1, seed)
     taps[pairs, pairs] = wide
 
 

@@ -29,7 +29,7 @@ from spbench_workers.benchmarks.halo.report import (
     report_traffic,
     time_calls,
 )
-from spbench_workers.comm import crowded
+from spbench_workers.comm import is_oversubscribed
 from spbench_workers.context import Context
 from spbench_workers.timing import hidden_share
 
@@ -102,7 +102,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
     It counts the time that a rank spends in the exchange's calls, within whole convolutions with
     and without overlap, interleaved. Data that the rank's own core has to copy are not hidden.
     """
-    if crowded(context.world):
+    if is_oversubscribed(context.world):
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return

@@ -25,7 +25,7 @@ from spbench_workers.benchmarks.halo.report import (
     time_waits,
 )
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 CHECKED_ROUNDS = 2
@@ -110,7 +110,7 @@ class PaddedTile:
 def run(context: Context) -> None:
     """Run the case."""
     params = context.read_params(ExchangeParams)
-    place = device_of(context)
+    place = choose_device(context)
     padded = PaddedTile(context, place)
     exchange = padded.exchange
     report_choice(context, exchange)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
 
@@ -38,7 +38,7 @@ Spoil = Callable[[Sequence[torch.Tensor]], None]
 
 def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> None:
     if not exchange.expected:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "
             "take more tiles, or a kernel that reaches its neighbours"
         )

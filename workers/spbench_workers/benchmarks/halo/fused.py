@@ -30,7 +30,7 @@ from spbench_workers.benchmarks.halo.operator_checks import (
 )
 from spbench_workers.benchmarks.halo.report import report_choice, time_waits
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 MAX_VALUE = 2
@@ -93,7 +93,7 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     params = context.read_params(FusedParams)
     tiling = make_tiling(context)
-    place = device_of(context)
+    place = choose_device(context)
     dtype = TORCH_DTYPES[params.dtype]
     channels = [params.in_channels, *[params.out_channels] * params.num_layers]
     convs, plain = _layers(context, channels, tiling, place, dtype)

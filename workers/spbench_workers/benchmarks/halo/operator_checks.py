@@ -12,7 +12,7 @@ from torch import nn
 
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window2d
-from spbench_parallel.p2p.memory import memory_of
+from spbench_parallel.p2p.mpi import mpi_buffer
 from spbench_parallel.spatial.exchange import is_channels_last, view_box
 from spbench_parallel.spatial.gather import Gather
 from spbench_parallel.spatial.pixels import RandomImage
@@ -345,5 +345,5 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> float:
 def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the sum over all ranks of a tensor of float64."""
     total = values.clone(memory_format=torch.contiguous_format)
-    comm.Allreduce(MPI.IN_PLACE, [memory_of(total), MPI.DOUBLE])
+    comm.Allreduce(MPI.IN_PLACE, [mpi_buffer(total), MPI.DOUBLE])
     return total

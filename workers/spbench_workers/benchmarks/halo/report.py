@@ -19,9 +19,9 @@ from spbench_parallel.device.streams import is_gpu, synchronize_stream, time_on_
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.spatial.exchange import Exchange
 from spbench_workers.context import Context
-from spbench_workers.pingpong.device_pair import Path, one_way_device_seconds, path_open
+from spbench_workers.pingpong.device_pair import Path, one_way_device_seconds, open_path
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
-from spbench_workers.timing import calls_of, repeated, time_batch
+from spbench_workers.timing import calls_per_sample, repeat_calls, time_batch
 
 PHASE_ROUNDS = 20
 LIMIT_TRIPS = 50
@@ -190,7 +190,7 @@ def _one_way(
     peer = Peer(comm, source + target - comm.rank, leads=comm.rank == source)
     if path is None:
         return one_way_seconds(peer, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
-    with path_open(comm, place, path):
+    with open_path(comm, place, path):
         if comm.rank not in pair:
             return 0.0
         return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=place, path=path)
@@ -232,9 +232,9 @@ def _seconds_of_short(call: Callable[[], object]) -> float:
     call()
     start = perf_counter()
     call()
-    calls = calls_of(perf_counter() - start)
+    calls = calls_per_sample(perf_counter() - start)
     times = array("d", bytes(8 * COPY_ROUNDS))
-    time_batch(repeated(call, calls), times, 0, COPY_ROUNDS, 1.0 / calls)
+    time_batch(repeat_calls(call, calls), times, 0, COPY_ROUNDS, 1.0 / calls)
     return median(times)
 
 

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from spbench_workers.reference_scripts import Script, ScriptFlag, sets, switch
+from spbench_workers.reference_scripts import Script, ScriptFlag, switch_flag, value_flag
 
 _FOLDER = "benchmarks/communication/halo"
 _ALWAYS = "every run compares tensors, outputs and gradients"
 _COMMON = (
-    sets("--image-size", 8),
-    sets("--batch-size", 1),
-    sets("--in-channels", 1),
-    sets("--halo-len", 1),
-    sets("--num-spatial-parts", 4),
-    sets("--slice-method", "square"),
-    sets("--warmup", 10),
-    sets("--iterations", 100),
+    value_flag("--image-size", 8),
+    value_flag("--batch-size", 1),
+    value_flag("--in-channels", 1),
+    value_flag("--halo-len", 1),
+    value_flag("--num-spatial-parts", 4),
+    value_flag("--slice-method", "square"),
+    value_flag("--warmup", 10),
+    value_flag("--iterations", 100),
 )
-_CONV = (*_COMMON, sets("--out-channels", 256), switch("--fp16-allreduce"))
+_CONV = (*_COMMON, value_flag("--out-channels", 256), switch_flag("--fp16-allreduce"))
 _COMPARISONS = tuple(
-    ScriptFlag(flag, help=_ALWAYS, word="true", silent=True)
+    ScriptFlag(flag, help=_ALWAYS, switch_value="true", silent=True)
     for flag in ("--enable-val-recv-tensors", "--enable-val-conv", "--enable-val-small-conv")
 )
 _KERNELS = (
-    switch("--enable-one-h-dim-kernel"),
-    switch("--enable-one-w-dim-kernel"),
-    ScriptFlag("--CPU", param="device", word="cpu", help="data on the host"),
+    switch_flag("--enable-one-h-dim-kernel"),
+    switch_flag("--enable-one-w-dim-kernel"),
+    ScriptFlag("--CPU", param="device", switch_value="cpu", help="data on the host"),
     ScriptFlag(
         "--enable-deterministic",
-        word="true",
+        switch_value="true",
         help="the order of sums is that of torch's convolution, and checks allow for it",
     ),
 )
@@ -40,7 +40,7 @@ SCRIPTS = (
         (
             *_COMMON,
             ScriptFlag("--out-channels", 256, help="nothing is computed"),
-            ScriptFlag("--fp16-allreduce", word="true", help="nothing is summed"),
+            ScriptFlag("--fp16-allreduce", switch_value="true", help="nothing is summed"),
         ),
     ),
     Script(

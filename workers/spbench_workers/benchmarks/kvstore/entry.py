@@ -32,7 +32,7 @@ from spbench_workers.benchmarks.kvstore.roles import (
     parse_devices,
 )
 from spbench_workers.benchmarks.kvstore.work import store_work
-from spbench_workers.collectives.names import DRAWN_FOR, LIBRARIES, SCHEDULED
+from spbench_workers.collectives.names import FIXED_SIZES, LIBRARIES, SCHEDULED
 
 POSITION = 60
 """The place of the family in lists of benchmarks."""
@@ -272,9 +272,9 @@ def _check_compression(params: Params, store: StoreKind) -> None:
 def _check_algorithm(params: Params, roles: Roles) -> None:
     algorithm = params["algorithm"]
     devices = roles.devices
-    if DRAWN_FOR.get(algorithm, devices) != devices:
+    if FIXED_SIZES.get(algorithm, devices) != devices:
         raise ParamError(
-            "algorithm", f"{algorithm} is drawn for {DRAWN_FOR[algorithm]} devices, not {devices}"
+            "algorithm", f"{algorithm} is drawn for {FIXED_SIZES[algorithm]} devices, not {devices}"
         )
     if algorithm == "nccl" and params["device"] == "cpu":
         raise ParamError("device", "nccl needs a GPU for each rank: device cuda or auto")

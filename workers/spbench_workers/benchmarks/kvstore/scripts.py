@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from spbench_core.catalog.parameters import Params
-from spbench_workers.reference_scripts import Given, Script, sets
+from spbench_workers.reference_scripts import GivenFlags, Script, value_flag
 
 _FLAGS = (
-    sets("--network", "resnet"),
-    sets("--gpus", "0,1"),
-    sets("--num-layers", 152),
-    sets("--kv-store", "device", also="--kvstore"),
-    sets("--num-batches", 5),
-    sets("--disp-batches", 1),
-    sets("--test-results", 1),
-    sets("--image-shape", "3,224,224"),
-    sets("--num-classes", 1000),
-    sets("--optimizer", "None"),
-    sets("--gc-type", "none"),
+    value_flag("--network", "resnet"),
+    value_flag("--gpus", "0,1"),
+    value_flag("--num-layers", 152),
+    value_flag("--kv-store", "device", alias="--kvstore"),
+    value_flag("--num-batches", 5),
+    value_flag("--disp-batches", 1),
+    value_flag("--test-results", 1),
+    value_flag("--image-shape", "3,224,224"),
+    value_flag("--num-classes", 1000),
+    value_flag("--optimizer", "None"),
+    value_flag("--gc-type", "none"),
 )
 _NUMBERS = ("num_layers", "num_batches", "disp_batches", "test_results", "num_classes")
 
 
-def _adapted(params: Params, given: Given) -> Params:
+def _adapted(params: Params, given: GivenFlags) -> Params:
     """Return the parameters; 152 layers are for ResNet, and other networks have their own."""
     if "num_layers" not in given and params["network"] != "resnet":
         params = {name: value for name, value in params.items() if name != "num_layers"}
@@ -49,6 +49,6 @@ SCRIPTS = (
         "kvstore.push_pull",
         _FLAGS,
         adapt=_adapted,
-        head=_head,
+        first_lines=_head,
     ),
 )

@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from spbench_workers.benchmarks.link.exchange import measure_lone_link
 from spbench_workers.context import Context
-from spbench_workers.timing import calls_of, measure, repeated
+from spbench_workers.timing import calls_per_sample, measure, repeat_calls
 
 _LATE = 0.05
 """Seconds by which one rank comes late in a check."""
@@ -22,8 +22,8 @@ def run(context: Context) -> None:
     before = _early(context, "before")
     start = time.perf_counter()
     world.comm.Barrier()
-    calls = calls_of(context.largest(time.perf_counter() - start))
-    times = measure(context, repeated(world.comm.Barrier, calls), divide=calls)
+    calls = calls_per_sample(context.largest(time.perf_counter() - start))
+    times = measure(context, repeat_calls(world.comm.Barrier, calls), divide=calls)
     error, detail = max(before, _early(context, "after"))
     context.check("all-came", error, 0.0, detail)
     seconds = context.median_of_slowest(times) / 1e3

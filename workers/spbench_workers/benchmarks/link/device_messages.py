@@ -10,16 +10,22 @@ import torch
 
 from spbench_core.catalog.typed_params import filled
 from spbench_parallel.device.streams import synchronize_stream, time_on_device
-from spbench_parallel.errors import CannotRunError, allocating
+from spbench_parallel.errors import CannotRunError, catch_out_of_memory
 from spbench_parallel.spatial.transports.staged import query_device_pointers
 from spbench_workers.benchmarks.link.entry import PingpongParams
 from spbench_workers.benchmarks.link.limits import time_copies
 from spbench_workers.benchmarks.link.payload import invert_bytes
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
-from spbench_workers.pingpong.device_pair import DevicePair, Path, check_reach, open_pair, path_open
+from spbench_workers.device_choice import choose_device
+from spbench_workers.pingpong.device_pair import (
+    DevicePair,
+    Path,
+    check_cuda_ipc,
+    open_pair,
+    open_path,
+)
 from spbench_workers.pingpong.pair import Peer
-from spbench_workers.timing import calls_of, repeated
+from spbench_workers.timing import calls_per_sample, repeat_calls
 
 
 class DeviceMessages:
@@ -34,7 +40,7 @@ class DeviceMessages:
     def __init__(self, device: torch.device, path: Path, largest: int) -> None:
         self._device = device
         self._path = path
-        with allocating(2 * largest):
+        with catch_out_of_memory(2 * largest):
             self._outgoing, self._incoming = (
                 torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)
             )
@@ -68,8 +74,8 @@ class DeviceMessages:
             incoming.copy_(outgoing)
 
         time_on_device(self._device, copy)
-        repeats = calls_of(time_on_device(self._device, copy))
-        copies = repeated(copy, repeats)
+        repeats = calls_per_sample(time_on_device(self._device, copy))
+        copies = repeat_calls(copy, repeats)
 
         def copy_and_wait() -> None:
             copies()
@@ -93,11 +99,11 @@ def open_device_messages(context: Context) -> Iterator[DeviceMessages]:
         CannotRunError: The device is not there, or cannot be reached over the path.
     """
     comm = context.world.comm
-    device = device_of(context)
+    device = choose_device(context)
     path = choose_path(context)
-    with path_open(comm, device, path):
+    with open_path(comm, device, path):
         if path == "cuda-ipc":
-            check_reach(comm, device)
+            check_cuda_ipc(comm, device)
         yield DeviceMessages(device, path, context.read_params(PingpongParams).sizes[-1])
 
 

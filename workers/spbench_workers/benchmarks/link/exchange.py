@@ -16,7 +16,7 @@ from spbench_workers.benchmarks.link.payload import compare_bytes, invert_bytes,
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
-from spbench_workers.timing import calls_of, measure, repeated, time_batch
+from spbench_workers.timing import calls_per_sample, measure, repeat_calls, time_batch
 
 _TAG = 81
 _TRIPS = 50
@@ -94,11 +94,11 @@ class Exchanges:
         self._comm.Barrier()
         start = perf_counter()
         exchange()
-        calls = calls_of(self._context.largest(perf_counter() - start))
+        calls = calls_per_sample(self._context.largest(perf_counter() - start))
         iterations: int = params.iterations
         times = array("d", bytes(8 * iterations))
         self._comm.Barrier()
-        time_batch(repeated(exchange, calls), times, 0, iterations, 1000.0 / calls)
+        time_batch(repeat_calls(exchange, calls), times, 0, iterations, 1000.0 / calls)
         return times
 
     def _check(

@@ -16,7 +16,7 @@ from spbench_workers.benchmarks.link.limits import time_copies
 from spbench_workers.benchmarks.link.payload import invert_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Pair, Peer
-from spbench_workers.timing import calls_of, repeated
+from spbench_workers.timing import calls_per_sample, repeat_calls
 
 
 class Trips(Protocol):
@@ -112,8 +112,8 @@ class HostMessages:
         copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
         start = perf_counter()
         copy()
-        repeats = calls_of(perf_counter() - start)
-        return time_copies(repeated(copy, repeats), repeats)
+        repeats = calls_per_sample(perf_counter() - start)
+        return time_copies(repeat_calls(copy, repeats), repeats)
 
     def free(self) -> None:
         MPI.Free_mem(self._outgoing)

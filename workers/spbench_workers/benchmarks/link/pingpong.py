@@ -17,8 +17,8 @@ from spbench_workers.benchmarks.link.messages import Messages, Trips, open_messa
 from spbench_workers.benchmarks.link.payload import compare_bytes, random_bytes
 from spbench_workers.context import Context
 from spbench_workers.pingpong.pair import Peer
-from spbench_workers.pingpong.schedule import rounds
-from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
+from spbench_workers.pingpong.schedule import pair_rounds
+from spbench_workers.timing import MAX_BATCH, calls_per_sample, time_batch
 
 _COUNT_TAG = 78
 
@@ -91,7 +91,7 @@ class PingPong:
             for _ in range(repeats):
                 pair.trips(trips)
             seconds = (perf_counter() - start) / (repeats * trips)
-            trips, seconds = self._agree(pair, calls_of(seconds), seconds)
+            trips, seconds = self._agree(pair, calls_per_sample(seconds), seconds)
         return trips, seconds
 
     def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
@@ -137,7 +137,7 @@ def _run(context: Context, messages: Messages) -> None:
     world = context.world
     sizes = params.sizes
     hosts = world.comm.allgather(world.host)
-    schedule = rounds(
+    schedule = pair_rounds(
         world.size,
         params.pairs,
         params.at_once,

@@ -12,8 +12,8 @@ from spbench_parallel.device.streams import is_gpu, synchronize_stream
 from spbench_workers.benchmarks.memory.cores import bind_to_cores
 from spbench_workers.benchmarks.memory.entry import CopyParams
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
-from spbench_workers.single_rank_baseline import give_rate_and_limit
+from spbench_workers.device_choice import choose_device
+from spbench_workers.single_rank_baseline import report_rate_and_limit
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 24
@@ -23,7 +23,7 @@ _HOST = torch.device("cpu")
 
 def run(context: Context) -> None:
     """Run the case."""
-    place = device_of(context)
+    place = choose_device(context)
     ends = choose_endpoints(context, place)
     with bind_to_cores(context, place):
         _run(context, place, *ends)
@@ -50,7 +50,7 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
     after = _check(context, body, source, target, "after")
     error, detail = before if before[0] else after
     context.check("copy", error, 0.0, detail)
-    give_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
+    report_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
 
 
 def choose_endpoints(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:

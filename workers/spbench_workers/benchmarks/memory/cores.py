@@ -12,7 +12,7 @@ from spbench_parallel.device.gpus import Gpu
 from spbench_parallel.device.streams import is_gpu
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.memory.entry import CopyParams
-from spbench_workers.binding.nearness import cores_by_node, farthest_node, node_of_gpu
+from spbench_workers.binding.numa import cores_by_node, farthest_node, gpu_node
 from spbench_workers.context import Context
 
 
@@ -57,7 +57,7 @@ def _take(asked: str, address: str | None) -> int:
         CannotRunError: The GPU's node is not known, there is no such node, or the rank may not run
             there.
     """
-    node = node_of_gpu(address) if address is not None else None
+    node = gpu_node(address) if address is not None else None
     if node is None:
         raise CannotRunError(
             f"cores {asked}: the system does not tell on which NUMA node the GPU "

@@ -14,7 +14,7 @@ from spbench_parallel.device.memory import release_memory
 from spbench_parallel.device.streams import time_on_device
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
-from spbench_parallel.peak_memory import room_of
+from spbench_parallel.peak_memory import available_bytes
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.synthetic import synthetic_images
 from spbench_workers.benchmarks.model.case import ModelCase
@@ -118,7 +118,7 @@ def _room(context: Context, case: ModelCase) -> float:
     given = context.read_params(ModelParams).baseline_memory
     if given is not None:
         return float(given)
-    return room_of(case.plan.device)
+    return available_bytes(case.plan.device)
 
 
 @dataclass(frozen=True, slots=True)

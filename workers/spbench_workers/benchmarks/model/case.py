@@ -29,7 +29,7 @@ from spbench_workers.benchmarks.model.network import load_network, make_batching
 from spbench_workers.benchmarks.model.params import ModelParams, OwnNetworkParams
 from spbench_workers.benchmarks.model.resolving import build_known_model
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 
 MIN_VALUES = 8
 """Values of a channel in a micro-batch that is compared, where it is normalised."""
@@ -82,7 +82,7 @@ def build_case(context: Context) -> ModelCase:
     model = _model(context)
     layout = make_layout(context.params)
     precision = PRECISIONS[params.precision]
-    place = device_of(context, tf32=precision.tf32)
+    place = choose_device(context, tf32=precision.tf32)
     plan = ModelPlan(
         model,
         layout,

@@ -14,7 +14,7 @@ from spbench_parallel.autotune.balance import (
     measure_costs,
 )
 from spbench_parallel.autotune.memory_format import choose_format
-from spbench_parallel.autotune.skips import chosen_skips
+from spbench_parallel.autotune.skips import choose_skips
 from spbench_parallel.device.memory_format import MemoryFormat
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.plan import ModelPlan
@@ -76,14 +76,14 @@ def _given_balance(asked: str, plan: ModelPlan) -> Balance:
 def select_straight_skips(context: Context, plan: ModelPlan) -> frozenset[tuple[int, int]]:
     """Return the stages between which skips go straight, and report why. All ranks must call it."""
     progress = PhaseProgress(partial(context.progress, "skips"))
-    chosen = chosen_skips(
+    chosen = choose_skips(
         context.world.comm, plan, context.read_params(OwnNetworkParams).skips, progress
     )
     progress.finish()
     if chosen is None:
         return frozenset()
     if context.world.rank == 0:
-        context.choice("skips", chosen.words, chosen.reason)
+        context.choice("skips", chosen.label, chosen.reason)
     return chosen.straight
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from spbench_core.layout.stages import Stage
 from spbench_parallel.engine import Engine
-from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_parallel.losses import DICE, Loss
 from spbench_parallel.models.imported.plain_modules import find_comparable_convs
 from spbench_parallel.models.imported.stochastic import DropByPosition, find_drops
@@ -37,12 +37,12 @@ def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
     plan = engine.plan
     for fault, spoil in _FAULTS.items():
         if context.planted(prefix + fault):
-            refusals: list[NothingToSpoilError] = []
-            for place, runner in zip(engine.places, engine.runners, strict=True):
+            refusals: list[FaultWithoutEffectError] = []
+            for place, runner in zip(engine.coordinates, engine.runners, strict=True):
                 batches = [one for one in plan.batches if one.direction == place.direction]
                 try:
                     spoil(runner, plan.layout.stages[place.stage], len(batches))
-                except NothingToSpoilError as error:
+                except FaultWithoutEffectError as error:
                     refusals.append(error)
             if len(refusals) == len(engine.runners):
                 raise refusals[0]
@@ -78,7 +78,7 @@ def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> Non
     """Average the gradients of tiles, of members and of micro-batches, in place of summing them."""
     shares = stage.ranks * batches
     if shares == 1:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "mean-instead-of-sum: one rank has all images of the step at once; take parts 2 or more"
         )
     _before_sums(runner, lambda: _scale(list(runner.module.parameters()), 1.0 / shares))
@@ -88,7 +88,7 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
     """Drop the gradients of a step's first micro-batch from this rank's parameters."""
     begin = runner.begin
     # What adds the gradients of the weights.
-    adding = "weights" if runner.later_weights else "backward"
+    adding = "weights" if runner.defers_weight_grad else "backward"
     add = getattr(runner, adding)
     parameters = list(runner.module.parameters())
     done: list[int] = []
@@ -114,7 +114,7 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
     elif stage.spatial:
         Gather.fault_hook = _turn_halos
     else:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "wrong-neighbour: the last rank gets nothing from others; take scheme lp or sp"
         )
 
@@ -122,7 +122,7 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
 def _lose_halo_gradients(_: StageRunner, stage: Stage, __: int) -> None:
     """Lose the gradients that other tiles send back for the halos that they had from this one."""
     if not stage.spatial:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "lost-halo-gradient: the last rank has no tile; take scheme sp with split_size 1, "
             "or gems_sp"
         )
@@ -170,12 +170,12 @@ def _scale_input_gradient(factor: float) -> _Spoil:
 def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
     """Leave this tile out of the sum of the largest convolution's gradients."""
     if not stage.spatial:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "drop-tile: the last rank has no tile; take scheme sp with split_size 1, or gems_sp"
         )
     convs = [one for one in runner.module.modules() if isinstance(one, SpatialConv2d)]
     if not convs:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "drop-tile: the last rank has no convolution with zeros around its image over tiles"
         )
     drop_tile(max(convs, key=lambda conv: conv.weight.numel()))
@@ -185,7 +185,7 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
     """Lose the gradients that all tiles give to what every rank has beside them."""
     found = [one for one in runner.module.modules() if isinstance(one, ReplicatedValues | OwnTile)]
     if not found:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "lost-tile-sum: the last rank has nothing whole beside tiles; take scheme sp with "
             "split_size 1, and a network with such an operator"
         )
@@ -197,7 +197,7 @@ def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
     """Draw other numbers on the last rank than on one process, where it drops some."""
     found = find_drops(runner.module)
     if not found:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "other-draws: the last rank drops nothing; take a network with dropout there"
         )
     for operator in found:
@@ -220,18 +220,18 @@ class _TileDice(Loss):
 
     def whole_sums(self, own: torch.Tensor) -> torch.Tensor:
         # Once forward and once backward it sums with the other ranks, which wait for it.
-        return own + 0.0 * super().whole_sums(own)
+        return own + 0.0 * super().sum_over_tiles(own)
 
 
 def _keep_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
     """Take the Dice coefficient of the last rank's own tile for that of the whole image."""
-    loss = runner.loss_of
+    loss = runner.criterion
     if loss.name != DICE or loss.tiles is None or runner.io.outputs:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "tile-dice: the last rank has no Dice loss of a tile; take loss dice, scheme sp and "
             "tiles in the last stage"
         )
-    runner.loss_of = _TileDice(loss.name, loss.pixels, loss.tiles)
+    runner.criterion = _TileDice(loss.name, loss.pixels, loss.tiles)
 
 
 def _lose_gradient(module: nn.Module) -> None:
@@ -275,7 +275,7 @@ def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
 def _largest_conv(module: nn.Module) -> nn.Conv2d:
     convs = find_comparable_convs(module)
     if not convs:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             "the last rank has no convolution of torch's own that runs once; take scheme lp, or sp "
             "with split_size 1"
         )

@@ -10,7 +10,7 @@ from spbench_core.models.reach import kept_values
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.models.imported.model import ImportedModel
 from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
-from spbench_parallel.peak_memory import room_of
+from spbench_parallel.peak_memory import available_bytes
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP32, FP64
 from spbench_workers.benchmarks.model.case import ModelCase
@@ -111,7 +111,7 @@ def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
     small = case.make_small_plan(context.read_params(ModelParams).batch_size)
     images = count_images(small)
     together = max(batch.size for batch in small.batches)
-    most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
+    most_kept = available_bytes(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
     most = max(MIN_COST, _measured(context, case)) / _comparisons(case)
     layers = LAYER_CALL_COST * len(plan.model.layers)
     return max(0.0, most - layers) / images, most_kept

@@ -11,14 +11,14 @@ from statistics import median
 
 from spbench_core.catalog.typed_params import filled
 from spbench_core.models.proxy import words_of
-from spbench_parallel.checkpoints import checkpoint, users_weights
+from spbench_parallel.checkpoints import checkpoint, state_dict
 from spbench_parallel.device.formats import set_fp32_precision
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
 from spbench_parallel.errors import CannotRunError
 from spbench_parallel.full_size.check import full_size_plan
 from spbench_parallel.images.sources import ImageSource, open_images
-from spbench_parallel.p2p.opening import refuse_nccl
+from spbench_parallel.p2p.opening import check_nccl
 from spbench_parallel.peak_memory import PeakMemory
 from spbench_parallel.plan import ModelPlan
 from spbench_parallel.precision.formats import FP32
@@ -150,9 +150,9 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
     """
     _refuse_faults(context, case)
     if case.plan.backend == "nccl":
-        refuse_nccl(context.world.comm, case.plan.device)
+        check_nccl(context.world.comm, case.plan.device)
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
-        users_weights.check(Path(file), context.world.comm)
+        state_dict.check(Path(file), context.world.comm)
     if (path := context.read_params(ModelParams).checkpoint) is not None:
         model = case.plan.model
         learns = case.training is not None
@@ -231,7 +231,7 @@ def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
     counted = context.world.rank < plan.layout.ranks_a_replica
-    used: float = context.world.comm.allreduce(peak.grown if counted else 0.0)
+    used: float = context.world.comm.allreduce(peak.growth if counted else 0.0)
     report_figures(context, case, engine, times)
     answers = None
     if case.training is None:
@@ -239,7 +239,7 @@ def _time(context: Context, case: ModelCase, images: ImageSource) -> tuple[array
         _give_latency(context, steps, times)
     images.close()
     if (file := context.read_params(OwnNetworkParams).save_weights) is not None:
-        users_weights.save(Path(file), engine)
+        state_dict.save(Path(file), engine)
     engine.free()
     if answers is not None:
         report_accuracy(context, answers)

@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import PurePath
 
 from spbench_core.catalog.parameters import Params
-from spbench_workers.reference_scripts import Given, Script, ScriptFlag, sets, switch
+from spbench_workers.reference_scripts import (
+    GivenFlags,
+    Script,
+    ScriptFlag,
+    switch_flag,
+    value_flag,
+)
 
 _CHECKPOINT = "InferHiRes.pth"
 """The file in the folder that ``--checkpoint`` names: one for all ranks, whatever the layout."""
@@ -16,35 +22,35 @@ _CHECKPOINT_HELP = (
 )
 
 _SHARED = (
-    ScriptFlag("-v", word="true", silent=True, help="each step's loss and accuracy too"),
-    sets("--batch-size", 32),
-    sets("--parts", 1),
-    sets("--split-size", 2),
-    sets("--num-spatial-parts", 4),
-    sets("--spatial-size", 1),
-    sets("--times", 1, help="batches that are loaded for a step, in GEMS alone"),
-    sets("--image-size", 32),
-    sets("--num-epochs", 1),
-    sets("--num-classes", 10),
-    sets("--balance", None),
-    switch("--halo-D2"),
-    sets("--fused-layers", 1),
-    sets("--local-DP", 1),
-    sets("--slice-method", "square"),
-    sets("--app", 3),
-    sets("--datapath", "./train"),
-    switch("--enable-master-comm-opt"),
-    sets("--num-workers", 0),
-    switch("--enable-evaluation"),
-    sets("--backend", "mpi"),
-    sets("--precision", "fp32"),
-    sets("--checkpoint", None, help=_CHECKPOINT_HELP),
-    sets("--optimizer", "sgd"),
-    sets("--learning-rate", 0.001),
-    sets("--weight-decay", 1e-4),
-    sets("--learning-rate-decay", 0.85),
+    ScriptFlag("-v", switch_value="true", silent=True, help="each step's loss and accuracy too"),
+    value_flag("--batch-size", 32),
+    value_flag("--parts", 1),
+    value_flag("--split-size", 2),
+    value_flag("--num-spatial-parts", 4),
+    value_flag("--spatial-size", 1),
+    value_flag("--times", 1, help="batches that are loaded for a step, in GEMS alone"),
+    value_flag("--image-size", 32),
+    value_flag("--num-epochs", 1),
+    value_flag("--num-classes", 10),
+    value_flag("--balance", None),
+    switch_flag("--halo-D2"),
+    value_flag("--fused-layers", 1),
+    value_flag("--local-DP", 1),
+    value_flag("--slice-method", "square"),
+    value_flag("--app", 3),
+    value_flag("--datapath", "./train"),
+    switch_flag("--enable-master-comm-opt"),
+    value_flag("--num-workers", 0),
+    switch_flag("--enable-evaluation"),
+    value_flag("--backend", "mpi"),
+    value_flag("--precision", "fp32"),
+    value_flag("--checkpoint", None, help=_CHECKPOINT_HELP),
+    value_flag("--optimizer", "sgd"),
+    value_flag("--learning-rate", 0.001),
+    value_flag("--weight-decay", 1e-4),
+    value_flag("--learning-rate-decay", 0.85),
 )
-_CELLS = (sets("--num-layers", 18), sets("--num-filters", 416))
+_CELLS = (value_flag("--num-layers", 18), value_flag("--num-filters", 416))
 _NO_CELLS = tuple(
     ScriptFlag(flag.flag, flag.default, help="it is AmoebaNet's; ResNet has --depth")
     for flag in _CELLS
@@ -76,7 +82,7 @@ def _flags(model: str, scheme: str) -> tuple[ScriptFlag, ...]:
     )
 
 
-def _adapted(params: Params, _: Given) -> Params:
+def _adapted(params: Params, _: GivenFlags) -> Params:
     """Return the parameters with a checkpoint's folder turned into its file."""
     path = params.get("checkpoint")
     if path is not None and not PurePath(path).suffix:
@@ -84,7 +90,7 @@ def _adapted(params: Params, _: Given) -> Params:
     return params
 
 
-def _mirrored(params: Params, given: Given) -> Params:
+def _mirrored(params: Params, given: GivenFlags) -> Params:
     """Return the parameters of mirrored pipelines: ``--batch-size`` is each direction's there.
 
     A pair takes 2 B images; ``--times T`` loads T B, which are T / 2 pairs.
@@ -100,7 +106,7 @@ def _mirrored(params: Params, given: Given) -> Params:
     return _adapted(params | pairs, given)
 
 
-def _with_depth(params: Params, given: Given) -> Params:
+def _with_depth(params: Params, given: GivenFlags) -> Params:
     """Return the parameters; the script's ResNet-50 gives way to a version or a depth."""
     if {"version", "depth"} & set(given) and "arch" not in given:
         params = {name: value for name, value in params.items() if name != "arch"}
@@ -126,7 +132,7 @@ SCRIPTS = (
         "resnet_inference",
         "benchmarks/single_gpu_inference/benchmark_resnet_inference.py",
         "model.resnet",
-        (*_FLAGS["resnet"], sets("--arch", "resnet50")),
+        (*_FLAGS["resnet"], value_flag("--arch", "resnet50")),
         fixed={"scheme": "sequential", "enable_evaluation": "true"},
         adapt=_with_depth,
     ),

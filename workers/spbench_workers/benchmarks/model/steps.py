@@ -59,7 +59,7 @@ class Steps:
         total = phases.total
         sent = self._sent()
         gathered = GATHERED_TIME.seconds
-        with phases.step(), phases.of("wait"):
+        with phases.measure_step(), phases.measure("wait"):
             engine.world.Barrier()
         number = self._next if engine.trainer is not None else self._inferred_now()
         self._images.set_step(number)
@@ -68,7 +68,7 @@ class Steps:
         if engine.trainer is None:
             self._answers.append((number, engine.evaluate()))
         elif self._next == self._begun < self._first:
-            with self.activations.counted():
+            with self.activations.count():
                 engine.step()
         else:
             engine.step()

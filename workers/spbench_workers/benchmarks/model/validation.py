@@ -25,23 +25,23 @@ from mpi4py import MPI
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import Place
-from spbench_parallel.checkpoints.users_weights import each_entry
+from spbench_parallel.checkpoints.state_dict import iterate_entries
 from spbench_parallel.device.memory import release_memory
 from spbench_parallel.engine import Engine
 from spbench_parallel.groups import sleep_at_barrier
 from spbench_parallel.images.synthetic import SyntheticImages
 from spbench_parallel.plan import ModelPlan, TrainingConfig, put_on_one_process
 from spbench_parallel.precision.formats import FP64
-from spbench_parallel.precision.product_errors import compares
+from spbench_parallel.precision.product_errors import compares_products
 from spbench_parallel.progress import PhaseProgress, Progress
 from spbench_parallel.synthetic import synthetic_images
-from spbench_parallel.validation.comparison import Cut, TensorPart, compare, moved
-from spbench_parallel.validation.finite_differences import worst_slope
+from spbench_parallel.validation.comparison import Cut, TensorPart, compare, largest_change
+from spbench_parallel.validation.finite_differences import compare_slopes
 from spbench_parallel.validation.reference import (
     KINDS,
     NOISE,
     STEPS,
-    OneProcess,
+    ReferenceModel,
     ResultKey,
     Results,
     ResultTensors,
@@ -122,13 +122,13 @@ def check_products(context: Context, plan: ModelPlan) -> None:
         context: The case.
         plan: The model, with the micro-batches of the small batch.
     """
-    if not compares(plan.precision, plan.device):
+    if not compares_products(plan.precision, plan.device):
         return
     images = synthetic_images(plan, context.seed_for("products"))
     # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
     # which no receive of NCCL's may meet.
     engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
-    with engine.arithmetic.comparing() as errors:
+    with engine.arithmetic.compare_products() as errors:
         engine.evaluate()
     engine.free()
     context.check_worst("products", errors.worst)
@@ -187,7 +187,7 @@ class Validation:
             context.check(kind, error, tolerances[kind], where)
         if "slope" in checks and self._exact:
             gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
-            slopes = worst_slope(self._plan, self._images(FP64.work), gradients)
+            slopes = compare_slopes(self._plan, self._images(FP64.work), gradients)
             context.check_worst("slope", slopes)
         self._progress.finish()
 
@@ -196,9 +196,9 @@ class Validation:
 
     def _expected(self, noise: float = 0.0) -> Results:
         images = self._images(FP64.work)
-        return OneProcess(
+        return ReferenceModel(
             self._plan, images, self._training, noise=noise, progress=self._progress
-        ).results()
+        ).compute_results()
 
     def _reference(self) -> tuple[Results, dict[str, float]]:
         """Return the reference, and by kind the tolerances: distances from it over its largest.
@@ -224,7 +224,7 @@ class Validation:
     def _moves(self, wanted: Results) -> dict[str, float]:
         """Return by kind how far rounding may move the reference."""
         other = self._expected(NOISE)
-        return {kind: moved(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
+        return {kind: largest_change(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
 
     def _small_steps(self, wanted: Results, moves: dict[str, float]) -> TrainingConfig:
         """Return an optimizer whose steps are in proportion to gradients, and small."""
@@ -324,10 +324,10 @@ def _learn(engine: Engine, images: SyntheticImages, progress: Progress) -> Resul
     }
     found["running_stats"] = {
         (place.replica, name): TensorPart(value)
-        for place, stage in zip(engine.places, engine.stages, strict=True)
+        for place, stage in zip(engine.coordinates, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
-    found["state"] = {(name,): TensorPart(value.clone()) for name, value in each_entry(engine)}
+    found["state"] = {(name,): TensorPart(value.clone()) for name, value in iterate_entries(engine)}
     return found
 
 
@@ -346,7 +346,7 @@ def _input_gradients(engine: Engine) -> dict[ResultKey, TensorPart]:
         (place.replica, index): TensorPart(
             gradient, _pixel_cut(engine.plan, place, engine.plan.batches[index])
         )
-        for place, runner in zip(engine.places, engine.runners, strict=True)
+        for place, runner in zip(engine.coordinates, engine.runners, strict=True)
         for index, gradient in runner.image_gradients.items()
     }
 
@@ -356,7 +356,7 @@ def _outputs(engine: Engine) -> dict[ResultKey, TensorPart]:
         (place.replica, index): TensorPart(
             logits, _output_cut(engine.plan, place, engine.plan.batches[index])
         )
-        for place, runner in zip(engine.places, engine.runners, strict=True)
+        for place, runner in zip(engine.coordinates, engine.runners, strict=True)
         for index, logits in runner.logits.items()
     }
 

@@ -136,7 +136,7 @@ class ProgramRun:
         results = ResultsFile(self._context, self._command)
         self._context.progress(Activity.RUNNING, self._lines, 0)
         child = ChildProgram(self._command, self._on_line, self._on_tick)
-        self._console.where = child.describe_state
+        self._console.locate = child.describe_state
         self._console.kill_children = child.kill
         end = self._run(child)
         for line in results.lines():
@@ -194,7 +194,7 @@ class ProgramRun:
     def _hear(self, seconds: float = 0.0) -> set[int]:
         """Take in what the console tells of others; return the ranks whose line has come."""
         printed = set()
-        for told in self._console.heard(seconds):
+        for told in self._console.read_program_reports(seconds):
             if told["reply"] == LogLevel.BROKEN_OFF:
                 why = f"on rank {told['rank']} {told['message']}"
                 self._broken_off = self._broken_off or why

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from spbench_parallel.errors import CannotRunError
 from spbench_workers.benchmarks.program.run import run
-from spbench_workers.binding.local_rank import told_local_rank
+from spbench_workers.binding.local_rank import read_local_rank
 from spbench_workers.channel import FileChannel, launcher_rank
 from spbench_workers.comm import World
-from spbench_workers.session import begin, connected, report_failure, run_case
+from spbench_workers.session import connect_or_exit, report_failure, run_case, start_reporting
 from spbench_workers.shared_memory import set_private_folder
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ class NoCommunicator:
 
 def serve() -> None:
     """Run the first of the job's cases, and end: a program's MPI starts once in a launch."""
-    channel = connected()
+    channel = connect_or_exit()
     set_private_folder(os.environ)  # for the program's MPI
     try:
         world = read_launched_world(os.environ)
-        begin(channel, world, {"mpi": None, "mpi4py": None})
+        start_reporting(channel, world, {"mpi": None, "mpi4py": None})
         case = channel.receive_cases()[0]
     except BaseException as error:
         report_failure(channel, error)
@@ -61,7 +61,7 @@ def read_launched_world(environ: os._Environ[str]) -> World:
             "the launcher does not tell a rank's number and how many there are, without which no "
             "program can take a rank's place; take another launcher"
         )
-    local = told_local_rank(environ)
+    local = read_local_rank(environ)
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return World(
         comm=cast("MPI.Intracomm", NoCommunicator()),

@@ -37,7 +37,7 @@ def _there(
 ) -> tuple[Transfer, ...]:
     """Return the transfers ``(member, chunk, add)`` whose member and chunk exist."""
     return tuple(
-        place.part(member, chunk, chunks, add)
+        place.transfer_chunk(member, chunk, chunks, add)
         for member, chunk, add in transfers
         if 0 <= member < place.size and 0 <= chunk < chunks
     )

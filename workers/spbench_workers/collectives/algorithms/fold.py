@@ -16,18 +16,18 @@ Core = Callable[[AlgorithmRank, int], Schedule]
 """An algorithm for a power of two ranks, of a position in it and the first round's number."""
 
 
-def folded(place: AlgorithmRank, core: Core, rounds: int) -> Schedule:
+def fold(place: AlgorithmRank, core: Core, rounds: int) -> Schedule:
     """Return the schedule of an algorithm of so many rounds, with the fold around it."""
     spare = place.size - place.power
     me = place.index
     if spare == 0:
         return core(place, 0)
     if me < 2 * spare and me % 2 == 0:
-        gives = ScheduleStep(0, sends=(place.whole(me + 1),))
-        return [gives, ScheduleStep(rounds + 1, receives=(place.whole(me + 1),))]
+        gives = ScheduleStep(0, sends=(place.transfer_all(me + 1),))
+        return [gives, ScheduleStep(rounds + 1, receives=(place.transfer_all(me + 1),))]
     members = [*place.members[1 : 2 * spare : 2], *place.members[2 * spare :]]
     if me >= 2 * spare:
         return core(AlgorithmRank(members, me - spare, place.count), 1)
-    takes = ScheduleStep(0, receives=(place.whole(me - 1, add=True),))
-    gives_back = ScheduleStep(rounds + 1, sends=(place.whole(me - 1),))
+    takes = ScheduleStep(0, receives=(place.transfer_all(me - 1, add=True),))
+    gives_back = ScheduleStep(rounds + 1, sends=(place.transfer_all(me - 1),))
     return [takes, *core(AlgorithmRank(members, me // 2, place.count), 1), gives_back]

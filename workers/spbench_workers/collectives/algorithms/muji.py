@@ -59,12 +59,12 @@ def _drawn(place: AlgorithmRank, tree: tuple[tuple[Edge, ...], ...]) -> Schedule
 def _up(place: AlgorithmRank, level: int, edge: Edge) -> ScheduleStep:
     lower, upper = edge
     if place.index == lower:
-        return ScheduleStep(level, sends=(place.whole(upper),))
-    return ScheduleStep(level, receives=(place.whole(lower, add=True),))
+        return ScheduleStep(level, sends=(place.transfer_all(upper),))
+    return ScheduleStep(level, receives=(place.transfer_all(lower, add=True),))
 
 
 def _down(place: AlgorithmRank, level: int, edge: Edge) -> ScheduleStep:
     lower, upper = edge
     if place.index == upper:
-        return ScheduleStep(level, sends=(place.whole(lower),))
-    return ScheduleStep(level, receives=(place.whole(upper),))
+        return ScheduleStep(level, sends=(place.transfer_all(lower),))
+    return ScheduleStep(level, receives=(place.transfer_all(upper),))

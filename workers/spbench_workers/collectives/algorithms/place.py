@@ -37,11 +37,11 @@ class AlgorithmRank:
         """The largest power of two that is not above the number of ranks."""
         return 1 << (self.size.bit_length() - 1)
 
-    def whole(self, index: int, add: bool = False) -> Transfer:
+    def transfer_all(self, index: int, add: bool = False) -> Transfer:
         """Return a transfer of all elements, to or from a member."""
         return Transfer(self.members[index], 0, self.count, add)
 
-    def part(self, index: int, chunk: int, parts: int, add: bool = False) -> Transfer:
+    def transfer_chunk(self, index: int, chunk: int, parts: int, add: bool = False) -> Transfer:
         """Return a transfer of one of ``parts`` balanced chunks; both indices wrap around."""
         peer = self.members[index % self.size]
         return Transfer(peer, *bounds(chunk % parts, parts, self.count), add)

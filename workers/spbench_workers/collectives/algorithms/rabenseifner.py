@@ -6,14 +6,14 @@ Source: Thakur, Rabenseifner and Gropp, IJHPCA 2005. It sends as few bytes as a 
 from __future__ import annotations
 
 from spbench_core.layout.tiles import Interval, bounds
-from spbench_workers.collectives.algorithms.fold import folded
+from spbench_workers.collectives.algorithms.fold import fold
 from spbench_workers.collectives.algorithms.place import AlgorithmRank, levels
 from spbench_workers.collectives.schedule import Schedule, ScheduleStep, Transfer
 
 
 def rabenseifner(place: AlgorithmRank) -> Schedule:
     """Return the steps; numbers of ranks that are no power of two are folded."""
-    return folded(place, _halving_and_doubling, 2 * levels(place.power))
+    return fold(place, _halving_and_doubling, 2 * levels(place.power))
 
 
 def _halving_and_doubling(place: AlgorithmRank, start: int) -> Schedule:

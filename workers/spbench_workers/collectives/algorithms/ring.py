@@ -48,8 +48,8 @@ def _upwards(place: AlgorithmRank, turn: int, parts: int) -> tuple[Transfer, Tra
     me = place.index
     share = parts // size
     add = turn < size - 1
-    send = place.part(me + 1, (me - turn) % size * share, parts)
-    return send, place.part(me - 1, (me - turn - 1) % size * share, parts, add)
+    send = place.transfer_chunk(me + 1, (me - turn) % size * share, parts)
+    return send, place.transfer_chunk(me - 1, (me - turn - 1) % size * share, parts, add)
 
 
 def _downwards(place: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
@@ -60,5 +60,5 @@ def _downwards(place: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
     # no rank sends more than in the plain ring.
     chunk = me + 3 + turn
     add = turn < size - 1
-    send = place.part(me - 1, chunk % size * 2 + 1, 2 * size)
-    return send, place.part(me + 1, (chunk + 1) % size * 2 + 1, 2 * size, add)
+    send = place.transfer_chunk(me - 1, chunk % size * 2 + 1, 2 * size)
+    return send, place.transfer_chunk(me + 1, (chunk + 1) % size * 2 + 1, 2 * size, add)

@@ -25,9 +25,11 @@ def reduce_up(place: AlgorithmRank, depth: int) -> Schedule:
     for level in range(depth):
         distance = 1 << level
         if me % (2 * distance) == distance:
-            steps.append(ScheduleStep(level, sends=(place.whole(me - distance),)))
+            steps.append(ScheduleStep(level, sends=(place.transfer_all(me - distance),)))
         elif me % (2 * distance) == 0 and me + distance < place.size:
-            steps.append(ScheduleStep(level, receives=(place.whole(me + distance, add=True),)))
+            steps.append(
+                ScheduleStep(level, receives=(place.transfer_all(me + distance, add=True),))
+            )
     return steps
 
 

@@ -12,7 +12,10 @@ from spbench_workers.collectives.schedule import Schedule
 
 
 def two_level(place: AlgorithmRank) -> Schedule:
-    """Return the steps; groups are neighbours in the order of members, the last may be smaller."""
+    """Return the steps.
+
+    Groups are neighbours in the order of members, the last may be smaller.
+    """
     group = group_size(place.size, place.group)
     number, within = divmod(place.index, group)
     leaders = place.members[::group]

@@ -23,7 +23,7 @@ from spbench_workers.benchmarks.allreduce.model.link_times import (
     measure_together,
 )
 from spbench_workers.collectives.arithmetic import TORCH_OPS, Action
-from spbench_workers.pingpong.device_pair import one_way_device_seconds, path_open
+from spbench_workers.pingpong.device_pair import one_way_device_seconds, open_path
 from spbench_workers.pingpong.pair import Peer
 
 NCCL_BYTES = (8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
@@ -105,7 +105,7 @@ def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.d
     copy = fit_line(measure_together(comm, _DEVICE_BYTES, copy_of))
     if comm.size == 1:
         return JobLink(None, copy, max_bytes=NCCL_BYTES[-1])
-    with path_open(comm, device, "nccl"):
+    with open_path(comm, device, "nccl"):
         messages = measure_messages(comm, NCCL_BYTES, one_way)
     sums = measure_together(comm, _DEVICE_BYTES, sum_of)
     return JobLink(fit_link(messages, sums), copy, max_bytes=NCCL_BYTES[-1])

@@ -22,7 +22,7 @@ from spbench_workers.benchmarks.allreduce.model.link_fit import (
 )
 from spbench_workers.collectives.arithmetic import Action, copy_into, reduce_into
 from spbench_workers.pingpong.pair import Peer, one_way_seconds
-from spbench_workers.pingpong.schedule import rounds
+from spbench_workers.pingpong.schedule import pair_rounds
 from spbench_workers.timing import time_batch
 
 MESSAGE_BYTES = (8, 128, 2 << 10, 32 << 10, 256 << 10, 1 << 20)
@@ -152,7 +152,7 @@ def measure_messages(
         one_way: Returns the one-way seconds to a peer, which calls it too, for a number of bytes.
     """
     seconds = array("d", bytes(8 * len(sizes)))
-    for pairs in rounds(comm.size, "neighbours"):
+    for pairs in pair_rounds(comm.size, "neighbours"):
         sleep_at_barrier(comm)
         peers = [sum(pair) - comm.rank for pair in pairs if comm.rank in pair]
         for peer in peers:

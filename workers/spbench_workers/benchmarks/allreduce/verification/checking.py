@@ -19,7 +19,7 @@ from spbench_workers.benchmarks.allreduce.verification.data import (
     fill,
 )
 from spbench_workers.benchmarks.allreduce.verification.expected import ResultPart, compute_expected
-from spbench_workers.collectives.arithmetic import memory_of
+from spbench_workers.collectives.arithmetic import byte_view
 from spbench_workers.collectives.base import Mode, Reduction
 from spbench_workers.context import Context
 
@@ -109,7 +109,7 @@ class Checks:
         else:
             reduction.run()
         result = buffers.result.cpu()
-        return hashlib.blake2b(memory_of(result).data, digest_size=16).digest()
+        return hashlib.blake2b(byte_view(result).data, digest_size=16).digest()
 
     def _compare(self, name: str, when: str) -> None:
         result = self._subject.buffers.result

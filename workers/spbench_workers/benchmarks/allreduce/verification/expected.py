@@ -10,7 +10,7 @@ import torch
 
 from spbench_workers.benchmarks.allreduce.verification.data import ExpectedPeriod, Numbers, Values
 from spbench_workers.collectives.algorithms.two_level import group_size
-from spbench_workers.collectives.names import DRAWN_FOR, MUJI_SIZES
+from spbench_workers.collectives.names import FIXED_SIZES, MUJI_SIZES
 
 InputSource = Callable[[int], Values]
 """A function that returns one period of a rank's input."""
@@ -107,7 +107,7 @@ def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: V
     return terms * (unit + 2.0**-53) * np.abs(total)
 
 
-_TREES = ("recursive_doubling", "rabenseifner", "binomial", *DRAWN_FOR)
+_TREES = ("recursive_doubling", "rabenseifner", "binomial", *FIXED_SIZES)
 
 
 def compute_depth(algorithm: str, ranks: int, group: int | None) -> int:

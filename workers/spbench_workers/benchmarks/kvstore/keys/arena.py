@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from spbench_parallel.errors import allocating
+from spbench_parallel.errors import catch_out_of_memory
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.buckets import compute_offsets
 
@@ -32,7 +32,7 @@ class Arena:
     ) -> None:
         self.bounds = compute_offsets(elements)
         if memory is None:
-            with allocating(4 * self.bounds[-1]):
+            with catch_out_of_memory(4 * self.bounds[-1]):
                 self.tensor = torch.zeros(self.bounds[-1], dtype=torch.float32, pin_memory=pinned)
         else:
             self.tensor = torch.from_numpy(memory)

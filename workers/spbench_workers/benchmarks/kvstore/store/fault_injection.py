@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_workers.benchmarks.kvstore.arrays import Float32Array
 from spbench_workers.benchmarks.kvstore.keys.sharding import Slot
 from spbench_workers.benchmarks.kvstore.store.memory import StoreMemory
@@ -87,8 +87,8 @@ def _largest(context: Context, fault: str, views: Sequence[Float32Array]) -> Flo
     return largest
 
 
-def _nothing(context: Context, fault: str) -> NothingToSpoilError:
-    return NothingToSpoilError(
+def _nothing(context: Context, fault: str) -> FaultWithoutEffectError:
+    return FaultWithoutEffectError(
         f"{fault}: rank {context.world.rank} holds no element that could be spoiled; "
         "take another network, or fewer servers"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from spbench_parallel.device.streams import is_gpu, synchronize_stream
-from spbench_parallel.errors import allocating
+from spbench_parallel.errors import catch_out_of_memory
 from spbench_workers.benchmarks.kvstore.keys.arena import Arena
 from spbench_workers.benchmarks.kvstore.store.base import Store
 
@@ -34,7 +34,7 @@ class StoreMemory:
         self.device_gradients = self.gradients.tensor
         self.device_values = self.values.tensor
         if on_gpu:
-            with allocating(self.device_gradients.nbytes + self.device_values.nbytes):
+            with catch_out_of_memory(self.device_gradients.nbytes + self.device_values.nbytes):
                 self.device_gradients = torch.zeros_like(self.device_gradients, device=device)
                 self.device_values = torch.zeros_like(self.device_values, device=device)
         self.on_gpu = on_gpu

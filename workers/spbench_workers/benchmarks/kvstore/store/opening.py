@@ -37,7 +37,7 @@ from spbench_workers.benchmarks.kvstore.store.shared_sum import SharedWindow
 from spbench_workers.collectives.base import Reduction
 from spbench_workers.collectives.reduction import open_reduction
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of, same_kind
+from spbench_workers.device_choice import check_same_kind, choose_device
 
 SHARED = "shared"
 """The algorithm that sums in shared memory of a host."""
@@ -228,12 +228,12 @@ def _place(context: Context, serves: bool) -> torch.device:
     params = context.read_params(PushPullParams)
     gpus = select_devices(params)
     named = len(params.gpus or ()) != 1
-    place = device_of(
+    place = choose_device(
         context,
         preference="cpu" if serves else None,
         index=gpus[context.world.rank % len(gpus)] if named else None,
     )
-    same_kind(context, None if serves else place)
+    check_same_kind(context, None if serves else place)
     return place
 
 

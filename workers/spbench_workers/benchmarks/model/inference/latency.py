@@ -20,7 +20,7 @@ from statistics import fmean, quantiles
 from time import perf_counter
 
 from spbench_core.catalog.typed_params import filled
-from spbench_parallel.errors import NothingToSpoilError
+from spbench_parallel.errors import FaultWithoutEffectError
 from spbench_parallel.verify.worst_error import WorstError
 from spbench_workers.benchmarks.model.params import ModelParams
 from spbench_workers.context import Context
@@ -144,7 +144,7 @@ def _percentile(values: Sequence[float], share: int) -> float:
 
 def _without_waits(requests: Requests) -> list[float]:
     if not find_too_short(requests.work, requests).exceeds:
-        raise NothingToSpoilError(
+        raise FaultWithoutEffectError(
             f"{FAULT}: no request had to wait for another; take a higher arrival_rate"
         )
     return requests.work

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from spbench_parallel.layer_times import Laps, as_tuple, backward, forward
-from spbench_parallel.pipeline.later_weights import LaterWeights
+from spbench_parallel.layer_times import LapTimer, as_tuple, time_backward, time_forward
+from spbench_parallel.pipeline.deferred_weight_grad import DeferredWeightGrad
 from spbench_parallel.tensors import TensorTuple
 from spbench_workers.benchmarks.model.profile.memory import SavedTensorCounter, measure_memory
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel
@@ -67,24 +67,24 @@ class LayerRow:
 
     def compute_output(self, images: torch.Tensor) -> TensorTuple:
         """Return the output of the last layer, without the loss."""
-        laps = Laps(images.device)
+        laps = LapTimer(images.device)
         data: TensorTuple = (images,)
         with torch.no_grad():
             for layer in self._subject.layers:
-                data = forward(layer, data, laps)
+                data = time_forward(layer, data, laps)
         return data
 
     def time_pass(self, images: torch.Tensor) -> PassTimes:
         """Time one pass forward and back, and one whose gradients of weights come later."""
-        laps = Laps(images.device)
+        laps = LapTimer(images.device)
         self._pass(images, laps)
         seconds = laps.seconds()
         count = len(self._steps)
-        later = LaterWeights()
-        laps = Laps(images.device)
+        later = DeferredWeightGrad()
+        laps = LapTimer(images.device)
         self._pass(images, laps, later)
         for place in range(count):
-            laps.take(partial(later.compute, place))
+            laps.measure(partial(later.compute, place))
         apart = laps.seconds()
         return PassTimes(
             forward=seconds[:count],
@@ -93,19 +93,21 @@ class LayerRow:
             weights=apart[2 * count :],
         )
 
-    def _pass(self, images: torch.Tensor, laps: Laps, later: LaterWeights | None = None) -> None:
+    def _pass(
+        self, images: torch.Tensor, laps: LapTimer, later: DeferredWeightGrad | None = None
+    ) -> None:
         """Run one pass forward and back; of the layers in reverse where it goes back."""
         passed = []
         data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
-            with nullcontext() if later is None else later.of(place):
-                outputs = forward(step, data, laps)
+            with nullcontext() if later is None else later.record(place):
+                outputs = time_forward(step, data, laps)
             passed.append((data, outputs))
             data = _cut_off(outputs)
         gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
         while passed:
             inputs, outputs = passed.pop()
-            backward(outputs, gradients, laps)
+            time_backward(outputs, gradients, laps)
             gradients = _gradients(inputs)
 
     def measure_pass_memory(self, images: torch.Tensor) -> PassMemory:
@@ -114,11 +116,11 @@ class LayerRow:
         memory = PassMemory()
         passed = []
         kept = SavedTensorCounter(self._subject.layers)
-        laps = Laps(device)
+        laps = LapTimer(device)
         data: TensorTuple = (images,)
         for place, step in enumerate(self._steps):
             with kept.count(memory.kept), measure_memory(device) as use:
-                outputs = forward(step, data, laps)
+                outputs = time_forward(step, data, laps)
             memory.activation.append(sum(map(_bytes, self._made(place, outputs))))
             memory.working.append(use.peak - use.left)
             passed.append((data, outputs))
@@ -127,7 +129,7 @@ class LayerRow:
         for place in reversed(range(len(passed))):
             inputs, outputs = passed.pop()
             with measure_memory(device) as use:
-                backward(outputs, gradients, laps)
+                time_backward(outputs, gradients, laps)
             memory.working[place] = max(memory.working[place], use.peak)
             gradients = _gradients(inputs)
         return memory

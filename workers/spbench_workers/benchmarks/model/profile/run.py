@@ -15,12 +15,12 @@ from spbench_parallel.errors import CannotRunError
 from spbench_parallel.layer_times import as_tuple
 from spbench_parallel.precision.arithmetic import Arithmetic
 from spbench_parallel.precision.formats import PRECISIONS
-from spbench_parallel.precision.product_errors import compares
+from spbench_parallel.precision.product_errors import compares_products
 from spbench_workers.benchmarks.model.profile.entry import ProfileParams
 from spbench_workers.benchmarks.model.profile.row import LayerRow, PassMemory, PassTimes
 from spbench_workers.benchmarks.model.profile.subject import ProfiledModel, load_subject
 from spbench_workers.context import Context
-from spbench_workers.device_choice import device_of
+from spbench_workers.device_choice import choose_device
 from spbench_workers.timing import measure
 
 TOLERANCE = 1e-5
@@ -32,18 +32,18 @@ def run(context: Context) -> None:
     params = context.read_params(ProfileParams)
     comm = context.world.comm
     precision = PRECISIONS[params.precision]
-    place = device_of(context, tf32=precision.tf32)
+    place = choose_device(context, tf32=precision.tf32)
     subject = load_subject(context.params, place, context.seed)
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
     row = LayerRow(subject)
     batches = {count: subject.make_images(count) for count in params.batch_sizes}
-    with arithmetic.entered():
+    with arithmetic.activate():
         images = batches[params.batch_sizes[0]]
         _check(context, subject, row, images)
-        if compares(precision, place):
-            with arithmetic.comparing() as errors, arithmetic.entered():
+        if compares_products(precision, place):
+            with arithmetic.compare_products() as errors, arithmetic.activate():
                 row.compute_output(images)
             context.check_worst("products", errors.worst)
         rounds: dict[int, list[PassTimes]] = {count: [] for count in batches}

@@ -10,7 +10,7 @@ CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 
 
-def node_of_gpu(address: str) -> int | None:
+def gpu_node(address: str) -> int | None:
     """Return the NUMA node of a PCI address; None where the system does not tell."""
     try:
         node = int((PCI / address / "numa_node").read_text())
@@ -19,13 +19,16 @@ def node_of_gpu(address: str) -> int | None:
     return node if node >= 0 else None
 
 
-def nodes_of_cores(cpus: Iterable[int]) -> set[int]:
+def core_nodes(cpus: Iterable[int]) -> set[int]:
     """Return the NUMA nodes of some cores."""
     return {int(path.name[4:]) for cpu in cpus for path in (CPUS / f"cpu{cpu}").glob("node[0-9]*")}
 
 
-def physical_cores(cpus: Iterable[int]) -> int:
-    """Return how many physical cores some CPUs are on; a CPU of unknown siblings is its own."""
+def count_physical_cores(cpus: Iterable[int]) -> int:
+    """Return how many physical cores some CPUs are on.
+
+    A CPU of unknown siblings is its own.
+    """
     return len({_siblings(cpu) for cpu in cpus})
 
 
@@ -45,7 +48,10 @@ def cores_by_node() -> dict[int, set[int]]:
 
 
 def farthest_node(node: int, among: Container[int]) -> int | None:
-    """Return the NUMA node of ``among`` that is the farthest from ``node``; None without one."""
+    """Return the NUMA node of ``among`` that is the farthest from ``node``.
+
+    None without one.
+    """
     try:
         distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))
     except (OSError, ValueError):
@@ -60,13 +66,13 @@ def farthest_node(node: int, among: Container[int]) -> int | None:
     return -max(others)[1] if others else None
 
 
-def place_of(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
+def describe_nearness(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
     """Return whether a GPU is near some cores, None where it is not known, and that as a phrase.
 
     A GPU is near if it is on a NUMA node of which the rank has cores.
     """
-    node = node_of_gpu(address) if address is not None else None
-    nodes = nodes_of_cores(cpus)
+    node = gpu_node(address) if address is not None else None
+    nodes = core_nodes(cpus)
     if node is None or not nodes:
         return None, "its NUMA node is not known"
     cores = f"node {', '.join(map(str, sorted(nodes)))}"

@@ -12,7 +12,7 @@ _RARELY = 30.0
 """Seconds from one sentence to the next of a phase that goes on and on."""
 
 
-class Silence:
+class ProgressReporter:
     """The silence of rank 0's output: a thread ends it on stderr once it has lasted.
 
     It wakes twice a second, and writes where nothing was written for `PATIENCE` seconds, in one
@@ -28,7 +28,7 @@ class Silence:
         self._thread = Thread(target=self._listen, name="silence", daemon=True)
         self._thread.start()
 
-    def at(self, phase: str, done: int, total: int) -> None:
+    def note_progress(self, phase: str, done: int, total: int) -> None:
         """Note how far the case is."""
         if phase != self._phase:
             self._phase = phase
@@ -36,7 +36,7 @@ class Silence:
             self._pause = PATIENCE
         self._share = done / total if total > 1 else None
 
-    def heard(self) -> None:
+    def note_output(self) -> None:
         """Note that a line was written."""
         self._spoken = monotonic()
 
@@ -45,7 +45,7 @@ class Silence:
         self._ended.set()
         self._thread.join()
 
-    def sentence(self, now: float) -> str | None:
+    def next_message(self, now: float) -> str | None:
         """Return what to say at a time; None where it is not yet time to speak."""
         if now - max(self._spoken, self._begun) < self._pause:
             return None
@@ -62,6 +62,6 @@ class Silence:
 
     def _listen(self) -> None:
         while not self._ended.wait(0.5):
-            if said := self.sentence(monotonic()):
+            if said := self.next_message(monotonic()):
                 sys.stderr.write(said + "\n")
                 sys.stderr.flush()

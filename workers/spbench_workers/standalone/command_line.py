@@ -1,4 +1,7 @@
-"""Command lines of benchmarks, from words to parameters; their flags come from the catalog."""
+"""Command lines of benchmarks, from words to parameters.
+
+Their flags come from the catalog.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class CommandLine:
     cases: tuple[Params, ...]
     inject: str | None = None
     verbose: bool = False
-    head: tuple[str, ...] = ()
+    first_lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -42,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{self.prog}: {message}")
 
 
-def parser_of(entry: Benchmark, defaults: Mapping[str, Any] | None = None) -> Parser:
+def create_parser(entry: Benchmark, defaults: Mapping[str, Any] | None = None) -> Parser:
     """Return the parser of a benchmark's command line.
 
     It raises a ValueError for wrong words.
@@ -146,17 +149,17 @@ def read_benchmark(words: list[str]) -> CommandLine:
     Raises:
         ValueError: The words are wrong.
     """
-    entry = entry_of(words[0])
-    given = vars(parser_of(entry).parse_args(words[1:]))
+    entry = find_benchmark(words[0])
+    given = vars(create_parser(entry).parse_args(words[1:]))
     inject = given.pop("inject")
     try:
         cases = entry.cases(given)
     except ExceptionGroup as group:
-        raise ValueError(sentences(group)) from None
+        raise ValueError(join_errors(group)) from None
     return CommandLine(entry, tuple(params for _, params in cases), inject)
 
 
-def sentences(group: ExceptionGroup[Exception]) -> str:
+def join_errors(group: ExceptionGroup[Exception]) -> str:
     """Return the errors of a group in one line."""
     return "; ".join(str(error) for error in group.exceptions)
 
@@ -189,7 +192,7 @@ def _which(line: CommandLine, params: Params) -> str:
     return ", ".join(differs) or "these parameters"
 
 
-def entry_of(name: str) -> Benchmark:
+def find_benchmark(name: str) -> Benchmark:
     """Return the benchmark of that name.
 
     Raises:

@@ -28,37 +28,37 @@ _PRIMES = (0x5851F42D4C957F2D, 0x14057B7EF767814F, 0x27BB2EE687B0B0FD, 0x369DEA0
 _WORD = 1 << 64
 
 
-class Passage(NamedTuple):
+class BoundaryTransfer(NamedTuple):
     """One image of one map that passes a joint in one direction."""
 
     replica: int
     direction: int
-    way: DirectedRoute
-    turn: int
+    directed_route: DirectedRoute
+    micro_batch: int
     map: int
     image: int
 
     def __str__(self) -> str:
         return (
-            f"{self.way}, replica {self.replica}, direction {self.direction}, "
-            f"micro-batch {self.turn}, image {self.image}, map {self.map}"
+            f"{self.directed_route}, replica {self.replica}, direction {self.direction}, "
+            f"micro-batch {self.micro_batch}, image {self.image}, map {self.map}"
         )
 
 
-class JointSums:
+class BoundaryChecksums:
     """The sums of what this rank has sent and received between stages in a step."""
 
     def __init__(self, plan: ModelPlan) -> None:
         self._plan = plan
-        self._sent: dict[Passage, int] = {}
-        self._received: dict[Passage, int] = {}
+        self._sent: dict[BoundaryTransfer, int] = {}
+        self._received: dict[BoundaryTransfer, int] = {}
 
     def watch(self, place: Place, runner: StageRunner) -> None:
         """Sum all that a stage's runner sends and receives from now on."""
         for sender in runner.io.senders:
-            _watch_sender(sender, self._note(self._sent, place, sender.way))
+            _watch_sender(sender, self._note(self._sent, place, sender.directed_route))
         for receiver in runner.io.receivers:
-            _watch_receiver(receiver, self._note(self._received, place, receiver.way))
+            _watch_receiver(receiver, self._note(self._received, place, receiver.directed_route))
 
     def compare(self, world: MPI.Intracomm, worst: WorstError) -> None:
         """Compare what arrived here with what was sent. All ranks must call it together."""
@@ -72,7 +72,7 @@ class JointSums:
                 worst.add(1.0, 0.0, f"{passage}: nothing arrived")
 
     def _note(
-        self, table: dict[Passage, int], place: Place, way: DirectedRoute
+        self, table: dict[BoundaryTransfer, int], place: Place, way: DirectedRoute
     ) -> Callable[[TensorTuple], None]:
         plan = self._plan
         turn = 0
@@ -87,7 +87,7 @@ class JointSums:
             for index, (tensor, box) in enumerate(zip(tensors, boxes, strict=True)):
                 for image, value in enumerate(_sums(tensor.detach(), box), first):
                     words = place.replica, place.direction, way, turn, index, image
-                    table[Passage(*words)] = value
+                    table[BoundaryTransfer(*words)] = value
             turn += 1
 
         return note
@@ -135,8 +135,8 @@ def _factors(channels: int, box: Box, device: torch.device) -> torch.Tensor:
     return (mixed ^ (mixed >> 29)) | 1
 
 
-def _joined(tables: list[dict[Passage, int]]) -> dict[Passage, int]:
-    joined: dict[Passage, int] = {}
+def _joined(tables: list[dict[BoundaryTransfer, int]]) -> dict[BoundaryTransfer, int]:
+    joined: dict[BoundaryTransfer, int] = {}
     for table in tables:
         for passage, value in table.items():
             joined[passage] = (joined.get(passage, 0) + value) % _WORD

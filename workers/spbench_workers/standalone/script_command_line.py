@@ -15,13 +15,13 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, IdleParamError
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.registration import load_family_modules
-from spbench_workers.reference_scripts import Given, Script, ScriptFlag
-from spbench_workers.standalone.words import (
+from spbench_workers.reference_scripts import GivenFlags, Script, ScriptFlag
+from spbench_workers.standalone.command_line import (
     CommandLine,
     Parser,
     add_params,
     help_text,
-    sentences,
+    join_errors,
 )
 
 SCRIPTS: dict[str, Script] = {
@@ -32,7 +32,7 @@ _CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")
 """What a parameter's help says of the catalog's own default."""
 
 
-def script_parser(script: Script) -> Parser:
+def create_script_parser(script: Script) -> Parser:
     """Return the parser of a script's command line: its own flags, then the benchmark's others.
 
     It raises a ValueError for wrong words.
@@ -53,21 +53,24 @@ def script_parser(script: Script) -> Parser:
 
 def _add_flag(parser: Parser, entry: Benchmark, flag: ScriptFlag) -> None:
     takes: dict[str, Any] = {"metavar": "V"}
-    if flag.word is not None:
-        takes |= {"nargs": "?", "const": flag.word}
+    if flag.switch_value is not None:
+        takes |= {"nargs": "?", "const": flag.switch_value}
     if flag.flag == "-v":
-        takes = {"action": "store_const", "const": flag.word}
-    names = [flag.flag] if flag.also is None else [flag.flag, flag.also]
+        takes = {"action": "store_const", "const": flag.switch_value}
+    names = [flag.flag] if flag.alias is None else [flag.flag, flag.alias]
     parser.add_argument(*names, dest=flag.name, help=_help_of(entry, flag), **takes)
 
 
 def _help_of(entry: Benchmark, flag: ScriptFlag) -> str:
-    """Return the help of a script's flag; the catalog's own default is not the script's."""
+    """Return the help of a script's flag.
+
+    The catalog's own default is not the script's.
+    """
     param = None if flag.param is None else entry.param(flag.param)
     if param is None:
         text = flag.help if flag.silent else f"does nothing: {flag.help}"
         return text.replace("%", "%%")
-    if flag.help and flag.word is not None:
+    if flag.help and flag.switch_value is not None:
         return flag.help.replace("%", "%%")
     own = param.help if flag.default is None else _CATALOG_DEFAULT.sub("", param.help)
     return help_text(param, flag.default, flag.help or own)
@@ -81,7 +84,7 @@ def read_script(words: list[str]) -> CommandLine:
     """
     script = SCRIPTS[words[0]]
     entry = BENCHMARKS[script.benchmark]
-    known = vars(script_parser(script).parse_args(words[1:]))
+    known = vars(create_script_parser(script).parse_args(words[1:]))
     inject = known.pop("inject")
     own = {flag.name: flag for flag in script.flags}
     given = {name: word for name, word in known.items() if word is not None}
@@ -100,13 +103,13 @@ def read_script(words: list[str]) -> CommandLine:
         tuple(cases),
         inject,
         verbose="v" in given,
-        head=script.head(values),
+        first_lines=script.first_lines(values),
         warnings=tuple(f"{script.name}: {said}" for said in (*idle, *dropped)),
     )
 
 
 def _settled(
-    entry: Benchmark, params: Params, flags: Mapping[str, ScriptFlag], given: Given
+    entry: Benchmark, params: Params, flags: Mapping[str, ScriptFlag], given: GivenFlags
 ) -> tuple[list[Params], list[str]]:
     """Return complete cases without the script's flags that do nothing, and what was told of these.
 
@@ -120,7 +123,7 @@ def _settled(
         except ExceptionGroup as group:
             [error] = group.exceptions if len(group.exceptions) == 1 else [None]
             if not isinstance(error, IdleParamError) or error.param not in flags:
-                raise ValueError(sentences(group)) from None
+                raise ValueError(join_errors(group)) from None
             name = error.param
             if _differs(entry, flags[name], given.get(name)):
                 told.append(_warning(flags[name], given[name], error.why))
@@ -138,5 +141,5 @@ def _differs(entry: Benchmark | None, flag: ScriptFlag, word: str | None) -> boo
 
 
 def _warning(flag: ScriptFlag, word: str, why: str) -> str:
-    told = flag.flag if flag.word is not None else f"{flag.flag} {shlex.quote(word)}"
+    told = flag.flag if flag.switch_value is not None else f"{flag.flag} {shlex.quote(word)}"
     return f"{told} does nothing: {why}"

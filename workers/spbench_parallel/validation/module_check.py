@@ -1,7 +1,7 @@
 """The check of a training script: an imported network against the user's module on one process.
 
 Both train two steps in float64 from the same weights, on synthetic images. All losses, and every
-entry of the module's ``state_dict`` under every name, must be the same but for rounding.
+entry of the module's ``state_dict`` under every name, must be the same except for rounding.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import nn
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.quantities import format_quantity
 from spbench_parallel.autotune.balance import check_balance
-from spbench_parallel.checkpoints.checkpoint import agreed
-from spbench_parallel.checkpoints.users_weights import each_entry
+from spbench_parallel.checkpoints.checkpoint import run_on_all_ranks
+from spbench_parallel.checkpoints.state_dict import iterate_entries
 from spbench_parallel.device.failures import is_out_of_memory
 from spbench_parallel.device.memory import release_memory, trim_heap
 from spbench_parallel.engine import Engine
@@ -36,21 +36,23 @@ from spbench_parallel.models.imported.tiled_piece import is_same_over_tiles
 from spbench_parallel.plan import ModelPlan, TrainingConfig
 from spbench_parallel.precision.formats import FP64
 from spbench_parallel.synthetic import synthetic_images
-from spbench_parallel.validation.reference import NOISE, OneProcess, Results
+from spbench_parallel.validation.reference import NOISE, ReferenceModel, Results
 
 STEPS = 2
+"""Training steps that are compared."""
 QUIET_SECONDS = 2.0
+"""Seconds after which rank 0 prints that the comparison is running."""
 LEAST_SIDE = 8
-"""The least height and width of images that are tried."""
+"""The smallest height and width of images that are tried."""
 SLACK = 100.0
-"""The factor by which rounding may do more over many ranks than on one process."""
+"""The allowed ratio of rounding errors over many ranks to those on one process."""
 TOLERANCES = {"loss": (1e-10, 1e-6), "parameters": (1e-6, 1e-4), "buffers": (1e-6, 1e-4)}
-"""The least and the largest tolerance by kind. Changes of entries are kept in fp32."""
+"""The smallest and the largest tolerance by kind. Changes of entries are kept in fp32."""
 
 T = TypeVar("T")
 State = Mapping[str, torch.Tensor]
 Distances = dict[str, tuple[float, str]]
-"""By kind the largest distance of two runs, and the loss or the entry that is so far off."""
+"""By kind, the largest distance of two runs, and the loss or entry that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class _Run:
 
     Attributes:
         losses: The loss of each step.
-        changes: How much the steps changed each entry of the ``state_dict``, in fp32 to take half
-            the memory.
+        changes: The change of each entry of the ``state_dict`` in the steps, in fp32 to save half
+            of the memory.
     """
 
     losses: tuple[float, ...]
@@ -68,9 +70,11 @@ class _Run:
 
 
 def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = False) -> str:
-    """Compare two training steps of a plan with the user's module. All ranks must call it.
+    """Compare two training steps of a plan with the user's module.
 
-    The module, its weights and the state of all random generators are as before.
+    All ranks must call it.
+
+    The module, its weights and the state of all random generators are unchanged.
 
     Args:
         comm: The ranks of the layout.
@@ -78,14 +82,14 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
         full: Compare at the size of the plan, instead of the smallest one that its layout allows.
 
     Returns:
-        A phrase that says what was compared.
+        A description of the comparison.
 
     Raises:
         CannotRunError: A loss or an entry of the ``state_dict`` differs, or the module cannot be
             copied; on all ranks.
     """
     _check_copies(plan)
-    with announced(comm, plan.model.name), _kept_random_state(plan.device):
+    with announce(comm, plan.model.name), _preserve_random_state(plan.device):
         exact = replace(plan if full else smallest_plan(comm, plan), precision=FP64)
         expected, rate = _on_rank_0(comm, lambda: _reference(exact)) or (None, 0.0)
         _free_memory()
@@ -96,18 +100,18 @@ def check_against_module(comm: MPI.Intracomm, plan: ModelPlan, *, full: bool = F
     _free_memory()
     entries = 0 if expected is None else len(expected.changes)
     difference, entries = comm.bcast((difference, entries))
-    text = _compared(exact, entries)
+    description = _describe_comparison(exact, entries)
     if difference is not None:
         raise CannotRunError(
             f"network {exact.model.name}: {difference}, compared with the module on one process "
-            f"({text}); spbench does not run this network right in this layout: take another "
-            "layout, and report the network, or skip the comparison with verify=False"
+            f"({description}); spbench does not run this network right in this layout: take "
+            "another layout, and report the network, or skip the comparison with verify=False"
         )
-    return text
+    return description
 
 
 def _check_copies(plan: ModelPlan) -> None:
-    """Refuse a module of which a copy would compute with its own weights.
+    """Reject a module if its copy would compute with the weights of the original.
 
     Raises:
         CannotRunError: A hook or a replaced ``forward`` keeps a module or tensor.
@@ -120,7 +124,7 @@ def _check_copies(plan: ModelPlan) -> None:
 
 
 def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
-    """Do something on rank 0, while the other ranks sleep; return its result there.
+    """Run an action on rank 0, while the other ranks sleep; return its result there.
 
     Raises:
         CannotRunError: The action failed; on all ranks.
@@ -132,10 +136,10 @@ def _on_rank_0(comm: MPI.Intracomm, action: Callable[[], T]) -> T | None:
         finally:
             sleep_at_barrier(comm)
 
-    return agreed(comm, act)
+    return run_on_all_ranks(comm, act)
 
 
-def _compared(plan: ModelPlan, entries: int) -> str:
+def _describe_comparison(plan: ModelPlan, entries: int) -> str:
     images = sum(batch.size for batch in plan.batches)
     image = plan.model.image
     return (
@@ -148,8 +152,8 @@ def _compared(plan: ModelPlan, entries: int) -> str:
 def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
     """Return the plan for the fewest and smallest images that its layout allows.
 
-    Images are halved as often as the network can take them with the same operators in the same
-    layers, and tiles have the pixels that their neighbours read. All ranks must call it.
+    Images are halved as often as the network supports with the same operators in the same layers,
+    and tiles keep the pixels that their neighbours read. All ranks must call it.
     """
     members = max(stage.members for stage in plan.layout.stages)
     parts = min(len(plan.batches), len(plan.layout.stages) + 1)
@@ -166,7 +170,7 @@ def smallest_plan(comm: MPI.Intracomm, plan: ModelPlan) -> ModelPlan:
 
 
 def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
-    """Return the network for the smallest images that serve; None if these are its own."""
+    """Return the network for the smallest possible images; None if these are its own."""
     model = plan.model
     assert isinstance(model, ImportedModel), "the library has no others"
     grids = {stage.grid for stage in plan.layout.stages if stage.spatial}
@@ -176,7 +180,7 @@ def _smallest_model(plan: ModelPlan) -> ImportedModel | None:
             check_balance(replace(plan, model=smaller), plan.balance)
         except (CannotRunError, ValueError):
             continue
-        if not _trains(plan, smaller):
+        if not _can_train(plan, smaller):
             continue
         if all(is_same_over_tiles(smaller.network, model.network, grid) for grid in grids):
             return smaller
@@ -194,8 +198,8 @@ def _halved_sides(model: ImportedModel) -> Iterator[tuple[int, int]]:
         yield height >> shift, width >> shift
 
 
-def _trains(plan: ModelPlan, model: ImportedModel) -> bool:
-    """Return whether the user's module takes such images in training."""
+def _can_train(plan: ModelPlan, model: ImportedModel) -> bool:
+    """Return whether the user's module accepts such images in training."""
     images = torch.zeros(plan.batches[0].size, *model.image.shape, dtype=FP64.work)
     try:
         with torch.no_grad():
@@ -210,11 +214,11 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
     """Return the run of one process, and the learning rate of its small steps.
 
     Raises:
-        CannotRunError: A loss is no number, or there is not enough memory.
+        CannotRunError: A loss is not finite, or there is not enough memory.
     """
     try:
-        process = _one_process(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
-        results = process.results()
+        process = _create_reference(plan, TrainingConfig("sgd", momentum=0.0), small_steps=True)
+        results = process.compute_results()
         rate = process.learning_rate
     except Exception as error:
         if not is_out_of_memory(error):
@@ -225,7 +229,7 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
             f"({first_line(error)})"
         ) from error
     del process
-    expected = _run_of(plan, results)
+    expected = _to_run(plan, results)
     if not all(map(math.isfinite, expected.losses)):
         raise CannotRunError(
             f"network {plan.model.name}: on one process its loss of synthetic images is "
@@ -235,10 +239,10 @@ def _reference(plan: ModelPlan) -> tuple[_Run, float]:
     return expected, rate
 
 
-def _one_process(
+def _create_reference(
     plan: ModelPlan, training: TrainingConfig, *, noise: float = 0.0, small_steps: bool = False
-) -> OneProcess:
-    return OneProcess(
+) -> ReferenceModel:
+    return ReferenceModel(
         plan,
         synthetic_images(plan, plan.seed, FP64.work),
         training,
@@ -249,7 +253,7 @@ def _one_process(
     )
 
 
-def _run_of(plan: ModelPlan, results: Results) -> _Run:
+def _to_run(plan: ModelPlan, results: Results) -> _Run:
     """Return the run with these results, and free the memory of their ``state_dict``."""
     initial = _initial_state(plan)
     changes = dict[str, torch.Tensor]()
@@ -268,7 +272,7 @@ def _train(comm: MPI.Intracomm, plan: ModelPlan, rate: float, expected: _Run | N
         images.set_step(step)
         engine.step()
         losses.append(engine.loss())
-    entries = each_entry(engine)
+    entries = iterate_entries(engine)
     if expected is None:
         distances = dict.fromkeys((name for name, _ in entries), (0.0, ""))
     else:
@@ -283,30 +287,35 @@ def _initial_state(plan: ModelPlan) -> State:
 
 
 def _difference(plan: ModelPlan, expected: _Run, distances: Distances, rate: float) -> str | None:
-    """Return in words the first difference that rounding does not explain; None: there is none.
+    """Return a message about the first difference that rounding does not explain.
 
-    How much rounding explains is only computed if a distance is beyond the least tolerance.
+    None without one.
+
+    The effect of rounding is only computed if a distance exceeds the smallest tolerance.
     """
     least = {kind: bounds[0] for kind, bounds in TOLERANCES.items()}
-    if _farther(distances, least) is None:
+    if _first_exceeding(distances, least) is None:
         return None
-    process = _one_process(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
-    results = process.results()
+    process = _create_reference(plan, TrainingConfig("sgd", rate, momentum=0.0), noise=NOISE)
+    results = process.compute_results()
     entries = ((str(name), value) for (name,), value in results.state.items())
     moves = _distances(plan, expected, [float(loss) for loss in results.loss.values()], entries)
     tolerances = {
         kind: min(largest, max(smallest, SLACK * moves[kind][0]))
         for kind, (smallest, largest) in TOLERANCES.items()
     }
-    kind = _farther(distances, tolerances)
+    kind = _first_exceeding(distances, tolerances)
     if kind is None:
         return None
-    distance, where = distances[kind]
-    return f"{where} is off by {distance:.1e} (tolerance {tolerances[kind]:.1e})"
+    distance, subject = distances[kind]
+    return f"{subject} is off by {distance:.1e} (tolerance {tolerances[kind]:.1e})"
 
 
-def _farther(distances: Distances, tolerances: Mapping[str, float]) -> str | None:
-    """Return the first kind with a distance beyond its tolerance, or one that is no number."""
+def _first_exceeding(distances: Distances, tolerances: Mapping[str, float]) -> str | None:
+    """Return the first kind with a distance that is not within its tolerance.
+
+    None without one.
+    """
     return next(
         (kind for kind, (distance, _) in distances.items() if not distance <= tolerances[kind]),
         None,
@@ -322,11 +331,11 @@ def _distances(
     """Return the distances of losses and entries of a ``state_dict`` from an expected run.
 
     Losses are compared with the largest loss. Changes of entries are compared with the largest
-    change of an entry of their kind, as small steps change numbers little. An entry that is missing
-    is infinitely far off.
+    change of an entry of their kind, since small steps change numbers little. The distance of a
+    missing entry is infinite.
     """
     initial = _initial_state(plan)
-    kinds = {name: _kind_of(tensor) for name, tensor in initial.items()}
+    kinds = {name: _entry_kind(tensor) for name, tensor in initial.items()}
     largest = {"loss": max(map(abs, expected.losses)) or 1.0, "parameters": 0.0, "buffers": 0.0}
     for name, change in expected.changes.items():
         largest[kinds[name]] = max(largest[kinds[name]], _largest(change))
@@ -342,10 +351,10 @@ def _distances(
         error = _largest(_change(initial[name], tensor) - expected_change)
         distances[kind].append((error / (largest[kind] or 1.0), f"entry {name} of the state_dict"))
     distances["parameters"] += ((math.inf, f"entry {name} of the state_dict") for name in missing)
-    return {kind: max(each, key=_sortable) for kind, each in distances.items()}
+    return {kind: max(kind_distances, key=_sortable) for kind, kind_distances in distances.items()}
 
 
-def _kind_of(tensor: torch.Tensor) -> str:
+def _entry_kind(tensor: torch.Tensor) -> str:
     return "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
 
 
@@ -363,14 +372,14 @@ def _largest(values: torch.Tensor) -> float:
 
 
 def _free_memory() -> None:
-    """Give freed memory back to the system, so that training does not find it taken."""
+    """Return freed memory to the system, so that it is available for training."""
     release_memory()
     gc.collect()
     trim_heap()
 
 
 @contextmanager
-def announced(comm: MPI.Intracomm, network: str) -> Iterator[None]:
+def announce(comm: MPI.Intracomm, network: str) -> Iterator[None]:
     """Print on rank 0 that a network is compared, if that takes longer than `QUIET_SECONDS`."""
     line = f"spbench: comparing two training steps of {network} with one process (verify)"
     timer = threading.Timer(QUIET_SECONDS, print, [line], {"file": sys.stderr, "flush": True})
@@ -384,7 +393,7 @@ def announced(comm: MPI.Intracomm, network: str) -> Iterator[None]:
 
 
 @contextmanager
-def _kept_random_state(device: torch.device) -> Iterator[None]:
+def _preserve_random_state(device: torch.device) -> Iterator[None]:
     """Restore the generators of torch, NumPy and Python at the end."""
     states = RandomStates.capture()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
